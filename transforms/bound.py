@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
 from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding
-from dpcore.privacy.unit import NullUnits
+from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import unit_rows, unit_shards
@@ -143,7 +143,7 @@ class _SendRows(CountingDoFn):
     def start_bundle(self) -> None:
         super().start_bundle()
         choices, questions = self._choices, self._plan.questions
-        self._ids, self._rows = UnitIds(choices), 0
+        self._ids, self._rows = UnitIds(choices, self._plan.unit.type), 0
         self._bounding = {
             each.name: TreeBounding(each, choices, self._shards) for each in questions
         }
@@ -155,7 +155,7 @@ class _SendRows(CountingDoFn):
         size = min(self._most, BUFFERED_ROWS)
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
-            units = _read_units(self._ids, self._plan.unit.columns, part)
+            units = _read_units(self._ids, self._plan.unit, part)
             for question in self._plan.questions:
                 rows = read_rows(question, question.row_increments, part)
                 alone = self._bounding[question.name].add(rows, units)
@@ -183,9 +183,10 @@ class _SendRows(CountingDoFn):
         self.start_bundle()
 
 
-def _read_units(ids: UnitIds, columns: tuple[str, ...], batch: pa.RecordBatch) -> Units:
+def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units:
+    columns = unit.columns
     try:
-        check_unit_types(columns, {name: batch.schema.field(name).type for name in columns})
+        check_unit_types(unit, {name: batch.schema.field(name).type for name in columns})
         return ids.of([batch.column(name) for name in columns])
     except (pa.ArrowException, ValueError, OverflowError):
         # The library's message may show a value.

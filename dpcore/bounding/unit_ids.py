@@ -28,8 +28,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
+from dpcore.bounding.unit_values import NEEDED as DECLARED_NEEDED
+from dpcore.bounding.unit_values import declared_values, is_readable_as
 from dpcore.noise.randomness import KeyedBlocks
 from dpcore.noise.source import KeyedChoices
+from dpcore.privacy.unit import PrivacyUnit, UnitType
 from dpcore.rows.column import (
     AnyArray,
     fixed_width_values,
@@ -66,6 +69,7 @@ class UnitIds:
 
     Args:
         choices: under whose key and release they are made.
+        type: of the values; None: as they are stored.
 
     >>> from dpcore.noise.randomness import ReleaseKey
     >>> ids = UnitIds(KeyedChoices(key=ReleaseKey(bytes(32)), release="flights"))
@@ -75,7 +79,8 @@ class UnitIds:
     ([False, True, False], True)
     """
 
-    def __init__(self, choices: KeyedChoices) -> None:
+    def __init__(self, choices: KeyedChoices, type: UnitType | None = None) -> None:
+        self._type = type
         self._value = choices.key.blocks("unit", choices.release)
         self._several = choices.key.blocks("unit of several columns", choices.release)
 
@@ -91,6 +96,8 @@ class UnitIds:
             (rows, 2) ids, arbitrary where there is none; and True where a value is null or NaN,
             (rows,), or None where there is none such.
         """
+        if self._type is not None:
+            columns = [declared_values(column, self._type) for column in columns]
         ids, missing = value_ids(columns[0], self._value)
         if len(columns) == 1:
             return ids, missing
@@ -103,13 +110,18 @@ class UnitIds:
         return chained, missing
 
 
-def check_unit_types(columns: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
+def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> None:
     """Refuses unit columns of types whose values have no id.
 
     Raises:
         ValueError: naming the column, the type and what is needed.
     """
-    for name in columns:
+    for name in unit.columns:
+        if unit.type is not None and not is_readable_as(types[name], unit.type):
+            raise ValueError(
+                f"column {name!r} has type {types[name]}, but a privacy unit of the declared type "
+                f"{unit.type.value} needs {DECLARED_NEEDED[unit.type]}."
+            )
         if not _is_readable(types[name]):
             raise ValueError(
                 f"column {name!r} has type {types[name]}, but a privacy unit needs {NEEDED}."

@@ -22,5 +22,5 @@ FACE = {
         "sum_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending", "moved_of_levels"),
-    "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW"),
+    "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW", "UnitType"),
 }

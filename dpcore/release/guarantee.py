@@ -104,8 +104,9 @@ def _unit(plan: ReleasePlan) -> str:
         )
     nulls = "left out" if unit.nulls is NullUnits.DROP else "units of their own"
     of_period = "" if plan.run is None else " in one period"
+    as_type = "" if unit.type is None else f", read as {unit.type.value}"
     return (
-        f"The privacy unit is {unit.name}: all rows of one value{of_period} are protected "
+        f"The privacy unit is {unit.name}{as_type}: all rows of one value{of_period} are protected "
         f"together. Of each a "
         f"tree counts {unit.bounds_in_words}, which a keyed hash of them chooses; rows whose "
         f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "

@@ -111,11 +111,11 @@ def _bounded_increments(
     plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
 ) -> Iterator[CountedRows]:
     """The same of the rows of each privacy unit that stay."""
-    unit, ids = plan.unit, UnitIds(choices)
+    unit, ids = plan.unit, UnitIds(choices, plan.unit.type)
     bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
     for batch in batches:
-        check_unit_types(unit.columns, {name: batch.column(name).type for name in unit.columns})
+        check_unit_types(unit, {name: batch.column(name).type for name in unit.columns})
         units = ids.of([batch.column(name) for name in unit.columns])
         for question in plan.questions:
             columns = {name: batch.column(name) for name in question.columns}

@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags
+from dpcore.bounding.unit_values import declared_values
 from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from pipelines.checking.shapes import shapes
 from pipelines.checking.texts import SeenBatch
+from pipelines.checking.unit_spellings import spellings_of
 
 UNREAD = "unreadable"
 # Of the rows of one cause, so many of a batch are looked at.
@@ -105,6 +107,7 @@ class Tally:
         rows: how many were read.
         without_unit: of these, those that are left out as they have no privacy unit.
         missing: by column, the rows without a value.
+        spellings: the ways in which texts of units are numbers, as `spellings_of` gives them.
     """
 
     plan: ReleasePlan
@@ -112,6 +115,7 @@ class Tally:
     rows: int = 0
     without_unit: int = 0
     missing: Counter[str] = field(default_factory=Counter)
+    spellings: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.trees = [TreeTally(question=each) for each in self.plan.questions]
@@ -120,6 +124,9 @@ class Tally:
         """Counts a batch in every tree."""
         has_unit = self._has_unit(seen.rows)
         self.rows += seen.rows.num_rows
+        if self.plan.unit.type is None:
+            for name in self.plan.unit.columns:
+                self.spellings |= spellings_of(seen.rows.column(name))
         self.without_unit += seen.rows.num_rows - int(np.count_nonzero(has_unit))
         for name in seen.rows.schema.names:
             unwritten = missing_flags(seen.written(name))
@@ -131,5 +138,8 @@ class Tally:
         unit, found = self.plan.unit, np.ones(rows.num_rows, np.bool_)
         if unit.nulls is not NullUnits.OWN:
             for name in unit.columns:
-                found &= ~missing_flags(rows.column(name))
+                column = rows.column(name)
+                if unit.type is not None:
+                    column = declared_values(column, unit.type)
+                found &= ~missing_flags(column)
         return found

@@ -9,6 +9,7 @@ from pipelines.checking.advice import advice_of
 from pipelines.checking.check import Check
 from pipelines.checking.shapes import most_common
 from pipelines.checking.tally import UNREAD, TreeTally
+from pipelines.checking.unit_spellings import spelling_advice
 from pipelines.terminal_text import escaped
 
 _LAYOUTS_SHOWN = 5
@@ -54,6 +55,9 @@ def check_lines(check: Check) -> Iterator[str]:
         yield f"{_several(check.malformed, 'malformed row')} {fate}"
     if tally.without_unit:
         yield f"{_several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
+    advice = spelling_advice(unit, tally.spellings)
+    if advice is not None:
+        yield f"  advice: {escaped(advice)}"
     for tree in tally.trees:
         yield from _tree_lines(tree, check)
     if not unit.is_row:
@@ -97,6 +101,7 @@ def check_entry(check: Check, number: int) -> dict[str, Any]:
         "all_rows": check.whole,
         "malformed": check.malformed,
         "without_unit": tally.without_unit,
+        "unit_advice": spelling_advice(tally.plan.unit, tally.spellings),
         "trees": [
             {
                 "name": tree.question.name,

@@ -35,6 +35,7 @@ class Privacy(Written):
         unit: the column that stands for what is protected, or several; by default each row.
         max_rows: how many rows of a unit are counted in each tree; needed with `unit`.
         max_keys, max_rows_per_key: bounds of a unit in trees with `by`.
+        unit_type: ``integer`` or ``text``: what values of `unit` are, however files write them.
         more: other keys of the section.
 
     >>> Privacy(epsilon=1.0).values()
@@ -49,6 +50,7 @@ class Privacy(Written):
     max_rows: int | None = None
     max_keys: int | None = None
     max_rows_per_key: int | None = None
+    unit_type: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit
+from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit, UnitType
 from dpcore.release.split import Split
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
@@ -50,6 +50,9 @@ class PrivacySection(Section):
     null_unit: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in NullUnits)))
     ] = None
+    unit_type: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in UnitType)))
+    ] = None
 
     @section_rule(mode="after")
     def _one_budget(self) -> Self:
@@ -66,12 +69,18 @@ class PrivacySection(Section):
                 "of its rows a tree counts",
                 at=".max_rows",
             )
-        for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit"):
+        for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit", "unit_type"):
             if not self.unit and getattr(self, name) not in (None, 1):
                 raise RuleBroken(
                     "stands for nothing where the unit is the row; name the unit's column",
                     at=f".{name}",
                 )
+        if self.unit_type is not None and self.null_unit == NullUnits.OWN.value:
+            raise RuleBroken(
+                "own does not go with unit_type: many rows of one value that is no "
+                f"{self.unit_type} would be many units; leave null_unit out, or say drop",
+                at=".null_unit",
+            )
         return self
 
     @property
@@ -87,6 +96,7 @@ class PrivacySection(Section):
             keys=self.max_keys,
             rows_per_key=self.max_rows_per_key,
             nulls=NullUnits(self.null_unit or "drop"),
+            type=None if self.unit_type is None else UnitType(self.unit_type),
         )
 
     @property

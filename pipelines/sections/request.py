@@ -66,6 +66,8 @@ def privacy_request(guarantee: Guarantee, unit: PrivacyUnit) -> dict[str, Any]:
     if not unit.is_row:
         stated |= {"unit": unit.columns, "max_rows": unit.rows, "max_keys": unit.keys}
         stated |= {"max_rows_per_key": unit.rows_per_key, "null_unit": unit.nulls}
+        if unit.type is not None:
+            stated |= {"unit_type": unit.type}
     return {name: requested(each) for name, each in stated.items() if each is not None}
 
 

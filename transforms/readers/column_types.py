@@ -4,7 +4,6 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
@@ -22,8 +21,8 @@ def column_types(
 
     Raises:
         InputError: two trees read one column as different types; or a tree reads a column of the
-            privacy unit as other than text, and rows without a unit are each their own: many rows
-            of one text that is no such value would be many units.
+            privacy unit as other than text: values of that type may be rounded, so that two units
+            became one, and rows of one text that is no such value would be many units.
     """
     types: dict[str, pa.DataType] = {}
     for question in plan.questions:
@@ -35,15 +34,26 @@ def column_types(
                     f"trees: the {of} column {column!r} is read as {types[column]} by one tree and "
                     f"as {wanted} by another"
                 )
-    for column in plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ():
-        if types.get(column, pa.string()) not in (pa.string(), pa.large_string()):
-            raise InputError(
-                f"privacy.null_unit: own does not go with the {of} column {column!r}, which names "
-                f"the unit and is read as {types[column]} by a tree: a text that is none would be "
-                "as many units as it has rows; drop them, or write Parquet"
-            )
+    for question in plan.questions:
+        for column in set(plan.unit.columns) & set(number_columns(question)):
+            if only is None or column in only:
+                raise InputError(
+                    f"privacy.unit: the {of} column {column!r} names the unit, whose text is read "
+                    f"exactly, but tree {question.name} reads it as {types[column]}, which may "
+                    "round: give the tree a second column of the same values, or write Parquet"
+                )
     # Of a unit what the file says is enough.
     return dict.fromkeys(plan.unit.columns, pa.string()) | types
+
+
+def number_columns(question: Question) -> list[str]:
+    """Return the columns that a tree reads as values of another type than text.
+
+    Raises:
+        InputError: the tree has no types of its own.
+    """
+    texts = (pa.string(), pa.large_string())
+    return [column for column, type in _value_types(question).items() if type not in texts]
 
 
 def _value_types(question: Question) -> dict[str, pa.DataType]:

@@ -122,7 +122,7 @@ def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) 
         InputError: naming the file, the column and the rule.
     """
     try:
-        check_unit_types(plan.unit.columns, types)
+        check_unit_types(plan.unit, types)
         for question in plan.questions:
             question.check_types(types)
     except ValueError as error:

@@ -33,7 +33,7 @@ _HOLD = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
 _LONGEST_WAIT = "60s"
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
-_TYPES = {
+_EXACT_TYPES = {
     "bool": pa.bool_(),
     "int2": pa.int16(),
     "int4": pa.int32(),
@@ -45,14 +45,16 @@ _TYPES = {
     "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
-    "numeric": pa.float64(),
 }
+_TYPES = _EXACT_TYPES | {"numeric": pa.float64()}
 _FINITE = ("date", "timestamp", "timestamptz")
 # A cast that fails would tell of a value; one that is beyond doubles is outside of every domain.
 _AS_DOUBLE = (
     "CASE WHEN {0} = 'NaN' THEN NULL WHEN abs({0}) < 1e-300 THEN 0::float8 "
     "ELSE greatest(least({0}, 1e300), -1e300)::float8 END"
 )
+# Rounded to doubles, two units could become one. Equal numbers have one text: 7.0 is 7.
+_AS_EXACT_TEXT = "CASE WHEN {0} <> 'NaN' THEN trim_scale({0})::text END"
 # Of SQLSTATE, by what it begins with: what is told, and whether it may pass.
 _STATES = (
     ("08", "the server does not answer", True),
@@ -109,6 +111,7 @@ class PostgresqlTable:
         snapshot: that is read, once it is pinned.
         locked: digest of the relations that are read, and of their files, once it is pinned.
         pages: of the table or its largest partition, once it is divided; 0 of a view.
+        units: the columns that name the privacy unit: their numbers are read exactly, as text.
     """
 
     kind: ClassVar[str] = "postgresql"
@@ -119,6 +122,7 @@ class PostgresqlTable:
     snapshot: str | None = None
     locked: str | None = None
     pages: int | None = None
+    units: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -169,8 +173,17 @@ class PostgresqlTable:
         """The columns of the table."""
         with self._reading() as cursor:
             return pa.schema(
-                [(name, _TYPES.get(type, pa.string())) for name, type in self._columns(cursor)]
+                [(name, self._type(name, type)) for name, type in self._columns(cursor)]
             )
+
+    def with_units(self, columns: Sequence[str]) -> "PostgresqlTable":
+        """The table whose numbers in these columns are read exactly; see `Table`."""
+        return replace(self, units=tuple(columns))
+
+    def _type(self, name: str, type: str) -> pa.DataType:
+        """The type in which a column is read."""
+        rounded = type == "numeric" and name not in self.units
+        return _TYPES["numeric"] if rounded else _EXACT_TYPES.get(type, pa.string())
 
     def divided(self, columns: Sequence[str]) -> "PostgresqlTable":
         """The table with the number of its pages: it may grow while its snapshot stays."""
@@ -194,8 +207,9 @@ class PostgresqlTable:
         """The rows of a range of pages."""
         with self._reading() as cursor:
             types = dict(self._columns(cursor))
-            wanted = ", ".join(_expression(name, types[name]) for name in columns)
-            schema = pa.schema([(name, _TYPES.get(types[name], pa.string())) for name in columns])
+            exact = self.units
+            wanted = ", ".join(_expression(name, types[name], name in exact) for name in columns)
+            schema = pa.schema([(name, self._type(name, types[name])) for name in columns])
             cursor.adbc_statement.set_options(**{_BATCH_BYTES: str(2**23)})
             cursor.execute(f"SELECT {wanted} FROM {self._quoted}{_where(split.token.decode())}")
             for batch in cursor.fetch_record_batch():
@@ -289,14 +303,16 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-def _expression(name: str, type: str) -> str:
-    """What is read of a column: values that Arrow has."""
+def _expression(name: str, type: str, is_unit: bool) -> str:
+    """Return what is read of a column: values that Arrow has, and exact ones of a unit."""
     column = _quoted(name)
+    if type == "numeric" and is_unit:
+        return f"{_AS_EXACT_TEXT.format(column)} AS {column}"
     if type == "numeric":
         return f"{_AS_DOUBLE.format(column)} AS {column}"
     if type in _FINITE:
         return f"CASE WHEN isfinite({column}) THEN {column} END AS {column}"
-    return column if type in _TYPES else f"{column}::text AS {column}"
+    return column if type in _EXACT_TYPES else f"{column}::text AS {column}"
 
 
 def _where(token: str) -> str:

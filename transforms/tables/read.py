@@ -13,8 +13,10 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
+from transforms.errors import InputError
 from transforms.metrics import SPLITS_READ
 from transforms.progress import advance
+from transforms.readers.column_types import number_columns
 from transforms.readers.file_columns import FileColumns
 from transforms.readers.read import BALANCE
 from transforms.tables.table import UNTOLD, Table, TableSplit
@@ -29,6 +31,7 @@ def table_splits(table: Table, plan: ReleasePlan) -> list[TableSplit]:
     Raises:
         InputError: it cannot be read, or a column is missing or of a type that cannot be used.
     """
+    table = table.with_units(plan.unit.columns)
     return table.splits(_names(_columns(table, plan)))
 
 
@@ -38,6 +41,7 @@ def table_batches(table: Table, split: TableSplit, plan: ReleasePlan) -> Iterato
     Raises:
         InputError: it cannot be read.
     """
+    table = table.with_units(plan.unit.columns)
     columns = _columns(table, plan)
     for batch in table.batches(split, _names(columns)):
         # What a library decoded of a damaged file could make others read beyond their memory.
@@ -48,7 +52,26 @@ def table_batches(table: Table, split: TableSplit, plan: ReleasePlan) -> Iterato
 
 
 def _columns(table: Table, plan: ReleasePlan) -> FileColumns:
-    return FileColumns.of(table.schema(), table.name, plan)
+    """Return where the columns of a plan lie in a table that reads units exactly.
+
+    Raises:
+        InputError: a column is missing or of a type that cannot be used; or a tree reads numbers
+            from a column that the table gives as exact text, since it names the unit.
+    """
+    schema, plain = table.schema(), table.with_units(())
+    rounded = schema if plain == table else plain.schema()
+    for name in plan.unit.columns:
+        position = schema.get_field_index(name)
+        if position < 0 or schema.field(position).type == rounded.field(position).type:
+            continue
+        trees = [each.name for each in plan.questions if name in number_columns(each)]
+        if trees:
+            raise InputError(
+                f"privacy.unit: {table.name} stores {name!r} as exact numbers, which are read as "
+                f"text for the unit, but tree {trees[0]} reads them as numbers, which rounds: "
+                f"give the tree a second column, as a view that has {name}::float8 AS {name}_value"
+            )
+    return FileColumns.of(schema, table.name, plan)
 
 
 def _names(columns: FileColumns) -> tuple[str, ...]:
@@ -69,6 +92,7 @@ class ReadTable(beam.PTransform):
 
     def __init__(self, table: Table, plan: ReleasePlan) -> None:
         super().__init__()
+        table = table.with_units(plan.unit.columns)
         names = _names(_columns(table, plan))
         self._table, self._plan = table.divided(names), plan
 

@@ -60,6 +60,14 @@ class Table(Protocol):
             InputError: it cannot be read.
         """
 
+    def with_units(self, columns: Sequence[str]) -> "Table":
+        """The same table, whose values in some columns are never rounded: equal values read are
+        equal values stored. Two units that became one would be protected half as well.
+
+        Args:
+            columns: those that name the privacy unit.
+        """
+
     def divided(self, columns: Sequence[str]) -> "Table":
         """A pinned table whose parts are the same whoever lists them, and however often.
 

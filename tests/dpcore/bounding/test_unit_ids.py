@@ -13,10 +13,13 @@ import pytest
 from dpcore.bounding.unit_ids import UnitIds, check_unit_types, value_ids
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import PrivacyUnit
 from tests.dpcore.bounding.slow_choice import chained, permutation, text_block, unit_id
 from tests.processor import takes_less
 
 KEY = ReleaseKey(bytes(range(32)))
+PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))
 IDS = UnitIds(KeyedChoices(key=KEY, release="release"))
 
 
@@ -178,8 +181,8 @@ def test_a_type_without_ids_is_refused() -> None:
         with pytest.raises(
             ValueError, match=r"column 'person' has type .*, but a privacy unit needs"
         ):
-            check_unit_types(["person"], {"person": type})
-    check_unit_types(["person"], {"person": pa.dictionary(pa.int8(), pa.string())})
+            check_unit_types(PERSON, {"person": type})
+    check_unit_types(PERSON, {"person": pa.dictionary(pa.int8(), pa.string())})
 
 
 def test_no_value_stops_a_release() -> None:
@@ -201,7 +204,7 @@ def test_no_value_stops_a_release() -> None:
         odd.cast(pa.binary_view()),
     ]
     for column in columns:
-        check_unit_types(["person"], {"person": column.type})
+        check_unit_types(PERSON, {"person": column.type})
         found = ids_of(column)
         assert len(set(found)) == 3
 

@@ -208,3 +208,18 @@ def test_mistakes_are_told_in_one_sentence(place: Workspace, path: str, sentence
     outcome = check(place, {"input": source})
     assert outcome.code == 2
     assert sentence in outcome.err and outcome.err.count("\n") == 1
+
+
+def test_two_spellings_of_one_id_are_reported(place: Workspace) -> None:
+    """Each is a unit of its own unless the configuration says that they are integers."""
+    lines = ["id,age", *(f"{number},1" for number in (7, 8, 9)), "7.0,1", "x,1"]
+    (place.folder / "a.csv").write_text("\n".join(lines))
+    privacy = {"epsilon": 1, "neighbors": "add_remove", "unit": "id", "max_rows": 1}
+    age = {"name": "age", "domain": {"column": "age", "type": "integer", "lower": 0, "upper": 9}}
+    given = {"privacy": privacy, "trees": [age]}
+    assert "set privacy.unit_type: integer" in check(place, given).out
+    declared = check(place, given | {"privacy": privacy | {"unit_type": "integer"}}).out
+    assert "unit_type" not in declared
+    assert "1 row left out, without a id" in declared
+    (place.folder / "a.csv").write_text("\n".join(lines[:4]))
+    assert "unit_type" not in check(place, given).out

@@ -288,21 +288,18 @@ def test_one_column_as_two_types() -> None:
         column_types(plan)
 
 
-def test_units_of_their_own_are_told_apart_as_texts() -> None:
-    """A text that is no integer would be null, and each of its rows a unit."""
+@pytest.mark.parametrize("nulls", NullUnits)
+def test_units_are_told_apart_as_texts(nulls: NullUnits) -> None:
+    """Read as integers two texts would be one unit; a text that is none would be null."""
     domain = IntegerDomain(column="value", lower=0, upper=10)
-    for columns, nulls, is_refused in (
-        (("value",), NullUnits.OWN, True),
-        (("value",), NullUnits.DROP, False),
-        (("name",), NullUnits.OWN, False),
-    ):
-        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=columns, nulls=nulls)
-        plan = plan_of(domain, unit=unit)
-        if is_refused:
-            with pytest.raises(InputError, match="null_unit: own does not go with the CSV column"):
-                column_types(plan)
-        else:
-            assert column_types(plan)["value"] == pa.int64()
+
+    def plan(column: str) -> ReleasePlan:
+        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=(column,), nulls=nulls)
+        return plan_of(domain, unit=unit)
+
+    with pytest.raises(InputError, match=r"privacy\.unit: the CSV column 'value' names the unit"):
+        column_types(plan("value"))
+    assert column_types(plan("name")) == {"name": pa.string(), "value": pa.int64()}
 
 
 def test_integers_with_a_decimal_point_are_integers() -> None:

@@ -246,5 +246,5 @@ def test_a_column_is_read_as_one_type() -> None:
         json_rows.splits(io.BytesIO(), "a", two)
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("whole",), nulls=NullUnits.OWN)
     whole = make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10})
-    with pytest.raises(InputError, match="own does not go with the JSON column"):
+    with pytest.raises(InputError, match=r"privacy\.unit: the JSON column"):
         json_rows.splits(io.BytesIO(), "a", plan_of(whole, unit=unit))

@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Callable
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,12 @@ def test_missing_file_is_told_without_its_words(folder: str) -> None:
         with pytest.raises(InputError, match="cannot be read") as caught:
             list(table.batches(table.splits(["age"])[0], ["age"]))
         assert "Oslo" not in caught.value.sentence
+
+
+def test_large_decimals_stay_apart(tmp_path: Path, rows_of: RowsOf) -> None:
+    """They may name a unit."""
+    ids = pa.array([Decimal(2**53), Decimal(2**53 + 1), Decimal(10**25 + 1)], pa.decimal128(30, 0))
+    path = str(tmp_path / "people")
+    deltalake.write_deltalake(path, pa.table({"id": ids}))
+    with DeltaTable(table=path).with_units(["id"]).pinned() as table:
+        assert rows_of(table, ("id",)) == sorted(((each,) for each in ids.to_pylist()), key=repr)

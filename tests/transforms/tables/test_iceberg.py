@@ -4,6 +4,7 @@ import pickle
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,12 @@ def test_missing_file_is_told_without_its_words(visits: Any) -> None:
         with pytest.raises(InputError, match="cannot be read") as caught:
             list(table.batches(split, ["age"]))
         assert "parquet" not in caught.value.sentence
+
+
+def test_large_decimals_stay_apart(catalog: Any, rows_of: RowsOf) -> None:
+    """They may name a unit."""
+    ids = pa.array([Decimal(2**53), Decimal(2**53 + 1), Decimal(10**25 + 1)], pa.decimal128(30, 0))
+    people = pa.table({"id": ids})
+    catalog.create_table("shop.people", schema=people.schema).append(people)
+    with IcebergTable(table="shop.people").with_units(["id"]).pinned() as table:
+        assert rows_of(table, ("id",)) == sorted(((each,) for each in ids.to_pylist()), key=repr)

@@ -12,12 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import PrivacyUnit
 from tests import postgresql
 from tests.optional import table_library
+from tests.transforms.readers.test_csv_rows import plan_of
 from transforms.errors import InputError
 from transforms.secrets.scheme import SecretError
 from transforms.tables.connection import database_url
 from transforms.tables.postgresql import PostgresqlTable
+from transforms.tables.read import table_batches, table_splits
 from transforms.tables.table import TableSplit
 
 table_library("adbc_driver_postgresql")
@@ -410,3 +415,46 @@ def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 def test_what_is_a_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("VISITS_URL", f" {url}\n")
     assert database_url("env:VISITS_URL") == url
+
+
+LARGE = ("20261123000000001", "20261123000000002", "9007199254740992", "9007199254740993")
+
+
+def test_numbers_that_name_a_unit_are_not_rounded(
+    run: Callable[[str], None], rows_of: RowsOf
+) -> None:
+    """Doubles would make one person of two, who would then have twice the budget."""
+    run("CREATE TABLE people (id numeric, short numeric(20, 2))")
+    run(f"INSERT INTO people VALUES {', '.join(f'({each}, 7.0)' for each in LARGE)}")
+    run("INSERT INTO people VALUES (7, 7), (7.00, 7.10), ('NaN', NULL), (1e140, 0)")
+    people = PostgresqlTable(table="people", connection="env:VISITS_URL")
+    with people.with_units(["id"]).pinned() as table:
+        assert table.schema().types == [pa.string(), pa.float64()]
+        found = [id for (id,) in rows_of(table, ("id",))]
+    assert sorted(map(str, found)) == sorted([*LARGE, "7", "7", "None", "1" + "0" * 140])
+    with people.with_units(["short"]).pinned() as table:
+        found = [short for (short,) in rows_of(table, ("short",))]
+    assert sorted(map(str, found)) == ["0", "7", "7", "7", "7", "7", "7.1", "None"]
+
+
+def test_a_release_reads_its_units_exactly(run: Callable[[str], None]) -> None:
+    """Whoever reads with a plan reads the columns of its unit so."""
+    run("CREATE TABLE rows_of (id numeric(20, 0), x int4)")
+    run("INSERT INTO rows_of VALUES (20261123000000001, 0), (20261123000000000, 1)")
+    with PostgresqlTable(table="rows_of", connection="env:VISITS_URL").pinned() as table:
+        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
+        plan = plan_of(IntegerDomain(column="x", lower=0, upper=2), unit=unit)
+        (split,) = table_splits(table, plan)
+        ids = [id for batch in table_batches(table, split, plan) for id in batch["id"].to_pylist()]
+    assert sorted(ids) == ["20261123000000000", "20261123000000001"]
+
+
+def test_a_tree_of_the_numbers_that_name_the_unit_is_refused(run: Callable[[str], None]) -> None:
+    """They would be rounded for the tree, and are read exactly for the unit."""
+    run("CREATE TABLE people (id numeric)")
+    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
+    plan = plan_of(IntegerDomain(column="id", lower=0, upper=9), unit=unit)
+    people = PostgresqlTable(table="people", connection="env:VISITS_URL")
+    refused = pytest.raises(InputError, match=r"a view that has id::float8 AS id_value")
+    with people.pinned() as table, refused:
+        table_splits(table, plan)

@@ -1,0 +1,132 @@
+"""Who is one person, whatever the format: two ids that differ stay two units, none is rounded."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.bounding.unit_ids import UnitIds
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.make import make_domain
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import PrivacyUnit, UnitType
+from dpcore.release.plan import ReleasePlan
+from tests.transforms.readers.test_csv_rows import plan_of
+from transforms.errors import InputError
+from transforms.readers.formats import reader_of
+from transforms.readers.read import Split
+
+FORMATS = ("parquet", "arrow", "csv", "json")
+# Neighbors that a double cannot tell apart, of 16 and of 20 digits.
+LARGE = (2**53, 2**53 + 1, 20261123000000001, 20261123000000002)
+LONGER = (12345678901234567890, 12345678901234567891)
+CHOICES = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
+
+
+def plan_with(type: UnitType | None) -> ReleasePlan:
+    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",), type=type)
+    return plan_of(IntegerDomain(column="x", lower=0, upper=10), unit=unit)
+
+
+def batches(format: str, ids: pa.Array, folder: Path, plan: ReleasePlan) -> Iterator[pa.Array]:
+    """The unit column of a file of one row for each id."""
+    table = pa.table({"id": ids, "x": pa.array([1] * len(ids))})
+    path = str(folder / f"rows.{format}")
+    if format == "parquet":
+        pq.write_table(table, path)
+    elif format == "arrow":
+        feather.write_feather(table, path, version=2)
+    else:
+        written = [each if isinstance(each, str) else f"{each}" for each in ids.to_pylist()]
+        Path(path).write_text("".join(_lines(format, written, ids)))
+    reader = reader_of(format)
+    splits, _ = reader.splits(path, path, plan)
+    for start, stop in splits:
+        for batch in reader.batches(path, Split(path, start, stop, 0), plan):
+            yield batch.column(batch.schema.get_field_index("id"))
+
+
+def _lines(format: str, written: list[str], ids: pa.Array) -> list[str]:
+    if format == "csv":
+        return ["id,x\n", *(f"{each},1\n" for each in written)]
+    quoted = pa.types.is_string(ids.type)
+    return [f'{{"id": {json.dumps(each) if quoted else each}, "x": 1}}\n' for each in written]
+
+
+def units(format: str, ids: pa.Array, folder: Path, type: UnitType | None = None) -> list[str]:
+    """The id of each row's unit; "none" of a row without one."""
+    plan, found = plan_with(type), []
+    for column in batches(format, ids, folder, plan):
+        made, missing = UnitIds(CHOICES, type).of([column])
+        none = [False] * len(made) if missing is None else missing.tolist()
+        found += [
+            "none" if is_none else each.tobytes().hex()
+            for each, is_none in zip(made, none, strict=True)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("type", [None, UnitType.INTEGER])
+@pytest.mark.parametrize("format", FORMATS)
+def test_large_ids_stay_apart(format: str, type: UnitType | None, tmp_path: Path) -> None:
+    found = units(format, pa.array(LARGE, pa.int64()), tmp_path, type)
+    assert len(set(found)) == len(LARGE) and "none" not in found
+    decimals = pa.array([Decimal(each) for each in (*LARGE, *LONGER)], pa.decimal128(30, 0))
+    found = units(format, decimals, tmp_path, type)
+    assert len(set(found)) == len(decimals) and "none" not in found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_integer_is_one_unit_however_it_is_written(format: str, tmp_path: Path) -> None:
+    """In files of numbers, of floats because another row has none, of decimals, and of texts."""
+    ids = [
+        pa.array([7, 8]),
+        pa.array([7.0, 8.0]),
+        pa.array([Decimal("7.00"), Decimal("8.00")]),
+        pa.array(["7.0", "008"]),
+    ]
+    found = [units(format, each, tmp_path, UnitType.INTEGER) for each in ids]
+    assert len(set(found[0])) == 2 and found.count(found[0]) == len(ids)
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_without_a_type_a_text_is_a_unit(format: str, tmp_path: Path) -> None:
+    """As docs/bounding.md says."""
+    found = units(format, pa.array(["7", "7.0", "07", "7x"]), tmp_path)
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_no_integer_has_no_unit(format: str, tmp_path: Path) -> None:
+    """It follows the policy of nulls, and stops nothing."""
+    texts = pa.array(["7", "7.5", "1e3", "x", "--1", "٣", "0x10", "1_000", "\t9 "])
+    found = units(format, texts, tmp_path, UnitType.INTEGER)
+    assert [each == "none" for each in found] == [False, *[True] * 7, False]
+
+
+def test_floats_that_may_be_rounded_have_no_unit(tmp_path: Path) -> None:
+    """2^53 as a double may have been 2^53 + 1."""
+    floats = pa.array([2.0**53 - 1, 2.0**53, -(2.0**60), 0.5, float("nan"), float("inf"), None])
+    found = units("parquet", floats, tmp_path, UnitType.INTEGER)
+    assert [each == "none" for each in found] == [False, *[True] * 6]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_a_unit_that_a_tree_reads_as_numbers_is_refused(format: str, kind: str) -> None:
+    """Both would be read as the tree's numbers: 2^53 + 1 as 2^53, 3.7 as 3."""
+    domain = make_domain({"column": "id", "type": kind, "lower": 0, "upper": 10, "cells": 10})
+    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
+    text = io.BytesIO(b'{"id": 1}\n' if format == "json" else b"id\n1\n")
+    with pytest.raises(InputError, match=r"privacy.unit: .* a second column of the same values"):
+        reader_of(format).splits(text, "rows", plan_of(domain, unit=unit))
