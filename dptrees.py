@@ -160,3 +160,8 @@ if __name__ == "__main__":
     from pipelines.command import main
 
     sys.exit(main())
+
+
+def __dir__() -> list[str]:
+    """Return the names that are meant for users; imported modules are left out."""
+    return sorted(__all__)

@@ -58,7 +58,7 @@ def run_sample(chosen: argparse.Namespace) -> int:
         raise UserError(f"--output {chosen.output}: it exists already")
     folder = ReleaseFolder(chosen.release)
     try:
-        sampler = folder.release.tree(tree_name(folder, chosen)).sampler()
+        sampler = folder.release.tree(_sampled_tree(folder, chosen)).sampler()
         rows = sampler.total if chosen.n is None else chosen.n
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
@@ -69,6 +69,18 @@ def run_sample(chosen: argparse.Namespace) -> int:
             writer.write_batch(batch)
     print_line(f"{rows:,} synthetic rows in {escaped(chosen.output)}")
     return 0
+
+
+def _sampled_tree(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
+    """Return the tree to draw rows from: the one that is named, or else the only hypercube.
+
+    Raises:
+        UserError: as `tree_name` does.
+    """
+    hypercubes = [each.name for each in folder.plan.questions if each.kind == "hypercube"]
+    if chosen.tree is None and len(hypercubes) == 1:
+        return hypercubes[0]
+    return tree_name(folder, chosen)
 
 
 def _stream(seed: int | None) -> RandomStream:

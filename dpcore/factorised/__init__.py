@@ -1,4 +1,4 @@
-"""Strategies past trees: weighted sums of cells, measured with Gaussian noise.
+"""Matrix mechanisms: weighted sums of cells, measured with Gaussian noise.
 
 Floor 3: imports from floors 0 and 2. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).

@@ -239,7 +239,7 @@ class Released(ABC):
         Raises:
             ValueError: the tree is of no box, or no such column, values or key.
         """
-        raise ValueError(f"box: tree {self._name} is of no box of columns")
+        raise ValueError(f"box: tree {self._name} is no hypercube, so it has no boxes")
 
     def sampler(self) -> Sampler:
         """What draws synthetic rows of the tree.
@@ -247,7 +247,9 @@ class Released(ABC):
         Raises:
             ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.
         """
-        raise ValueError(f"sample: tree {self._name} is of no box of columns")
+        raise ValueError(
+            f"sample: tree {self._name} is no hypercube, so no rows can be drawn from it"
+        )
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """The value below which a fraction of the count lies, and its interval.

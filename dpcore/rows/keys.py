@@ -34,6 +34,8 @@ OTHER = "other"
 _TRUTHS = {True: "true", False: "false"}
 KEY_POLICIES = ("drop", "other")
 MAX_KEYS = 1_000_000
+# Keys in the error about one that is not listed.
+_SHOWN = 10
 _PLAIN = "a column of texts"
 _UNQUOTED = ", or a list of numbers without quotes"
 _WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
@@ -268,8 +270,19 @@ def needed_type(values: ValueList, type: pa.DataType) -> str | None:
 def position_of(column: str, noun: str, values: ValueList, value: object) -> int:
     position = values.position(value)
     if position is None:
-        raise ValueError(f"column {column!r}: {value!r} is not a listed {noun}.")
+        raise ValueError(not_listed(column, noun, value, values.values))
     return position
+
+
+def not_listed(column: str, noun: str, value: object, listed: Sequence[object]) -> str:
+    """Return the error about a value that a list does not have, with the first that it has.
+
+    >>> not_listed("carrier", "key", "XX", ["AA", "DL"])
+    "column 'carrier': 'XX' is not a listed key; those listed are AA, DL"
+    """
+    shown = ", ".join(map(str, listed[:_SHOWN]))
+    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    return f"column {column!r}: {value!r} is not a listed {noun}; those listed are {shown}{more}"
 
 
 def keys_from_spec(spec: object) -> Keys | None:

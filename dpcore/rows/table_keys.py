@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.key_table import KeyTable
-from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys
+from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_policy
 
 
@@ -81,7 +81,8 @@ class TableKeys(Keys):
             value = value.item()
         position = self.table.position_of(value)
         if position is None:
-            raise ValueError(f"column {', '.join(self.columns)!r}: {value!r} is not a listed key.")
+            keys = self.labels_between(0, len(self.table)).to_pylist()
+            raise ValueError(not_listed(", ".join(self.columns), "key", value, keys))
         return position
 
     def spec(self) -> dict[str, object]:

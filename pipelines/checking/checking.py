@@ -22,8 +22,8 @@ from transforms.readers.path_columns import path_columns
 from transforms.readers.read import Split, match_files, open_file
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: exact, of the rows themselves, for who has them; do not publish it. Nothing is "
-    "written or spent."
+    "NOT PRIVATE: exact results from the raw data; only for people with access to it. Do not "
+    "publish them. Nothing is written or spent."
 )
 
 

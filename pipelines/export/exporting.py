@@ -14,10 +14,12 @@ from pipelines.export.into_delta import write_delta
 from pipelines.export.into_files import write_csv, write_parquet
 from pipelines.export.into_iceberg import write_iceberg
 from pipelines.export.released_table import ReleasedTable, released_tables
-from pipelines.release_folder import FolderError, ReleaseFolder
+from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
+from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
 from transforms.errors import ReleaseError
+from transforms.layout import run_folder
 from transforms.passing import may_pass
 
 _WRITERS: dict[str, tuple[str, Callable[[ReleasedTable, str, str | None], bool]]] = {
@@ -59,7 +61,7 @@ def run_export(path: str, target: Target, *, as_json: bool) -> int:
     Raises:
         UserError, FolderError, ReleaseError: one sentence that says what to mend.
     """
-    tables = released_tables(ReleaseFolder(path))
+    tables = released_tables(_folder(path))
     written = {table.name: _written(table, target) for table in tables}
     if as_json:
         entry = {"release": path, "to": target.format, "into": target.into, "written": written}
@@ -69,6 +71,18 @@ def run_export(path: str, target: Target, *, as_json: bool) -> int:
         told = "written" if new else "is there already"
         print_line(f"{escaped(target.into)}: {name} {told}")
     return 0
+
+
+def _folder(path: str) -> ReleaseFolder:
+    """Return a release.
+
+    Raises:
+        FolderError: there is none; the folder of a series holds one for each period.
+    """
+    if not holds_release(path) and holds_release(run_folder(path, 1)):
+        last = run_folder(path, SeriesFolder(path).arrived)
+        raise FolderError(f"{path}: is a series; export one period at a time, such as {last}")
+    return ReleaseFolder(path)
 
 
 def _written(table: ReleasedTable, target: Target) -> bool:

@@ -70,7 +70,10 @@ def hypercube_target(target: Target) -> dict[str, Any]:
     Raises:
         UserError: in any case.
     """
-    raise UserError(f"--target-error: {target.place} is a partition; what it is for is its rows")
+    raise UserError(
+        f"--target-error: {target.place} is a hypercube, whose error no budget can be found for; "
+        "name another tree"
+    )
 
 
 def hypercube_summary(tree: ReleasedHypercube) -> Iterator[str]:

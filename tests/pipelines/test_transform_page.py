@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 
 from pipelines.configuration import load_configuration
@@ -67,3 +68,31 @@ def test_example(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = workspace.run("verify", "out/visits")
     assert verified.code == 0 and "FAILED" not in verified.out, verified
     assert workspace.run("report", "out/visits").out == "out/visits/report.html\n"
+
+
+class Visit(NamedTuple):
+    minutes: float
+    ward: str
+
+
+def test_selected_fields_need_a_schema(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beam infers no types for `beam.Select`; with a schema the rows are those of the page."""
+    written_examples(PROJECT / "docs" / "transform.md", workspace.folder)
+    monkeypatch.chdir(workspace.folder)
+    plan = load_configuration("visits.yaml").plan()
+    key = KeyReference(reference=f"file:{workspace.key}")
+    schema = pa.schema({"minutes": pa.float64(), "ward": pa.string()})
+
+    def release(**given: Any) -> None:
+        with beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner") as pipeline:
+            visits = [Visit(35.0, "north"), Visit(12.5, "south")] * 50
+            rows = pipeline | beam.Create(visits).with_output_types(Visit)
+            selected = rows | beam.Select("minutes", "ward")
+            selected | ReleaseTrees(plan, key=key, output="out/selected", **given)
+
+    with pytest.raises(InputError, match="Any"):
+        release()
+    release(schema=schema)
+    assert workspace.run("query", "out/selected", "cdf", 60, "--tree", "minutes").code == 0

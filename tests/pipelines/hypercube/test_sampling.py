@@ -144,7 +144,7 @@ def test_of_other_trees_and_of_counts_that_are_all_zero(workspace: Workspace) ->
     path = workspace_of(workspace, empty, box("none", [AGE], counts="dense"), ages)
     assert workspace.run("release", path).code == 0
     output = workspace.folder / "x.csv"
-    words = {"none": "all its counts are zero, so no row can be drawn", "ages": "is of no box"}
+    words = {"none": "all its counts are zero, so no row can be drawn", "ages": "is no hypercube"}
     for tree, sentence in words.items():
         outcome = workspace.run("sample", workspace.output, "--tree", tree, "--output", output)
         assert outcome.code == 2 and sentence in outcome.err and outcome.err.count("\n") == 1
@@ -237,3 +237,19 @@ def test_memory_does_not_grow_with_the_rows(boxes: Workspace, tmp_path: Path) ->
     output = tmp_path / "rows.parquet"
     few = peak_of(boxes, output, 1_000_000)
     assert any(peak_of(boxes, output, 20_000_000) < few + 64 * 1024 for _ in range(3))
+
+
+def test_the_only_hypercube_needs_no_name(workspace: Workspace) -> None:
+    """Other trees have no rows to draw."""
+    age = {"name": "age", "domain": {"column": "age", "lower": 0, "upper": 100, "cells": 10}}
+    configuration = workspace_of(workspace, rows(), box("days", [DAY], counts="sparse"), age)
+    assert workspace.run("release", configuration).code == 0
+    output = workspace.folder / "drawn.parquet"
+    outcome = workspace.run("sample", workspace.output, "-n", 20, "--output", output)
+    assert outcome.code == 0, outcome.err
+    assert pq.read_table(output).column_names == ["day"]
+
+
+def test_of_several_hypercubes_one_is_to_be_named(boxes: Workspace, tmp_path: Path) -> None:
+    outcome = boxes.run("sample", boxes.output, "--output", tmp_path / "rows.csv")
+    assert outcome.code == 2 and "say which tree with --tree" in outcome.err

@@ -130,7 +130,7 @@ def test_hierarchy(release: Release) -> None:
         (lambda: tree.cdf(), "cdf: tree city was released without this table"),
         (lambda: tree.top(0), "n: 0 is not above 0"),
         (lambda: tree.nodes(level="county"), "county"),
-        (lambda: tree.box({"a": (1, 2)}), "is of no box of columns"),
+        (lambda: tree.box({"a": (1, 2)}), "is no hypercube, so it has no boxes"),
         (lambda: tree.column("a"), "has one; leave"),
     ):
         with pytest.raises(dptrees.Error, match=sentence):
@@ -230,3 +230,7 @@ def test_nodes_that_were_not_published(golden_rows: Any, monkeypatch: pytest.Mon
     assert tree.top(1).table["label"].to_pylist() == ["10.0.0.1/32"]
     with pytest.raises(dptrees.Error, match="no node of this path was published"):
         tree.node("11.0.0.0/8")
+
+
+def test_names_of_the_module_are_those_for_users() -> None:
+    assert dir(dptrees) == sorted(dptrees.__all__)

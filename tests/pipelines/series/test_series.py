@@ -557,3 +557,13 @@ def test_noise_of_another_scale_is_found(copy: Days) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
     outcome = copy.run("verify", folder)
     assert outcome.code == 2 and "std_error is not that of the noise" in outcome.err
+
+
+def test_an_export_is_of_one_period(days: Days, tmp_path: Path) -> None:
+    """The folder of the series names the last one; that one can be exported."""
+    series = days.run("export", days.output, "--to", "csv", "--into", tmp_path)
+    last = days.folder_of(RELEASED)
+    assert series.code == 2
+    assert f"is a series; export one period at a time, such as {last}" in series.err
+    assert days.run("export", last, "--to", "csv", "--into", tmp_path).code == 0
+    assert list(tmp_path.rglob("*.csv"))
