@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcore.privacy.budget import Measure
-from dpcore.release.guarantee import budget_text
+from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
@@ -15,8 +15,10 @@ from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
+from pipelines.faults.log import remark
 from pipelines.kinds import KINDS
 from pipelines.selection.plan import selection_entries, selection_lines
+from pipelines.summary import guarantee_warnings
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
@@ -60,6 +62,8 @@ def run_plan(
     if as_json:
         print_json(entry, indent=1)
         return 0
+    for line in guarantee_warnings(plan):
+        remark(line)
     _print(plan, entry, asked_delta=configuration.guarantee.delta is not None)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
@@ -96,8 +100,7 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) ->
     if plan.promised is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
     print_line(
-        f"{plan.name}: {budget_text(plan)}{behind}, {plan.unit.neighbors.value}, "
-        f"unit: {plan.unit.in_words}; "
+        f"{plan.name}: {stated_guarantee(plan)}{behind}; "
         "errors are standard errors, after estimation"
     )
     if plan.selection is not None:

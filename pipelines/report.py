@@ -23,8 +23,9 @@ from dpcore.arithmetic.elementary import exp
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.questions.question import Question
-from dpcore.release.guarantee import budget_text, guarantee_in_words
+from dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
 from dpcore.release.plan import ReleasePlan
+from pipelines.charts.bars import capitalized
 from pipelines.kinds import KINDS
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES
@@ -57,6 +58,7 @@ def write_report_html(
         name=plan.name,
         **_credits(release),
         total=_total(pages),
+        bounds=_bounds(plan),
         confidence=percent(questions[0].confidence),
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
@@ -96,13 +98,24 @@ def _credits(release: ReleasedTables) -> dict[str, object]:
 
 
 def _total(pages: Sequence[TreePage]) -> dict[str, str] | None:
-    """The rows of the tree that has most, with their error."""
+    """The least noisy total of rows, with its error: all trees count nearly the same ones."""
     headlines = {str(page.said["name"]): page.headline for page in pages if page.headline}
-    told = {name: each for name, each in headlines.items() if each.rows}
+    told = {
+        name: each
+        for name, each in headlines.items()
+        if each.rows and each.noun in ("rows", "counted rows")
+    }
     if not told:
         return None
-    tree = max(told, key=lambda name: told[name].total)
-    return {"rows": told[tree].rows, "tree": tree if len(pages) > 1 else ""}
+    tree = min(told, key=lambda name: told[name].error)
+    found = told[tree]
+    named = tree if len(pages) > 1 else ""
+    return {"rows": found.rows, "tree": named, "noun": capitalized(found.noun)}
+
+
+def _bounds(plan: ReleasePlan) -> str:
+    """Which rows are counted, beside their number; nothing where all are."""
+    return "" if plan.unit.is_row else f"{plan.unit.bounds_in_words} of each {plan.unit.name}"
 
 
 def _render(**values: object) -> str:
@@ -193,6 +206,7 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         "in_numbers": numbers,
         "several": several,
         "budget": budget_text(plan),
+        "stated": stated_guarantee(plan).removeprefix(budget_text(plan)).lstrip(),
         **_protected(plan),
     }
 
@@ -204,14 +218,12 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
     if unit.is_row:
         return {
             "protected": "one row, not one person",
-            "protected_short": "for each row",
             "hidden": "a row is there and what it says",
             "left_out": "",
             "counted": counted,
         }
     return {
         "protected": f"all rows of one {unit.name} together{period}",
-        "protected_short": f"for each {unit.name}{period}, with all of its rows",
         "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
         "left_out": f"Of each {unit.name} {unit.bounds_in_words}{period} are counted. Numbers "
         "speak of the rows that are, not of those that are left out.",

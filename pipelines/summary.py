@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.privacy.budget import Measure
-from dpcore.release.guarantee import budget_text
+from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.totals import odd_totals
+from dpcore.release.weak_guarantee import weak_guarantees
 from pipelines.kinds import KINDS
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line
 
-# Beyond, the guarantee hardly hides anything from who knows much already.
-LARGE_EPSILON = 10
+_NO_LEDGER = "no ledger: nothing adds this budget up with those of other releases of the same data"
 
 
 def print_summary(folder: ReleaseFolder, report: str, account: str | None = None) -> None:
@@ -25,12 +24,8 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
         account: what the ledger says of its data set; None without a ledger.
     """
     plan = folder.plan
-    print_line(
-        f"{plan.name}: {budget_text(plan)} per {plan.unit.name}, "
-        f"neighbours {plan.unit.neighbors.value}"
-    )
-    for line in _budget_lines(plan, account):
-        print_line(line)
+    print_line(f"{plan.name}: {stated_guarantee(plan)}")
+    print_line(account or _NO_LEDGER)
     for question in plan.questions:
         tree = folder.release.tree(question.name)
         for line in KINDS[question.kind].summary_lines(tree):
@@ -49,6 +44,8 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     """
     trees = (folder.release.tree(question.name) for question in folder.plan.questions)
     totals = [total for tree in trees if (total := tree.rows_in_all()) is not None]
+    rows = max((total.rows for total in totals), default=None)
+    yield from (f"warning: {each}" for each in weak_guarantees(folder.plan, rows))
     for odd in odd_totals(totals):
         held = "about 0" if odd.is_none else _about(odd.tree.rows)
         other = "" if odd.other is None else f", tree {odd.other.name} {_about(odd.other.rows)}"
@@ -67,15 +64,8 @@ def _about(rows: float) -> str:
     return f"about {float(f'{rows:.2g}'):,.0f}"
 
 
-def _budget_lines(plan: ReleasePlan, account: str | None) -> Iterator[str]:
-    """What is to be said of the budget."""
-    yield account or (
-        "no ledger: nothing adds this budget up with those of other releases of the same data"
-    )
-    stated = None if plan.budget.measure is Measure.RHO else plan.budget.amount
-    epsilon = stated if plan.stated is None else plan.stated[0]
-    if epsilon is not None and epsilon > LARGE_EPSILON:
-        yield (
-            f"an epsilon above {LARGE_EPSILON}: one {plan.unit.name} may make an output "
-            f"e^{float(epsilon):g} times as likely"
-        )
+def guarantee_warnings(plan: ReleasePlan) -> Iterator[str]:
+    """Warnings of a budget that hardly protects anybody, from the plan alone."""
+    guesses = [getattr(each, "guessed_rows", None) for each in plan.questions]
+    rows = max((float(each) for each in guesses if each is not None), default=None)
+    yield from (f"warning: {each}" for each in weak_guarantees(plan, rows))

@@ -13,6 +13,9 @@ FACE = {
         "budget_text",
         "checksum_of",
         "guarantee_in_words",
+        "LATER_NUMBERS",
+        "protected_unit",
+        "stated_guarantee",
         "guarantee_numbers",
         "manifest_of",
     ),
@@ -29,4 +32,5 @@ FACE = {
     "split": ("Split",),
     "target": ("release_budget",),
     "totals": ("odd_totals",),
+    "weak_guarantee": ("weak_guarantees",),
 }

@@ -18,6 +18,9 @@ CHECKSUM = "checksum"
 # without it are of versions whose last digits depended on the processor.
 ARITHMETIC_VERSION = 1
 
+# Entries of the guarantee that releases of earlier versions lack.
+LATER_NUMBERS = ("period", "invariants")
+
 _ROWS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
     Neighbors.SUBSTITUTE: "both have as many rows, a public number, and they differ in one",
@@ -41,6 +44,53 @@ def budget_text(plan: ReleasePlan) -> str:
         epsilon, delta = (f"{float(each):g}" for each in plan.promised)
         return f"epsilon = {epsilon}, delta = {delta}"
     return f"{plan.budget.measure.value} = {float(plan.budget.amount):g}"
+
+
+def stated_guarantee(plan: ReleasePlan) -> str:
+    """Return the whole guarantee in one line: budget, privacy unit, bounds, invariants, relation.
+
+    Wherever a release names its guarantee in one line, it is this one. Less would promise more: a
+    budget of each period is not one of all of them, and what is stated exactly is not protected.
+
+    Args:
+        plan: of the release.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.unit import PrivacyUnit
+    >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("uid",), rows=6, keys=2)
+    >>> one = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    >>> stated_guarantee(ReleasePlan(name="visits", unit=person, budget=one, questions=()))
+    'epsilon = 1 per uid (at most 6 rows and 2 keys of each), neighbors add_remove'
+    """
+    given = invariants(plan)
+    exact = f", given the exact counts down to {' and '.join(given)}" if given else ""
+    return (
+        f"{budget_text(plan)} per {protected_unit(plan)}{exact}, "
+        f"neighbors {plan.unit.neighbors.value}"
+    )
+
+
+def protected_unit(plan: ReleasePlan) -> str:
+    """Return what the budget is for: a row, or a unit with its bounds, of each period of a series.
+
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> budget = Budget(measure=Measure.RHO, amount=1)
+    >>> protected_unit(ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=()))
+    'row'
+    """
+    unit = plan.unit
+    if unit.is_row:
+        return unit.name
+    period = "" if plan.run is None else " and period"
+    return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
+
+
+def invariants(plan: ReleasePlan) -> tuple[str, ...]:
+    """Return the levels down to which counts are stated exactly, each once."""
+    declared = [words for each in plan.questions if (words := each.declared_public) is not None]
+    return tuple(dict.fromkeys(declared))
 
 
 def guarantee_in_words(plan: ReleasePlan) -> str:
@@ -123,7 +173,7 @@ def _counted(plan: ReleasePlan) -> str:
 
 def _agreement(plan: ReleasePlan) -> str:
     """What else two data sets must share to be protected from each other: the invariants."""
-    declared = [words for each in plan.questions if (words := each.declared_public) is not None]
+    declared = invariants(plan)
     if not declared:
         return ""
     return (
@@ -160,12 +210,18 @@ def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
 
 
 def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
-    """The guarantee as the manifest states it for programs: relation, unit and budget."""
+    """Return the guarantee as the manifest states it for programs.
+
+    The relation, the unit and the budget; `LATER_NUMBERS` where they apply: "period" for a series,
+    whose budget is for a unit's rows of one period, and "invariants", the levels of exact counts.
+    """
     stated = plan.promised
     return {
         "neighbors": plan.unit.neighbors.value,
         "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
         **({} if plan.dataset is None else {"dataset": plan.dataset}),
+        **({} if plan.run is None else {"period": "per_period"}),
+        **({"invariants": list(given)} if (given := invariants(plan)) else {}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
         **_selection_numbers(plan),

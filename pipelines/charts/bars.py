@@ -46,6 +46,7 @@ class Bars:
         note: what is left out.
         confidence: of the intervals, in words.
         given: what their own order is called; none where it has no name.
+        noun: what is counted, above the counts.
     """
 
     name: str
@@ -54,7 +55,13 @@ class Bars:
     confidence: str
     note: str = ""
     given: str = ""
+    noun: str = "rows"
     in_order: bool = False
+
+    @property
+    def heading(self) -> str:
+        """What is counted, as the heading of a column."""
+        return capitalized(self.noun)
 
     def first(self, most: int) -> list[dict[str, object]]:
         """What the template writes of the first few."""
@@ -87,6 +94,15 @@ class Bars:
         """The end of the longest bar or whisker."""
         ends = (end for bar in self.bars for end in (float(bar.count), *_finite(bar, 0.0)))
         return max(ends, default=0.0) or 1.0
+
+
+def capitalized(noun: str) -> str:
+    """Return a noun with a capital letter, and the names in it as they are.
+
+    >>> capitalized("sum of PAY")
+    'Sum of PAY'
+    """
+    return noun[:1].upper() + noun[1:]
 
 
 def _finite(bar: Bar, most: float) -> tuple[float, float]:

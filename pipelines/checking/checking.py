@@ -14,7 +14,9 @@ from pipelines.checking.tally import Tally
 from pipelines.checking.texts import OF_TEXT, seen_batches
 from pipelines.checking.told import check_entry, check_lines, input_lines
 from pipelines.configuration import load_configuration
+from pipelines.faults.log import remark
 from pipelines.running.job import beam_options, check_filesystems
+from pipelines.summary import guarantee_warnings
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
 from transforms.readers.formats import reader_of
@@ -52,6 +54,8 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
         return 0
     for line in check_lines(check):
         print_line(line)
+    for line in guarantee_warnings(check.tally.plan):
+        remark(line)
     return 0
 
 

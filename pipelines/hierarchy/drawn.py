@@ -16,11 +16,12 @@ from pipelines.charts.chart import Chart, Layer, Shape, series
 from pipelines.charts.paths import band, lifted, line, scaled
 from pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
 from pipelines.page.extent import clip, left_out
-from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
+from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
 from pipelines.page.keys import ShownKeys
 from pipelines.page.nodes import of_key
 from pipelines.page.numbers import percent
 from pipelines.page.tree_page import Headline
+from pipelines.plain.counted import counted_noun
 
 _BARS = 20
 # Of a course, over all keys.
@@ -78,6 +79,7 @@ def key_bars(question: UniverseQuestion, keys: ShownKeys, roots: pa.Table) -> Ba
         bars=list(bars_of(roots, keys.labels)),
         title=f"Counts of each key of {clip(question.name)}",
         confidence=percent(question.confidence),
+        noun=clip(counted_noun(question)),
         note=keys.left_out,
     )
 
@@ -98,6 +100,7 @@ def node_bars(
         bars=list(bars_of(rows, rows["label"].to_pylist())),
         title=f"Counts of each {name} of {clip(question.name)}",
         confidence=percent(question.confidence),
+        noun=clip(counted_noun(question)),
         note=left_out(len(rows), sizes[level], f"nodes of level {name}", "largest"),
         given="as in the hierarchy",
     )
@@ -125,10 +128,8 @@ def nodes_by_key(
 def headline(question: UniverseQuestion, keys: ShownKeys, levels: Sequence[pa.Table]) -> Headline:
     """The largest key, or the largest node below the root."""
     roots = levels[0]
-    rows, total = total_of(roots) if len(keys) == keys.size else ("", 0.0)
-    is_sum = getattr(question, "measure", None) is not None
-    noun = "sum" if is_sum else "rows"
-    told: dict[str, Any] = {} if is_sum else {"rows": rows, "total": total}
+    noun = clip(counted_noun(question))
+    told = headline_total(roots, noun) if len(keys) == keys.size else {}
     if question.keys is not None:
         label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
         return Headline(figure=rows_text(roots), label=label, **told)

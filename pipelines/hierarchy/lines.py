@@ -19,6 +19,7 @@ from dpcore.hierarchy.workload import (
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
 from pipelines.answers.figures import significant
+from pipelines.plain.counted import counted_noun
 from pipelines.plain.lines import (
     NODES_SHOWN,
     UNMEASURED,
@@ -70,7 +71,6 @@ def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
     """The counts, or sums, of the roots, and the largest nodes of the first level below that has
     several."""
     question = tree.question
-    measure = question.measure if isinstance(question, HierarchyQuestion) else None
     sizes = question.plan.tree.level_sizes
     level = next((level for level, size in enumerate(sizes) if size > 1), None)
 
@@ -81,7 +81,7 @@ def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
             yield from map(largest, tree.top(NODES_SHOWN, level, label))
 
     yield from heading(question, question.domain.columns)
-    yield from totals(tree, "rows" if measure is None else f"sum of {measure.column}", below)
+    yield from totals(tree, counted_noun(question), below)
 
 
 def _noisy_entry(question: HierarchyQuestion) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from pipelines.page.extent import clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import interval_text, rounded, with_error
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
+from pipelines.plain.counted import counted_noun
 
 # What one page holds of all its trees: together below 400 kB.
 MAX_PARTS = 2_500
@@ -56,12 +58,14 @@ def hypercube_tree(
 def _headline(tree: ReleasedHypercube) -> Headline:
     """The rows, and in how many parts they lie."""
     whole = tree.top(1, 0)[0]
-    rows = f"{tree.total:,}"
+    rows, error = f"{tree.total:,}", math.inf
     if whole.std_error is not None and whole.estimate is not None:
         rows = with_error(whole.estimate, whole.ci_low, whole.ci_high)
+        error = whole.ci_high - whole.ci_low
+    noun = clip(counted_noun(tree.question))
     columns = " x ".join(clip(name) for name in tree.question.columns[:4])
-    label = f"rows by {columns}, in {len(tree.partition.parts.counts):,} parts"
-    return Headline(figure=rows, label=label, rows=rows, total=float(tree.total))
+    label = f"{noun} by {columns}, in {len(tree.partition.parts.counts):,} parts"
+    return Headline(figure=rows, label=label, rows=rows, noun=noun, error=error)
 
 
 def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:

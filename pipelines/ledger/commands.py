@@ -40,7 +40,7 @@ def run_init(chosen: argparse.Namespace) -> int:
     event = open_account(url, account, change_total=chosen.change_total)
     total = account.total.in_words(account.measure)
     words = f"data set {account.dataset}: a total of {total} per {account.unit_in_words}"
-    words += f", neighbours {account.neighbors.value}"
+    words += f", neighbors {account.neighbors.value}"
     print_line(f"{url}: {words} ({event or 'it was there already, the same'})")
     return 0
 
@@ -58,7 +58,7 @@ def run_show(chosen: argparse.Namespace) -> int:
         return 0
     for account, rows in listed:
         print_line(f"{account.dataset}: {account.balance} spent")
-        print_line(f"  per {account.unit_in_words}, neighbours {account.neighbors.value}")
+        print_line(f"  per {account.unit_in_words}, neighbors {account.neighbors.value}")
         for row in rows:
             cost = Loss.from_texts(row).in_words(account.measure)
             print_line(f"  {row['state']:<9}  {cost}  {row['release']}  {row['folder']}")

@@ -31,7 +31,12 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.transport.file import FileConfig, FileTransport
 
 from dpcore import __version__
-from dpcore.release.guarantee import CHECKSUM, guarantee_numbers
+from dpcore.release.guarantee import (
+    CHECKSUM,
+    guarantee_numbers,
+    protected_unit,
+    stated_guarantee,
+)
 from pipelines.configuration import Configuration
 from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.outcome import Outcome
@@ -155,7 +160,8 @@ def _output(stage: Stage, *, is_there: bool) -> OutputDataset:
     namespace, name = dataset_name(stage.output)
     plan = stage.plan
     told = {name: str(value) for name, value in guarantee_numbers(plan).items()}
-    told["unit"] = plan.unit.in_words
+    told["unit"] = protected_unit(plan)
+    told["guarantee"] = stated_guarantee(plan)
     told.pop("dataset", None)
     facets: dict[str, DatasetFacet] = {PRIVACY: PrivacyFacet(told, plan.dataset)}
     if is_there:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dpcore.arrays import Floats, Integers
 from dpcore.ordered.question import CdfQuestion
 from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
+from pipelines.charts.bars import capitalized
 from pipelines.charts.chart import Chart, Layer, Shape, series
 from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
 from pipelines.ordered.curves import (
@@ -23,6 +24,7 @@ from pipelines.ordered.curves import (
 )
 from pipelines.page.extent import clip
 from pipelines.page.nodes import digits_of
+from pipelines.plain.counted import counted_noun
 
 # Of a density, at most; a course of days may have more.
 _BARS = 100
@@ -32,7 +34,7 @@ _PANEL_TICKS = 3
 
 def cdf_chart(question: CdfQuestion, curve: pa.Table) -> Chart:
     """The CDF of a tree without keys: band and line, over rows and over their share."""
-    columns = _columns(question, curve)
+    columns, noun = _columns(question, curve), counted_noun(question)
     total = float(columns["count"][-1])
     most = _most(columns, total)
     x = x_axis(question)
@@ -43,11 +45,11 @@ def cdf_chart(question: CdfQuestion, curve: pa.Table) -> Chart:
         Shape(look="line s0", path=line(places, lifted(columns["count"], *up))),
     )
     return Chart(
-        title=f"Rows {_lead(question)} each value of {clip(question.domain.column)}",
-        text=f"It rises from 0 to {total:,.0f} rows.",
-        caption=f"Rows {_lead(question)} each value",
+        title=f"{capitalized(noun)} {_lead(question)} each value of {clip(question.domain.column)}",
+        text=f"It rises from 0 to {total:,.0f} {noun}.",
+        caption=f"{capitalized(noun)} {_lead(question)} each value",
         x=x,
-        y=number_axis(0.0, most, "rows", 5),
+        y=number_axis(0.0, most, noun, 5),
         right=share_axis(total, most) if total > 0 else None,
         layers=(Layer(shapes=shapes),),
         data={
@@ -223,17 +225,18 @@ def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float
     else:
         shapes = _course(middle, ends)
     step = f"{(high - low) * wide / cells:,.6g}"
-    caption = "Rows over time" if temporal else f"Density: rows per {step}"
+    noun = counted_noun(question)
+    caption = f"{capitalized(noun)} over time" if temporal else f"Density: {noun} per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
     texts = [clip(text) for text in rows["label"].to_pylist()]
     drawn = "line" if temporal else "bars"
     return Chart(
         title=f"{caption} of {clip(question.domain.column)}",
         text=f"{len(rows):,} {'points' if temporal else 'bars'}, the highest of "
-        f"{at['count'].max(initial=0.0):,.0f} rows.",
+        f"{at['count'].max(initial=0.0):,.0f} {noun}.",
         caption=caption,
         x=x_axis(question),
-        y=number_axis(0.0, most, "rows", 5),
+        y=number_axis(0.0, most, noun, 5),
         layers=(Layer(shapes=shapes),),
         data={
             "draws": drawn,

@@ -23,6 +23,7 @@ from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
 from pipelines.answers.figures import column_value, significant
+from pipelines.plain.counted import counted_noun
 from pipelines.plain.lines import (
     NODES_SHOWN,
     UNMEASURED,
@@ -230,7 +231,8 @@ def ordered_summary(tree: CdfAnswers) -> Iterator[str]:
         return map(largest, tree.top(NODES_SHOWN, tree.height, label))
 
     yield from heading(tree.question, tree.question.domain.columns)
-    yield from totals(tree, "rows", quantiles if tree.question.is_ordered else categories)
+    below = quantiles if tree.question.is_ordered else categories
+    yield from totals(tree, counted_noun(tree.question), below)
 
 
 def _values(row: Mapping[str, Any]) -> Iterator[object]:

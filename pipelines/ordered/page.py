@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.privacy.budget import Budget
 from dpcore.questions.tables import CDF, NODES
-from pipelines.charts.bars import Bars
+from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.ordered.curves import (
     curves_of,
@@ -23,7 +23,7 @@ from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares
 from pipelines.ordered.measured import HowMeasured, of_whole_levels
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
-from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
+from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
 from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
@@ -39,6 +39,7 @@ from pipelines.page.nodes import (
 from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
+from pipelines.plain.counted import counted_noun
 
 _RISES = ("count", "The CDF never falls.")
 # Categories that have a bar each.
@@ -191,8 +192,9 @@ class _Drawn:
         return Bars(
             name=clip(", ".join(question.keys.columns)),
             bars=list(bars_of(roots, self._keys.labels)),
-            title=f"Rows of each key of {clip(question.name)}",
+            title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
             confidence=percent(question.confidence),
+            noun=clip(counted_noun(question)),
             note=self._keys.left_out,
         )
 
@@ -201,13 +203,14 @@ class _Drawn:
         question, leaves = self._question, self._levels[-1]
         if not self._is_category or question.keys is not None or not self._has_leaves:
             return None
-        size = question.domain.cells
+        size, noun = question.domain.cells, counted_noun(question)
         rows = largest_rows(leaves, _MAX_BARS)
         return Bars(
             name=clip(question.domain.column),
             bars=list(bars_of(rows, rows["label"].to_pylist())),
-            title=f"Rows of each category of {clip(question.name)}",
+            title=f"{capitalized(noun)} of each category of {clip(question.name)}",
             confidence=percent(question.confidence),
+            noun=clip(counted_noun(question)),
             note=left_out(len(rows), size, "categories", "largest"),
             given="as listed",
         )
@@ -237,10 +240,10 @@ def _headline(
 ) -> Headline:
     """The median where there is one; else the largest key or category; else the rows."""
     roots, column = levels[0], clip(question.domain.column)
-    rows, total = total_of(roots) if len(keys) == keys.size else ("", 0.0)
-    told: dict[str, Any] = {"rows": rows, "total": total}
+    noun = clip(counted_noun(question))
+    told = headline_total(roots, noun) if len(keys) == keys.size else {}
     if question.keys is not None:
-        label = f"rows of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
+        label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
         return Headline(figure=rows_text(roots), label=label, **told)
     median = _median(quantiles)
     if median:
@@ -251,9 +254,9 @@ def _headline(
         place = int(np.argmax(levels[-1]["count"].to_numpy()))
         name = clip(levels[-1]["label"][place].as_py())
         figure = rows_text(levels[-1], place)
-        label = f"rows of {name}, the largest of {question.domain.cells:,} categories"
+        label = f"{noun} of {name}, the largest of {question.domain.cells:,} categories"
         return Headline(figure=figure, label=label, **told)
-    return Headline(figure=rows, label=f"rows, by {column}", **told)
+    return Headline(figure=told.get("rows", ""), label=f"{noun}, by {column}", **told)
 
 
 def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,22 +40,22 @@ def largest_rows(rows: pa.Table, most: int) -> pa.Table:
     return rows.take(pa.array(np.sort(order)))
 
 
-def total_of(roots: pa.Table) -> tuple[str, float]:
-    """The rows of all roots together with their error, in words and as a number; none in words
-    where the error of the sum is not known.
+def headline_total(roots: pa.Table, noun: str) -> dict[str, Any]:
+    """Return the total of all roots as a `Headline` holds it; no text where its error is not known.
 
     Args:
         roots: of keys whose noise is independent.
+        noun: what is counted.
     """
-    total = float(np.sum(roots["count"].to_numpy()))
     if len(roots) == 1:
-        return rows_text(roots), total
+        width = roots["ci_high"][0].as_py() - roots["ci_low"][0].as_py()
+        return {"rows": rows_text(roots), "noun": noun, "error": width}
     low, high = roots["ci_low"].to_numpy(), roots["ci_high"].to_numpy()
     errors, estimate = roots["std_error"].to_numpy(), roots["estimate"].to_numpy()
     centred = np.abs((low + high) / 2 - estimate) <= 0.02 * (high - low) + 1
     if not (np.all(np.isfinite(errors)) and np.any(centred & (errors > 0))):
-        return "", total
+        return {"rows": "", "noun": noun, "error": math.inf}
     times = float(np.median(((high - low) / 2 / errors)[centred & (errors > 0)]))
     half = times * float(np.sqrt(np.sum(np.square(errors))))
     mean = float(np.sum(estimate))
-    return with_error(mean, mean - half, mean + half), total
+    return {"rows": with_error(mean, mean - half, mean + half), "noun": noun, "error": 2 * half}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,14 +30,16 @@ class Headline:
     Args:
         figure: one number.
         label: what it is.
-        rows: the rows of the tree, with their error; none where they are not known.
-        total: likewise, as a number.
+        rows: the total of the tree, with its error; none where it is not known.
+        noun: what the total counts.
+        error: of the total, as the width of its interval; infinite where it is not known.
     """
 
     figure: str
     label: str
     rows: str = ""
-    total: float = 0.0
+    noun: str = "rows"
+    error: float = math.inf
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.figures import with_margin
+from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
@@ -49,7 +50,7 @@ def summary_lines(tree: Released) -> Iterator[str]:
     below = min(1, tree.height)
     yield from totals(
         tree,
-        "rows",
+        counted_noun(tree.question),
         lambda label, _: (largest(each) for each in tree.top(NODES_SHOWN, below, label)),
     )
 
@@ -57,9 +58,10 @@ def summary_lines(tree: Released) -> Iterator[str]:
 def heading(question: Question, columns: Iterable[str]) -> Iterator[str]:
     """What a tree is, before what was released of it."""
     yield ""
+    note = counted_note(question)
     yield (
         f"{question.name} ({', '.join(columns)}; ± is half of a "
-        f"{100 * question.confidence:g} % interval)"
+        f"{100 * question.confidence:g} % interval{'' if note is None else f'; {note}'})"
     )
 
 

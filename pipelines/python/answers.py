@@ -39,12 +39,14 @@ class Answers:
         title: what they are of.
         confidence: of the intervals.
         form: how `plot` draws them, as of `pipelines.python.drawing.Drawing`.
+        noun: what is counted: rows, counted rows of a bounded unit, or a sum.
     """
 
     table: pa.Table
     title: str
     confidence: float
     form: str = NODES
+    noun: str = "rows"
 
     def to_arrow(self) -> pa.Table:
         """The answers as an Arrow table."""
@@ -128,7 +130,7 @@ class Answers:
         Raises:
             Error: matplotlib is not installed; there is too much for one drawing.
         """
-        return Drawing(table=self.table, title=self._heading, form=self.form).on(ax)
+        return Drawing(table=self.table, title=self._heading, form=self.form, noun=self.noun).on(ax)
 
     def of_key(self, key: str) -> Answers:
         """The answers of one key of several.

@@ -27,11 +27,13 @@ class Drawing:
         title: above the drawing.
         form: `CURVES`, steps with bands; `QUANTILES`, lines with bands; or `NODES`, bars with
             whiskers, or lines with bands where the labels are days or months.
+        noun: what is counted, on the axes.
     """
 
     table: pa.Table
     title: str
     form: str
+    noun: str = "rows"
 
     def on(self, ax: Any = None) -> Any:
         """Draws them.
@@ -56,11 +58,11 @@ class Drawing:
             _, ax = pyplot.subplots(layout="constrained")
         ax.set_title(self.title, fontsize="medium")
         if self.form == CURVES:
-            return _curves(ax, parts)
+            return _curves(ax, parts, self.noun)
         if self.form == QUANTILES:
-            return _quantiles(ax, parts)
+            return _quantiles(ax, parts, self.noun)
         if _days(self.table["label"].to_pylist()):
-            return _days_lines(ax, parts)
+            return _days_lines(ax, parts, self.noun)
         return self._bars(ax)
 
     def _by_key(self) -> dict[str, pa.Table]:
@@ -94,42 +96,42 @@ class Drawing:
         ax.barh(places, estimates, xerr=whiskers, color=_INK, ecolor=_WHISKER, capsize=2)
         ax.set_yticks(places, labels)
         ax.invert_yaxis()
-        ax.set_xlabel("rows")
+        ax.set_xlabel(self.noun)
         ax.xaxis.set_major_formatter("{x:,.0f}")
         return ax
 
 
-def _curves(ax: Any, parts: dict[str, pa.Table]) -> Any:
+def _curves(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
     """Steps at the upper edges of cells."""
     for key, table in parts.items():
         upper = _placed(table["upper"])
         (line,) = ax.step(upper, table["estimate"].to_pylist(), where="post", label=key)
         ax.fill_between(upper, *_ends(table), step="post", color=line.get_color(), **_BAND)
-    return _finished(ax, parts, "rows below")
+    return _finished(ax, parts, f"{noun} below", counts=True)
 
 
-def _quantiles(ax: Any, parts: dict[str, pa.Table]) -> Any:
+def _quantiles(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
     for key, table in parts.items():
         q = table["q"].to_pylist()
         (line,) = ax.plot(q, _placed(table["value"]), marker="o", markersize=3, label=key)
         ends = _placed(table["ci_low"]), _placed(table["ci_high"])
         ax.fill_between(q, *ends, color=line.get_color(), **_BAND)
-    ax.set_xlabel("part of the rows")
+    ax.set_xlabel(f"part of the {noun}")
     return _finished(ax, parts, "value")
 
 
-def _days_lines(ax: Any, parts: dict[str, pa.Table]) -> Any:
+def _days_lines(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
     for key, table in parts.items():
         days = _days(table["label"].to_pylist())
         (line,) = ax.plot(days, table["estimate"].to_pylist(), label=key)
         ax.fill_between(days, *_ends(table), color=line.get_color(), **_BAND)
     ax.tick_params(axis="x", rotation=30)
-    return _finished(ax, parts, "rows")
+    return _finished(ax, parts, noun, counts=True)
 
 
-def _finished(ax: Any, parts: dict[str, pa.Table], ylabel: str) -> Any:
+def _finished(ax: Any, parts: dict[str, pa.Table], ylabel: str, *, counts: bool = False) -> Any:
     ax.set_ylabel(ylabel)
-    if ylabel.startswith("rows"):
+    if counts:
         ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.margins(x=0)
     if "" not in parts:

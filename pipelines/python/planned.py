@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.guarantee import budget_text
+from dpcore.release.guarantee import stated_guarantee
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import whole_target
 from pipelines.accounting.trees import tree_entries, tree_lines
@@ -20,6 +21,7 @@ from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
 from pipelines.python.numbers import number_text
+from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
 
 
@@ -36,8 +38,12 @@ class Plan:
     @property
     def guarantee(self) -> str:
         """What is promised, in one line."""
-        unit = self._plan.unit
-        return f"{budget_text(self._plan)} per {unit.in_words}, neighbours {unit.neighbors.value}"
+        return stated_guarantee(self._plan)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the guarantee weak."""
+        return [line.removeprefix("warning: ") for line in guarantee_warnings(self._plan)]
 
     @cached_property
     def entries(self) -> dict[str, Any]:
@@ -129,4 +135,7 @@ def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:
     Raises:
         ConfigurationError, Error: in one sentence.
     """
-    return Plan(configuration_of(config, {}, parameters))
+    made = Plan(configuration_of(config, {}, parameters))
+    for line in made.warnings:
+        warnings.warn(line, stacklevel=3)
+    return made

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from functools import cached_property
 
-from dpcore.release.guarantee import budget_text
+from dpcore.release.guarantee import stated_guarantee
 from pipelines.python.error import Error, told
 from pipelines.python.folder import save_release
 from pipelines.python.html import table_html
@@ -63,10 +63,7 @@ class Release:
     @property
     def guarantee(self) -> str:
         """What is promised, in one line."""
-        plan = self._folder.plan
-        return (
-            f"{budget_text(plan)} per {plan.unit.in_words}, neighbours {plan.unit.neighbors.value}"
-        )
+        return stated_guarantee(self._folder.plan)
 
     @property
     def manifest(self) -> dict[str, object]:
@@ -103,7 +100,7 @@ class Release:
     def _repr_html_(self) -> str:
         rows = [[tree, *self[tree]._told()] for tree in self.trees]
         caption = f"{self.name}: {self.guarantee}"
-        return table_html(caption, ("tree", "columns", "keys", "rows"), rows)
+        return table_html(caption, ("tree", "columns", "keys", "total"), rows)
 
 
 def _forget(path: str) -> None:

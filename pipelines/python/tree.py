@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
+from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, table_of
 from pipelines.python.drawing import CURVES, QUANTILES
 from pipelines.python.drawing import NODES as BARS
@@ -301,7 +302,11 @@ class TreeAnswers:
 
     def _answers(self, asking: str, table: pa.Table, form: str) -> Answers:
         return Answers(
-            table=table, title=self._title(asking), confidence=self.confidence, form=form
+            table=table,
+            title=self._title(asking),
+            confidence=self.confidence,
+            form=form,
+            noun=counted_noun(self._tree.question),
         )
 
     def _title(self, asking: str) -> str:
@@ -321,13 +326,15 @@ class TreeAnswers:
             (root,) = self._tree.top(1, 0)
         except ValueError:
             return "-"
-        return f"{root.count:,}"
+        return f"{root.count:,} {counted_noun(self._tree.question)}"
 
     def _line(self) -> str:
         columns, keys, rows = self._told()
         by = "" if keys == "-" else f", by {keys} keys"
-        about = "" if rows == "-" else f", about {rows} rows"
-        return f"{self.name} ({columns}{by}{about})"
+        about = "" if rows == "-" else f", about {rows}"
+        note = counted_note(self._tree.question)
+        bounds = "" if note is None else f"; {note}"
+        return f"{self.name} ({columns}{by}{about}{bounds})"
 
     def __repr__(self) -> str:
         return f"<tree {self._line()}>"

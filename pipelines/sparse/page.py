@@ -13,13 +13,14 @@ from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.charts.bars import Bars
 from pipelines.page.extent import MAX_NODES, clip, left_out
-from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
+from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.noise import law_text
 from pipelines.page.numbers import share_text
 from pipelines.page.policies import DROPPED
 from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
+from pipelines.plain.counted import counted_noun
 from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
 from pipelines.sparse.paths import root_path
 
@@ -59,17 +60,19 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
 
 def _headline(question: SparseQuestion, shown: ShownNodes) -> Headline:
     """The largest node of the finest level that has any: the heaviest that was found."""
-    rows, total = total_of(shown.levels[0])
+    noun = clip(counted_noun(question))
+    told = headline_total(shown.levels[0], noun)
     published = sum(shown.published) - 1
     found = f"{published:,} heavy nodes were published"
     if len(shown.levels) == 1:
-        return Headline(figure=rows, label="rows; no node was published", rows=rows, total=total)
+        return Headline(figure=told["rows"], label=f"{noun}; no node was published", **told)
     below = shown.levels[-1]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
-    label = f"rows of {name}, the largest {clip(question.plan.levels[len(shown.levels) - 1].name)}"
+    level = clip(question.plan.levels[len(shown.levels) - 1].name)
+    label = f"{noun} of {name}, the largest {level}"
     figure = rows_text(below, place)
-    return Headline(figure=figure, label=f"{label}; {found}", rows=rows, total=total)
+    return Headline(figure=figure, label=f"{label}; {found}", **told)
 
 
 def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
+import dptrees
 from dpcore import __version__
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from dpcore.noise.scales import scale_of
 from dpcore.questions.entry import policies_of
-from dpcore.release.guarantee import guarantee_in_words, manifest_of
+from dpcore.release.guarantee import guarantee_in_words, manifest_of, stated_guarantee
 from dpcore.release.plan import ReleasePlan
+from dpcore.release.weak_guarantee import weak_guarantees
 from dpcore.uniform.entry import levels_of
 from pipelines.configuration import parse_configuration
+from pipelines.report import write_report_html
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
+
+
+CONFIGURATION = f"""
+release: small
+input: {{{{format: parquet, path: x.parquet}}}}
+output: out
+key_file: release.key
+privacy: {{privacy}}
+trees: [{{{{name: one, domain: {{{DOMAIN}}}}}}}]
+"""
 
 
 def plan_of(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
@@ -136,3 +153,88 @@ def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
     assert manifest["guarantee"]["words"] == guarantee_in_words(plan)
     (tree,) = manifest["trees"]
     assert tree["name"] == "one" and tree["levels"] == levels_of(plan.questions[0].plan)
+
+
+# --- one line, whole, and the same everywhere ---
+
+SERIES = "{period: 2, periods: 8}"
+PERSON = "unit: uid, max_rows: 6"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "line"),
+    [
+        ("{epsilon: 1, neighbors: add_remove}", "epsilon = 1 per row, neighbors add_remove"),
+        ("{rho: 0.5, neighbors: substitute}", "rho = 0.5 per row, neighbors substitute"),
+        (
+            f"{{epsilon: 1, delta: 1e-6, neighbors: add_remove, {PERSON}}}",
+            "epsilon = 1 per uid (at most 6 rows of each), neighbors add_remove",
+        ),
+        (
+            "{epsilon: 2, neighbors: substitute, unit: [uid, day], max_rows: 1}",
+            "epsilon = 2 per uid, day (at most 1 row of each), neighbors substitute",
+        ),
+    ],
+)
+def test_the_line_names_budget_unit_bounds_and_relation(privacy: str, line: str) -> None:
+    assert stated_guarantee(plan_of(privacy)) == line
+
+
+def test_the_line_names_the_period_of_a_series() -> None:
+    """Eight periods of one person are protected with eight times the budget."""
+    text = CONFIGURATION.format(privacy=f"{{epsilon: 1, neighbors: add_remove, {PERSON}}}")
+    plan = parse_configuration(f"{text}\nseries: {SERIES}").plan()
+    bounds = "(at most 6 rows of each)"
+    assert (
+        stated_guarantee(plan) == f"epsilon = 1 per uid and period {bounds}, neighbors add_remove"
+    )
+    assert manifest_of(plan)["guarantee"]["period"] == "per_period"  # type: ignore[index]
+
+
+def test_the_line_names_what_is_stated_exactly(tmp_path: Path) -> None:
+    """Counts that are declared public are not protected: in Python, the page and the manifest."""
+    leaves = {"state": ["a", "a", "b"], "county": ["1", "2", "1"]}
+    pq.write_table(pa.table(leaves), tmp_path / "leaves.parquet")
+    domain = {"columns": ["state", "county"], "table": str(tmp_path / "leaves.parquet")}
+    tree = {"name": "places", "domain": {"kind": "hierarchy", **domain}, "invariants": "state"}
+    rows = {"state": ["a", "b"] * 20, "county": ["1", "1"] * 20}
+    privacy = {"epsilon": 1, "neighbors": "substitute"}
+    release = dptrees.release(rows, {"privacy": privacy, "trees": [tree]})
+    line = (
+        "epsilon = 1 per row, given the exact counts down to state of places, neighbors substitute"
+    )
+    assert release.guarantee == line and line in repr(release)
+    assert release.manifest["guarantee"]["invariants"] == ["state of places"]  # type: ignore[index]
+    assert line.removeprefix("epsilon = 1 ") in write_report_html(release._folder)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ("{epsilon: 10.5, neighbors: add_remove}", "epsilon = 10.5 is above 10"),
+        ("{rho: 20, neighbors: add_remove}", "rho = 20 implies epsilon = 51"),
+        ("{epsilon: 1, delta: 0.5, neighbors: add_remove, unit: u, max_rows: 1}", "delta = 0.5"),
+    ],
+)
+def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str, tmp_path: Path) -> None:
+    settings: Any = yaml.safe_load(privacy)
+    config = {
+        "privacy": settings,
+        "trees": [
+            # With keys that are selected the delta is spent.
+            {"name": "one", "domain": {"column": "x", "lower": 0, "upper": 10, "cells": 16}}
+            | ({"by": {"column": "k", "keys": "private"}} if "delta" in settings else {})
+        ],
+    }
+    rows = {"x": [1.0] * 50, "k": ["a"] * 50, "u": list(range(50))}
+    with pytest.warns(UserWarning, match=words):
+        dptrees.plan(config)
+    with pytest.warns(UserWarning, match=words):
+        dptrees.release(rows, config)
+
+
+def test_no_warning_of_an_ordinary_budget() -> None:
+    for privacy in ("{epsilon: 10, neighbors: add_remove}", "{rho: 1, neighbors: add_remove}"):
+        assert not list(weak_guarantees(plan_of(privacy)))
+    stated = plan_of("{epsilon: 1, neighbors: add_remove}")
+    assert not list(weak_guarantees(stated, rows=1e12))

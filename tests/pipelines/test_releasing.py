@@ -215,7 +215,7 @@ def test_summary(workspace: Workspace) -> None:
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
-    assert lines[0] == "small: epsilon = 1 per row, neighbours add_remove"
+    assert lines[0] == "small: epsilon = 1 per row, neighbors add_remove"
     what = "± is half of a 95 % interval"
     assert f"all (x; {what})" in lines and f"places (x; {what})" in lines
     assert lines[-2:] == [

@@ -181,7 +181,7 @@ def test_links_lead_into_the_page(page: str) -> None:
 def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     top, rest = page.split("</style>")[1].split("</nav>")
     text = " ".join(elements_of(top).text.split())
-    assert "epsilon = 3 for each row" in text
+    assert "epsilon = 3 per row, neighbors add_remove" in text
     (root,) = [row for row in made.rows(NODES, "age").to_pylist() if row["level"] == 0]
     assert f"{root['estimate']:,.0f} ± " in text
     for word in ("What is guaranteed", "age", "shops"):

@@ -48,13 +48,13 @@ def test_what_is_told(made: Ledgered) -> None:
     outcome = made.release()
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[:2] == [
-        "small: epsilon = 1 per row, neighbours add_remove",
+        "small: epsilon = 1 per row, neighbors add_remove",
         "ledger: data set flights: epsilon 1 of 1 spent",
     ]
     shown = made.run("ledger", "show", made.url).out.splitlines()
     assert shown == [
         "flights: epsilon 1 of 1 spent",
-        "  per row, neighbours add_remove",
+        "  per row, neighbors add_remove",
         f"  committed  epsilon = 1  small  {made.output}",
     ]
     events = [
@@ -254,11 +254,11 @@ def test_init_makes_the_ledger_and_may_be_repeated(url: str, workspace: Workspac
     for end in ("(opened)", "(it was there already, the same)"):
         outcome = workspace.run(*command, "--neighbors", "substitute")
         assert outcome.code == 0, outcome.err
-        words = "data set people: a total of rho = 0.5 per person, neighbours substitute"
+        words = "data set people: a total of rho = 0.5 per person, neighbors substitute"
         assert outcome.out == f"{url}: {words} {end}\n"
     assert workspace.run("ledger", "show", url).out.splitlines() == [
         "people: rho 0 of 0.5 spent",
-        "  per person, neighbours substitute",
+        "  per person, neighbors substitute",
     ]
     assert workspace.run("ledger", "upgrade", url).out == f"{url}: version 0001, before 0001\n"
 

@@ -81,7 +81,13 @@ def test_a_release_is_told(workspace: Workspace) -> None:
     assert output["facets"]["version"]["datasetVersion"] == manifest["checksum"]
     assert "version" not in start["outputs"][0]["facets"]
     told_of = output["facets"]["dptrees_privacy"]["guarantee"]
-    assert told_of == {"neighbors": "add_remove", "unit": "row", "epsilon": "1"}
+    line = "epsilon = 1 per row, neighbors add_remove"
+    assert told_of == {
+        "neighbors": "add_remove",
+        "unit": "row",
+        "epsilon": "1",
+        "guarantee": line,
+    }
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def release(golden_rows: Any) -> Any:
 
 def test_release_shows_itself(release: Release) -> None:
     assert list(release) == list(TREES) == list(release.trees) and len(release) == 5
-    assert release.guarantee == "epsilon = 4, delta = 1e-06 per row, neighbours add_remove"
+    assert release.guarantee == "epsilon = 4, delta = 1e-06 per row, neighbors add_remove"
     shown = repr(release).split("\n")
     assert shown[0].startswith("<Release asked in memory: epsilon = 4")
     assert shown[2] == "  keyed (delay, carrier, by 4 keys)"

@@ -121,7 +121,7 @@ def test_plan() -> None:
     assert age["tree"] == "age" and age["unit"] == "rows" and 0 < age["error"] < 10_000
     assert path["error"] is None and path["mechanism"] == "threshold"
     assert plan.to_arrow().to_pylist() == [age, path]
-    assert plan.guarantee == "epsilon = 0.1, delta = 1e-06 per row, neighbours add_remove"
+    assert plan.guarantee == "epsilon = 0.1, delta = 1e-06 per row, neighbors add_remove"
     assert "age: 100 cells in a tree of" in plan.text and "predicted errors" in plan.text
     assert repr(plan).startswith("ages: epsilon = 0.1") and len(repr(plan).split("\n")) == 4
     assert "<td>age</td>" in plan._repr_html_()
