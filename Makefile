@@ -102,6 +102,10 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key budget.db
 	@echo "How many flights arrived before these minutes of delay? Asking costs no budget:"
 	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
 	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
+	@echo
+	@echo "These flights are public, so this demo may compare; for private data nothing may:"
+	@echo "  python examples/compare.py data/flights out/flights-2013"
+	@$(BIN)/python examples/compare.py data/flights out/flights-2013
 
 DAYS := 01 02 03 04 05 06 07 08 09 10 11 12 13 14
 

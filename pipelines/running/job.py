@@ -127,7 +127,8 @@ def _named_runner(name: str) -> str:
     except (ValueError, ImportError, AttributeError):
         if short == "dataflow":
             raise UserError(
-                f"--runner={name}: needs the clients of Google Cloud: pip install dptrees[gcp]"
+                f"--runner={name}: needs the clients of Google Cloud: in a clone of dptrees, "
+                "pip install '.[gcp]'"
             ) from None
         known = ", ".join(StandardOptions.KNOWN_RUNNER_NAMES)
         raise UserError(

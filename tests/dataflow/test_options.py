@@ -177,7 +177,7 @@ def test_without_the_clients(monkeypatch) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr("pipelines.running.job.create_runner", absent)
-    with pytest.raises(UserError, match=r"pip install dptrees\[gcp\]"):
+    with pytest.raises(UserError, match=r"pip install '.\[gcp\]'"):
         beam_options(options())
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -29,7 +31,13 @@ STEPS = (
     "release examples/flights.yaml",
     "query out/flights-2013 cdf --tree arrival_delay 0 15 60",
 )
-# What the Makefile says before the last of them.
+STEPS_OF_COMPARISON = ("data/flights", "out/flights-2013")
+# What the Makefile says before the comparison with the flights, which are public.
+COMPARED = """
+These flights are public, so this demo may compare; for private data nothing may:
+  python examples/compare.py data/flights out/flights-2013
+"""
+# What the Makefile says before the last of the steps.
 ASKED = """
 How many flights arrived before these minutes of delay? Asking costs no budget:
   dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
@@ -62,7 +70,15 @@ def demo() -> str:
                 code = main(step.split())
             assert code == 0, err.getvalue()
             printed.append(out.getvalue())
-    return printed[-2] + ASKED + printed[-1]
+        compared = subprocess.run(
+            [sys.executable, str(PROJECT / "examples" / "compare.py"), *STEPS_OF_COMPARISON],
+            capture_output=True,
+            check=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        )
+        assert not compared.stderr
+    return printed[-2] + ASKED + printed[-1] + COMPARED + compared.stdout
 
 
 if __name__ == "__main__":

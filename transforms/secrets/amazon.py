@@ -33,7 +33,9 @@ def _load(reference: str, name: str) -> str:
         client = _client(parts.netloc)
         answer = client.get_secret_value(SecretId=parts.path.removeprefix("/"), **chosen)
     except ImportError:
-        raise SecretError(f"{name}: {reference} needs boto3: pip install dptrees[aws]") from None
+        raise SecretError(
+            f"{name}: {reference} needs boto3: in a clone of dptrees, pip install '.[aws]'"
+        ) from None
     except Exception as error:
         raise _told(reference, name, error) from None
     if "SecretString" in answer:

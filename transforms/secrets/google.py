@@ -29,7 +29,8 @@ def _load(reference: str, name: str) -> str:
         client = _client()
     except ImportError:
         raise SecretError(
-            f"{name}: {reference} needs the client of Secret Manager: pip install dptrees[gcp]"
+            f"{name}: {reference} needs the client of Secret Manager: in a clone of dptrees, "
+            "pip install '.[gcp]'"
         ) from None
     except Exception as error:
         raise _told(reference, name, error) from None

@@ -114,5 +114,7 @@ def test_without_the_library(monkeypatch) -> None:
         raise ImportError("boto3")
 
     monkeypatch.setattr(amazon, "_client", absent)
-    with pytest.raises(SecretError, match=r"needs boto3: pip install dptrees\[aws\]"):
+    with pytest.raises(
+        SecretError, match=r"needs boto3: in a clone of dptrees, pip install '.\[aws\]'"
+    ):
         amazon.AMAZON.load(PLACE, "key")

@@ -158,5 +158,5 @@ def test_without_the_library(monkeypatch) -> None:
         raise ImportError("google.cloud.secretmanager")
 
     monkeypatch.setattr(google, "_client", client)
-    with pytest.raises(SecretError, match=r"pip install dptrees\[gcp\]"):
+    with pytest.raises(SecretError, match=r"pip install '.\[gcp\]'"):
         google.GOOGLE.load(PLACE, "key")
