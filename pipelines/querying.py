@@ -185,11 +185,11 @@ def _paths(chosen: argparse.Namespace) -> list[str]:
 
 
 def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
-    level = tree.height if chosen.level is None else tree.level_of(chosen.level)
+    level = None if chosen.level is None else tree.level_of(chosen.level)
     if chosen.n < 1:
         raise ValueError(f"n: {chosen.n} is not above 0")
     if chosen.path is None:
-        return tree.top(chosen.n, level, key)
+        return tree.top(chosen.n, tree.height if level is None else level, key)
     return tree.top_below(chosen.path, chosen.n, level, key)
 
 

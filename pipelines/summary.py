@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.totals import odd_totals
+from dpcore.release.totals import full_edge, odd_totals
 from dpcore.release.weak_guarantee import weak_guarantees
 from pipelines.kinds import KINDS
 from pipelines.release_folder import ReleaseFolder
@@ -42,7 +42,12 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     Args:
         folder: the release.
     """
-    trees = (folder.release.tree(question.name) for question in folder.plan.questions)
+    trees = [folder.release.tree(question.name) for question in folder.plan.questions]
+    for edge in filter(None, map(full_edge, trees)):
+        yield (
+            f"warning: most rows of tree {edge.tree} are counted at one end, {edge.label}: values "
+            f"of {edge.column} beyond the bounds are counted there too; is {edge.bound} right?"
+        )
     totals = [total for tree in trees if (total := tree.rows_in_all()) is not None]
     rows = max((total.rows for total in totals), default=None)
     yield from (f"warning: {each}" for each in weak_guarantees(folder.plan, rows))

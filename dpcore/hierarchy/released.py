@@ -96,10 +96,13 @@ class ReleasedHierarchy(ReleasedTree):
         answers = [self._answer(row, total) for row in rows.to_pylist()]
         return answers if self._is_calendar else _other_last(in_natural_order(answers))
 
-    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+    def top_below(
+        self, path: str, count: int, level: int | None, key: object = None
+    ) -> list[Answer]:
         """As `Released.top_below`."""
-        self._check_level(level)
         found, node = self.find(path)
+        level = found + 1 if level is None else level
+        self._check_level(level)
         if level <= found:
             names = self.question.domain.tree.level_names
             raise ValueError(f"level: {names[level]} is not below path {path!r}")

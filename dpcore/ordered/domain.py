@@ -26,6 +26,9 @@ from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
 
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")
+# How a run that begins before the lower bound, or goes on beyond the upper one, is called.
+_TIMES = ("date", "timestamp", "time")
+_OF_NUMBERS, _OF_TIME = ("below {}", "{} and above"), ("before {}", "{} and later")
 MISSING_POLICIES = ("drop", "first", "last")
 
 
@@ -182,6 +185,45 @@ class OrderedDomain(ABC):
         ):
             raise ValueError(f"every run must satisfy 0 <= start < stop <= {self.cells}.")
         return self._range_labels(start, stop)
+
+    @property
+    def clamps(self) -> bool:
+        """Whether values outside the bounds count in the first and last cell."""
+        return self._policies.get("outside") == "clamp"
+
+    def clamped_label(self, start: int, stop: int) -> str | None:
+        """Return how a run of cells is called where it counts values from outside the bounds too.
+
+        Args:
+            start: the first cell.
+            stop: the cell after the last.
+
+        Returns:
+            "below 5", "95 and above" (of dates and times "before", "and later"), "all values"; None
+            where the run has neither end, or values outside are not counted.
+        """
+        if not self.clamps or start >= stop or not (start == 0 or stop == self.cells):
+            return None
+        if start == 0 and stop == self.cells:
+            return "all values"
+        below, above = _OF_TIME if self.kind in _TIMES else _OF_NUMBERS
+        words, cell = (below, stop) if start == 0 else (above, start)
+        return words.format(self._edge_texts(np.array([cell]))[0].as_py())
+
+    def clamped_value(self, value: object) -> str | None:
+        """Return how a quantile is called whose cell counts values from outside the bounds too.
+
+        Args:
+            value: the quantile, or its text; None where it is not known.
+        """
+        if not self.clamps or value is None:
+            return None
+        cell = self.cell_of(value)
+        return self.clamped_label(cell, cell + 1)
+
+    def _edge_texts(self, index: Integers) -> pa.StringArray:
+        """The texts of edges by their numbers."""
+        raise ValueError(f"column {self.column!r}: a {self.kind} domain has no edges")
 
     def value_at(self, cell: Integers, share: Floats) -> pa.Array:
         """The values of quantiles that fall inside cells.

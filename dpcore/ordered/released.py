@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -66,7 +66,7 @@ class CdfAnswers(ReleasedTree):
         domain = self.question.domain
         asked = None if domain.is_edge(value) else f"below {value}"
         answer = self._range(0, domain.boundary_of(value), key, simultaneous=simultaneous)
-        return replace(answer, asked=asked)
+        return replace(answer, asked=asked, in_words=self._in_words(0, domain.boundary_of(value)))
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -76,7 +76,19 @@ class CdfAnswers(ReleasedTree):
                 no order.
         """
         start, stop, asked = self._cells_of(lower, upper)
-        return replace(self._range(start, stop, key), asked=asked)
+        answer = self._range(start, stop, key)
+        return replace(answer, asked=asked, in_words=self._in_words(start, stop))
+
+    def _in_words(self, start: int, stop: int) -> str | None:
+        """How a run of cells is called where values outside the domain are counted in it."""
+        return self.question.domain.clamped_label(start, stop)
+
+    def _answer(self, row: Mapping[str, object], total: int) -> Answer:
+        tree = self.question.tree
+        below = tree.leaves_below(int(str(row["level"])))
+        start = int(str(row["node"])) * below
+        words = self._in_words(start, min(start + below, tree.leaves))
+        return replace(super()._answer(row, total), in_words=words)
 
     def _cells_of(self, lower: object, upper: object) -> tuple[int, int, str | None]:
         """The cells of an interval, and how it was put where it is rounded."""
@@ -122,7 +134,8 @@ class CdfAnswers(ReleasedTree):
     def _sum_of(self, runs: list[tuple[int, int]], label: str, key: object) -> Answer:
         """The count of several runs of cells together."""
         if len(runs) <= 1:
-            return replace(self._range(*(runs or [(0, 0)])[0], key), label=label)
+            run = (runs or [(0, 0)])[0]
+            return replace(self._range(*run, key), label=label, in_words=self._in_words(*run))
         code, estimates, count = self._code(key), list[float](), 0
         for start, stop in runs:
             (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
@@ -178,7 +191,13 @@ class CdfAnswers(ReleasedTree):
             ends=self._difference_ends(rows, code),
         )
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
-        return row | {"key": self.question.label_of(code)}
+        return self._with_words(row | {"key": self.question.label_of(code)})
+
+    def _with_words(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A quantile, with how it is called where values outside the domain count in its cell."""
+        value = row["value_text"] if row["value"] is None else row["value"]
+        words = self.question.domain.clamped_value(value)
+        return row if words is None else row | {"in_words": words}
 
     @abstractmethod
     def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
@@ -198,7 +217,7 @@ class CdfAnswers(ReleasedTree):
         rows: list[dict[str, Any]] = (
             self._quantiles.filter(mine).slice(self._code(key) * wanted, wanted).to_pylist()
         )
-        return rows
+        return [self._with_words(row) for row in rows]
 
     def numbered_level(self, name: str | None) -> int:
         # What is told of a category without an order is its count.

@@ -41,6 +41,8 @@ class Answer:
         asked: what was asked for, where the label is something else: rounded down to edges of
             cells, or cut off at the ends of the domain; None where the label is what was asked.
         remark: a sentence on what the interval is, where it is another than those beside it.
+        in_words: the label for people, where values outside the domain are counted too ("95 and
+            above"); None where the label is it.
     """
 
     label: str
@@ -52,6 +54,12 @@ class Answer:
     fraction: float | None
     asked: str | None = None
     remark: str | None = None
+    in_words: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The label for people."""
+        return self.label if self.in_words is None else self.in_words
 
 
 class Total(NamedTuple):
@@ -184,8 +192,16 @@ class Released(ABC):
         """
         raise ValueError(f"path: tree {self._name} is no hierarchy; use --value")
 
-    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+    def top_below(
+        self, path: str, count: int, level: int | None, key: object = None
+    ) -> list[Answer]:
         """The nodes of a level below the node of a path with the largest counts.
+
+        Args:
+            path: of the node.
+            count: how many at most.
+            level: their level; None: the one right below the path's.
+            key: of a tree with keys.
 
         Raises:
             ValueError: there is no such path, level or key, or the level is above the path's.

@@ -31,6 +31,6 @@ FACE = {
     "release": ("Release",),
     "split": ("Split",),
     "target": ("release_budget",),
-    "totals": ("odd_totals",),
+    "totals": ("full_edge", "odd_totals"),
     "weak_guarantee": ("weak_guarantees",),
 }

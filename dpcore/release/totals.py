@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dpcore.arithmetic.elementary import log
-from dpcore.questions.released import Total
+from dpcore.ordered.domain import OrderedDomain
+from dpcore.questions.released import Released, Total
 
 # That a release of trees that hold the same rows is remarked upon.
 FALSE_ALARM = 1e-6
@@ -31,6 +32,8 @@ FAR_FEWER = 0.5
 # Totals within so many standard errors of zero are about zero.
 _ABOUT_NONE = 4.0
 _CURVATURE = 0.5431
+# Below, one cell may well hold most rows.
+_FEW_CELLS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +96,52 @@ def error_width(std_error: float, chance: float) -> float:
     # u = 1 - 1 / needed, for which 1 - u^2 is at least 1 / needed.
     exponent = needed + log(needed)
     return max(std_error * math.sqrt(_CURVATURE) / (1 - 1 / needed), 1.0) * exponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullEdge:
+    """An edge cell that holds most of a tree.
+
+    Attributes:
+        tree: the name.
+        column: of its values.
+        label: of the cell.
+        bound: the key of the configuration that may be wrong, "lower" or "upper".
+    """
+
+    tree: str
+    column: str
+    label: str
+    bound: str
+
+
+def full_edge(tree: Released) -> FullEdge | None:
+    """Return the edge cell that surely holds most of the rows of a clamped tree; None where none.
+
+    Rows beyond a bound are counted in the cell beside it. With a probability of at most
+    `FALSE_ALARM` noise alone makes a cell hold more than half. Trees of fewer than `_FEW_CELLS`
+    cells are left out, since one of few cells may well hold most, and those with keys.
+    """
+    question = tree.question
+    domain = getattr(question, "domain", None)
+    if not isinstance(domain, OrderedDomain) or not domain.clamps or question.keys is not None:
+        return None
+    if domain.cells < _FEW_CELLS or not getattr(question, "is_ordered", False):
+        return None
+    if not question.counts_rows:
+        return None
+    chance = FALSE_ALARM / 4
+    try:
+        root = tree.top(1, 0)[0]
+        edges = [tree.node(tree.height, cell) for cell in (0, domain.cells - 1)]
+    except ValueError:  # there are no such nodes
+        return None
+    for edge, bound in zip(edges, ("lower", "upper"), strict=True):
+        known = (root.estimate, root.std_error, edge.estimate, edge.std_error)
+        if any(each is None for each in known):
+            continue
+        total, total_error, rows, error = map(float, known)  # type: ignore[arg-type]
+        least = rows - error_width(error, chance)
+        if least > 0.5 * (total + error_width(total_error, chance)) and least > 0:
+            return FullEdge(tree=question.name, column=domain.column, label=edge.shown, bound=bound)
+    return None

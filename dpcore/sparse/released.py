@@ -98,12 +98,15 @@ class ReleasedSparse(Released):
         answers = self._answers(rows)
         return in_natural_order(answers) if domain.has_texts else answers
 
-    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+    def top_below(
+        self, path: str, count: int, level: int | None, key: object = None
+    ) -> list[Answer]:
         """As `Released.top_below`, of those that were published."""
         self._check_key(key)
         domain = self.question.domain
         path = domain.as_written(path)
         above = domain.level_of_path(path)
+        level = min(above + 1, self.height) if level is None else level
         if level <= above:
             raise ValueError(f"level: {self.level_names[level]} is not below path {path!r}")
         rows = self.rows(level)

@@ -63,10 +63,10 @@ class Told:
             return {**self.before, **_quantile(self.answer)}
         values = {name: _known(value) for name, value in asdict(self.answer).items()}
         asked, remark = values.pop("asked"), values.pop("remark")
-        label = values["label"]
+        label, words = values["label"], {"in_words": values.pop("in_words")}
         bounds = {"asked": asked or label, "answered": label} if self.bounded else {}
         remarks = {} if remark is None else {"remark": remark}
-        return {**self.before, **values, **bounds, **remarks}
+        return {**self.before, **values, **bounds, **words, **remarks}
 
 
 def told_table(answers: Sequence[Told], confidence: float) -> Table:
@@ -88,9 +88,9 @@ def told_table(answers: Sequence[Told], confidence: float) -> Table:
     if any(each.asked for each in counts):
         asked = [each.asked or each.label for each in counts]
         columns += [Column("asked", asked, is_text=True)]
-        columns += [Column("answered", [each.label for each in counts], is_text=True)]
+        columns += [Column("answered", [each.shown for each in counts], is_text=True)]
     else:
-        columns += [Column(first.noun, [each.label or _ROOT for each in counts], is_text=True)]
+        columns += [Column(first.noun, [each.shown or _ROOT for each in counts], is_text=True)]
     columns += [
         Column("estimate", [figure(each.estimate, _error(each)) for each in counts]),
         Column("standard error", [error_figure(each.std_error) for each in counts]),
@@ -130,7 +130,7 @@ def _line(told: Told) -> tuple[str, ...]:
     """What an answer is about, beside its key."""
     about = [str(value) for name, value in told.before.items() if name != "key"]
     if isinstance(told.answer, Answer):
-        return (*about, told.answer.label or _ROOT)
+        return (*about, told.answer.shown or _ROOT)
     return (*about, f"{told.answer['q']:g}")
 
 
@@ -142,6 +142,7 @@ def _cell(told: Told) -> str:
         return with_margin(shown, answer.ci_low, answer.ci_high)
     row = _quantile(answer)
     value, span = column_value(*(row[name] for name in _VALUE))
+    value = str(answer.get("in_words", value))
     return value if told.has_rank_margin else f"{value} [{span}]"
 
 
@@ -150,7 +151,7 @@ def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
     shown = [column_value(*(row[name] for name in _VALUE)) for row in rows]
     columns = [
         Column("quantile", [f"{row['q']:g}" for row in rows]),
-        Column("value", [value for value, _ in shown]),
+        Column("value", _values(answers, [value for value, _ in shown])),
     ]
     if not answers[0].has_rank_margin:
         return [*columns, Column(within, [span for _, span in shown])]
@@ -162,12 +163,20 @@ def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
     return [*columns, Column("rank within", margins)]
 
 
+def _values(answers: Sequence[Told], values: Sequence[str]) -> list[str]:
+    """Values of quantiles; the words for those among which values outside the domain are."""
+    return [
+        value if isinstance(each.answer, Answer) else str(each.answer.get("in_words", value))
+        for each, value in zip(answers, values, strict=True)
+    ]
+
+
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
     """The numbers where the domain's values are numbers, else the texts."""
     numeric = any(row[name] is not None for name in _VALUE)
     values = {name: row[name if numeric else f"{name}_text"] for name in _VALUE}
     margin = {name: _known(row[name]) for name in _MARGIN if name in row}
-    return {"q": row["q"]} | values | margin
+    return {"q": row["q"]} | values | {"in_words": row.get("in_words")} | margin
 
 
 def _known(value: object) -> object:

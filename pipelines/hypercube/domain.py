@@ -101,6 +101,9 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
     halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
     if halved and not any(isinstance(moment(given.get(key)), date) for key in _BOUNDS):
         given["cells"] = 1 << depth
+    if given.get("type") != "category" and "categories" not in given:
+        # One column out of its bounds would take the row from all others.
+        given.setdefault("outside", "clamp")
     try:
         return read_domain(given)
     except RuleBroken as broken:

@@ -166,7 +166,7 @@ def _curve_caption(tree: ReleasedHypercube, curve: Curve) -> str:
 
 def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
     every = len(tree.partition.parts.counts)
-    text = "Density of each part, in multiples of that of the whole box; blank parts have no rows"
+    text = "Density of each part, in multiples of that of the whole box; blank: estimated count 0"
     if len(parts.rows) == every:
         return text
     return (

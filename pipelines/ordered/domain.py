@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines.schema.values import BOUND, TEXT, Schema, of_rule, section, several, whole, words
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore
+from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
 
 # What a key takes, whatever the type.
@@ -32,13 +32,15 @@ _KEYS: dict[str, Schema] = {
 }
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
+# The first and the last value, both inside, in place of the bounds.
+_VALUES = "values"
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
 
 
 def read_tree_domain(value: object) -> OrderedDomain:
     """The domain of a tree of its own, as `read_domain`; its categories have no order where none is
     said to be."""
-    given = rules.section(value)
+    given = _with_bounds(rules.section(value))
     if given.setdefault("type", _inferred_type(given)) == "category":
         given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
     return read_domain(given)
@@ -62,12 +64,14 @@ def read_domain(value: object) -> OrderedDomain:
     >>> read_domain({"column": "day", "lower": date(2013, 1, 1), "upper": date(2014, 1, 1)}).cells
     365
     """
-    given = rules.section(value)
+    given = _with_bounds(rules.section(value))
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
+        # Who asks for some days asks for these: the others are none of them.
+        given.setdefault("outside", "drop")
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
     rules.at(".column", rules.text, given["column"])
     plain = {key: rules.plain_value(each) for key, each in given.items()}
@@ -89,7 +93,15 @@ def _type_schema(name: str, domain: type[OrderedDomain]) -> Schema:
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {field.name: _KEYS.get(field.name, {}) for field in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
-    return section({"kind": {"const": "ordered"}, "type": {"const": name}, **known}, tuple(needed))
+    head = {"kind": {"const": "ordered"}, "type": {"const": name}}
+    bounded = section({**head, **known}, tuple(needed))
+    if name not in ("integer", "date"):
+        return bounded
+    unbounded = {key: each for key, each in known.items() if key not in _BOUNDS}
+    pair = {"type": "array", "items": BOUND, "minItems": 2, "maxItems": 2}
+    wanted = [key for key in needed if key not in (*_BOUNDS, "type")]
+    listed = section({**head, **unbounded, _VALUES: pair}, (*wanted, _VALUES))
+    return {"anyOf": [bounded, listed]}
 
 
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
@@ -99,6 +111,41 @@ def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> N
     for name, field in known.items():
         if field.default is MISSING and name not in given:
             raise RuleBroken("is required", at=f".{name}")
+
+
+def _with_bounds(given: dict[str, object]) -> dict[str, object]:
+    """Return a section with the bounds that its first and last value imply.
+
+    >>> _with_bounds({"column": "stars", "values": [1, 5]})
+    {'column': 'stars', 'lower': 1, 'upper': 6, 'type': 'integer'}
+    """
+    if _VALUES not in given:
+        return given
+    both = [key for key in _BOUNDS if key in given]
+    if both:
+        raise RuleBroken(
+            f"stands in place of lower and upper; leave {both[0]} out", at=f".{_VALUES}"
+        )
+    plain = {key: each for key, each in given.items() if key != _VALUES}
+    pair = given[_VALUES]
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise RuleBroken(f"{shown(pair)} must be the first and the last value", at=f".{_VALUES}")
+    first, last = map(moment, pair)
+    of_days = all(
+        isinstance(each, date) and not isinstance(each, datetime) for each in (first, last)
+    )
+    of_integers = all(
+        isinstance(each, int) and not isinstance(each, bool) for each in (first, last)
+    )
+    kind = given.get("type", "date" if of_days else "integer")
+    if not ((of_days and kind == "date") or (of_integers and kind == "integer")):
+        raise RuleBroken(
+            f"{shown(pair)} must be two integers or two dates (of type {kind} say lower and upper, "
+            "which is not counted)",
+            at=f".{_VALUES}",
+        )
+    after = last + timedelta(days=1) if of_days else last + 1  # type: ignore[operator]
+    return plain | {"lower": first, "upper": after, "type": kind}
 
 
 def _inferred_type(given: Mapping[str, object]) -> str:

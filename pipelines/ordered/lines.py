@@ -225,6 +225,7 @@ def ordered_summary(tree: CdfAnswers) -> Iterator[str]:
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
             value, span = column_value(*_values(row))
+            value = str(row.get("in_words", value))
             yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 
     def categories(label: str | None, _: str) -> Iterator[str]:

@@ -19,7 +19,13 @@ from pipelines.ordered.curves import (
     look_of,
     value_texts,
 )
-from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
+from pipelines.ordered.drawn import (
+    cdf_chart,
+    density_chart,
+    key_charts,
+    shares_chart,
+    shown_labels,
+)
 from pipelines.ordered.measured import HowMeasured, of_whole_levels
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
@@ -332,14 +338,18 @@ def _quantile_rows(
 def _quantile_cells(question: CdfQuestion, rows: pa.Table) -> list[dict[str, str]]:
     """The texts of quantiles, with decimals that fit the cells of the domain."""
     texts = []
+    words = [
+        question.domain.clamped_value(row["value_text"] if row["value"] is None else row["value"])
+        for row in rows.to_pylist()
+    ]
     for name in ("value", "ci_low", "ci_high"):
         numeric = question.domain.kind in ("number", "integer")
         texts.append(value_texts(question, rows[name] if numeric else rows[f"{name}_text"]))
     return [
-        {"value": clip(value), "interval": f"({clip(low)} to {clip(high)})" if low else ""}
+        {"value": clip(said or value), "interval": f"({clip(low)} to {clip(high)})" if low else ""}
         if value
         else {"value": "unknown", "interval": ""}
-        for value, low, high in zip(*texts, strict=True)
+        for value, low, high, said in zip(*texts, words, strict=True)
     ]
 
 
@@ -354,12 +364,15 @@ def _data(
     digits = [digits_of(error) for error in errors[: len(levels)]]
     whole = whole_levels(levels, sizes)
 
+    def labels_of(rows: pa.Table) -> list[str]:
+        return texts_of(pa.array(shown_labels(question, rows), pa.string()))
+
     def key_level(place: int, level: int) -> dict[str, Any]:
         rows = of_key(levels[level], place)
         columns = numbers_of(rows, digits[level])
         columns |= ended_of(rows, leaves=level == len(sizes) - 1)
         if level >= whole:
-            columns |= {"node": rows["node"].to_pylist(), "labels": texts_of(rows["label"])}
+            columns |= {"node": rows["node"].to_pylist(), "labels": labels_of(rows)}
         return columns
 
     return {
@@ -368,7 +381,7 @@ def _data(
         "sizes": list(sizes),
         "digits": digits,
         # A level that is there whole has the same labels under every key.
-        "labels": [texts_of(of_key(table, 0)["label"]) for table in levels[:whole]],
+        "labels": [labels_of(of_key(table, 0)) for table in levels[:whole]],
         "keys": [
             {
                 "name": None if name is None else clip(name),

@@ -87,7 +87,7 @@ def totals(
 
 def largest(node: Answer) -> str:
     """The line of one of the largest nodes."""
-    return f"    {escaped(node.label):<20} {_margin(node):>20}"
+    return f"    {escaped(node.shown):<20} {_margin(node):>20}"
 
 
 def _margin(answer: Answer) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.ordered.question import CdfQuestion
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
+from pipelines.ordered.drawn import shown_labels
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, table_of
 from pipelines.python.drawing import CURVES, QUANTILES
@@ -102,6 +104,12 @@ class TreeAnswers:
         if values is None:
             if simultaneous:
                 raise Error("simultaneous: needs values")
+            question = self._tree.question
+            if isinstance(question, CdfQuestion) and not question.is_ordered:
+                raise Error(
+                    f"cdf: the categories of tree {self.name} have no order; ask for top or nodes "
+                    "(categories that have one say `ordered: true` in the domain of the tree)"
+                )
             return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
         return self._asked(
             "cdf",
@@ -242,13 +250,21 @@ class TreeAnswers:
         Raises:
             Error: there is no such level or key.
         """
-        found = self._whole(NODES, key, ("level", "label", *_ERRORS))
+        found = self._in_words(self._whole(NODES, key, ("level", "node", "label", *_ERRORS)))
         if level is None:
             return found
         with told(asking=True):
             number = self._tree.level_of(str(level))
         table = found.table.filter(pc.equal(found.table["level"], number)).drop_columns(["level"])
         return self._answers(f"nodes of level {level}", table, BARS)
+
+    def _in_words(self, found: Answers) -> Answers:
+        """Nodes without their numbers, whose labels say where values outside are counted."""
+        question, table = self._tree.question, found.table
+        if isinstance(question, CdfQuestion) and question.domain.clamps:
+            labels = pa.chunked_array([pa.array(shown_labels(question, table), pa.string())])
+            table = table.set_column(table.column_names.index("label"), "label", labels)
+        return replace(found, table=table.drop_columns(["node"]))
 
     def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:
         """A released table of the tree."""
@@ -281,7 +297,7 @@ class TreeAnswers:
         rows: list[dict[str, Any]] = []
         with told(asking=True):
             for named, label in self._keys_asked(key):
-                rows += [named | asdict(answer) for answer in ask(label)]
+                rows += [named | asdict(answer) | {"label": answer.shown} for answer in ask(label)]
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
             warnings.warn(

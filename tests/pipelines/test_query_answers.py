@@ -249,7 +249,7 @@ def test_keys_side_by_side(asked: Workspace) -> None:
     rows = answers(asked, *question)
     printed = asked.run("query", asked.output, *question, "--wide").out.splitlines()
     assert printed[0].split() == ["range", *KEYS]
-    assert [line.split("  ")[0] for line in printed[1:3]] == ["[0, 25)", "[0, 50)"]
+    assert [line.split("  ")[0] for line in printed[1:3]] == ["below 25", "below 50"]
     for row, place in zip(rows, (1, 2) * len(KEYS), strict=True):
         assert re.search(rf"\b{row['estimate']:,.0f}[.0-9]* ± [.0-9]+", printed[place]), row
     assert printed[-1].startswith("± is half of an interval. Intervals hold")
@@ -272,6 +272,8 @@ def test_children_and_the_largest_below_a_node(asked: Workspace, tree: str) -> N
     by_count = ("--children", "--by", "count", "--tree", tree)
     _, *largest = answers(asked, "node", "--path", "", *by_count)
     assert largest == sorted(areas, key=lambda row: -row["count"])
+    # The level below the path, also where there are more below it.
+    assert answers(asked, "top", "--path", "", "--tree", tree) == largest
     below = answers(asked, "top", "--path", "a", "--tree", tree)
     assert below == sorted(roads, key=lambda row: -row["count"])
     assert answers(asked, "top", "--path", "a", "-n", "1", "--tree", tree) == below[:1]

@@ -52,7 +52,7 @@ def check_text(text: str, answers: list[dict[str, Any]]) -> None:
     for line, answer in zip(lines, answers, strict=True):
         assert "e+" not in line
         if "count" in answer:
-            assert (answer["label"] or "(all)") in line
+            assert (answer["in_words"] or answer["label"] or "(all)") in line
             assert re.search(rf"\b{answer['count']:,}\b", line)
 
 
@@ -82,11 +82,13 @@ def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
     assert (answer["tree"], answer["key"]) == (tree, key)
     rows = table(released, "cdf", tree, key)
     for upper, row in zip((25, 50, 100), answer["answers"], strict=True):
-        assert list(row) == [*ANSWER, "asked", "answered"]
+        assert list(row) == [*ANSWER, "asked", "answered", "in_words"]
         (released_row,) = rows.filter(pc.equal(rows["upper"], upper)).to_pylist()
         for name in ("estimate", "std_error", "ci_low", "ci_high", "count", "fraction"):
             assert row[name] == pytest.approx(released_row[name], rel=1e-12)
     assert [row["label"] for row in answer["answers"]] == ["[0, 25)", "[0, 50)", "[0, 100)"]
+    words = [row["in_words"] for row in answer["answers"]]
+    assert words == ["below 25", "below 50", "all values"]
 
 
 @pytest.mark.parametrize("value", ["0", "-1e9", "-inf"])
@@ -123,11 +125,12 @@ def test_quantile(released: Workspace) -> None:
     asked = ("0.25", "0.5", "0.9")
     answer = ask(released, "quantile", *asked, "--tree", "places", "--key", "north")
     quartile, median, high = answer["answers"]
-    assert list(median) == ["q", "value", "ci_low", "ci_high"]
+    assert list(median) == ["q", "value", "ci_low", "ci_high", "in_words"]
     rows = ReleaseFolder(str(released.output)).quantiles()
     assert rows is not None
     north = rows.filter(pc.equal(rows["key"].cast(pa.string()), "north")).to_pylist()
     for row, released_row in zip((quartile, median), north, strict=True):
+        assert row.pop("in_words") is None
         assert row == {name: released_row[name] for name in row}
     assert quartile["value"] < median["value"] < high["value"]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+import dptrees
 from tests.pipelines.conftest import ROWS, Workspace
 
 
@@ -40,3 +43,39 @@ def test_programs_are_told_too(workspace: Workspace) -> None:
     events = [json.loads(line) for line in outcome.err.splitlines()]
     (told,) = [each for each in events if each["event"] == "remark"]
     assert told["level"] == "warning" and "tree all holds about 0 rows" in told["message"]
+
+
+# --- an end of a clamped tree that holds most rows ---
+
+
+def _stars(**domain: object) -> dict[str, Any]:
+    base = {"column": "x", "type": "integer", "lower": 0, "upper": 16}
+    return {
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [{"name": "x", "domain": base | domain}],
+    }
+
+
+def test_an_end_that_holds_most_rows_is_remarked() -> None:
+    """From released numbers alone: values at and above `upper` are counted in the last cell."""
+    rows = {"x": [99] * 700 + [3] * 300}
+    with pytest.warns(UserWarning, match=r"counted at one end, 15 and above: .* is upper right"):
+        dptrees.release(rows, _stars())
+    with pytest.warns(UserWarning, match=r"counted at one end, below 1: .* is lower right"):
+        dptrees.release({"x": [-5] * 700 + [3] * 300}, _stars())
+
+
+@pytest.mark.parametrize(
+    ("rows", "domain"),
+    [
+        ([99] * 480 + [3] * 520, {}),  # fewer than half
+        ([99] * 6 + [3] * 4, {}),  # which noise may explain
+        ([99] * 700 + [3] * 300, {"outside": "drop"}),
+        ([15] * 700 + [3] * 300, {"upper": 4, "lower": 0}),  # of four cells
+    ],
+)
+def test_no_remark(rows: list[int], domain: dict[str, object]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dptrees.release({"x": rows}, _stars(**domain))
+    assert not [each for each in caught if "one end" in str(each.message)]

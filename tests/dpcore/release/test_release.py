@@ -155,11 +155,16 @@ def test_any_quantile_may_be_asked_for(release: Release, key: str | None) -> Non
     tree = release.tree(tree_of(key))
     released = quantile_rows(release, key)
     assert [row["q"] for row in released] == list(QUANTILES)
-    assert tree.quantiles(key) == released
+    assert [_without_words(row) for row in tree.quantiles(key)] == released
     for row in released:
-        assert tree.quantile(row["q"], key) == row
+        assert _without_words(tree.quantile(row["q"], key)) == row
     between = tree.quantile(0.3, key)
     assert released[1]["value"] <= between["value"] <= released[2]["value"]
+
+
+def _without_words(row: dict[str, Any]) -> dict[str, Any]:
+    """A quantile as the table has it."""
+    return {name: value for name, value in row.items() if name != "in_words"}
 
 
 def test_refusals(release: Release) -> None:

@@ -234,3 +234,14 @@ def test_nodes_that_were_not_published(golden_rows: Any, monkeypatch: pytest.Mon
 
 def test_names_of_the_module_are_those_for_users() -> None:
     assert dir(dptrees) == sorted(dptrees.__all__)
+
+
+def test_categories_without_an_order_have_no_cdf() -> None:
+    """As on the command line."""
+    domain = {"column": "x", "type": "category", "categories": ["a", "b"]}
+    privacy = {"epsilon": 1, "neighbors": "add_remove"}
+    config = {"privacy": privacy, "trees": [{"name": "x", "domain": domain}]}
+    release = dptrees.release({"x": ["a"] * 40 + ["b"] * 50}, config)
+    with pytest.raises(dptrees.Error, match="the categories of tree x have no order"):
+        release["x"].cdf()
+    assert release["x"].top(1).table["label"].to_pylist() == ["b"]

@@ -1,0 +1,58 @@
+"""Labels of cells that count values from outside the bounds too say so."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+
+import pytest
+
+from dpcore.ordered.domain import OrderedDomain
+from dpcore.ordered.make import make_domain
+
+CLAMPED = {
+    "number": {"column": "x", "lower": 0, "upper": 1, "cells": 4},
+    "integer": {"column": "x", "type": "integer", "lower": 1, "upper": 5},
+    "date": {"column": "x", "lower": date(2013, 2, 1), "upper": date(2013, 3, 1)},
+    "timestamp": {"column": "x", "lower": datetime(2013, 1, 1), "upper": datetime(2013, 1, 2)}
+    | {"cells": 24},
+    "time": {"column": "x", "type": "time", "lower": time(8), "upper": time(20), "cells": 12},
+}
+WORDS = {
+    "number": ("below 0.25", "0.75 and above"),
+    "integer": ("below 2", "4 and above"),
+    "date": ("before 2013-02-02", "2013-02-28 and later"),
+    "timestamp": ("before 2013-01-01 01:00:00", "2013-01-01 23:00:00 and later"),
+    "time": ("before 09:00", "19:00 and later"),
+}
+
+
+def domain(kind: str, **more: object) -> OrderedDomain:
+    return make_domain({"type": kind} | CLAMPED[kind] | more)
+
+
+@pytest.mark.parametrize("kind", CLAMPED)
+def test_the_ends_of_a_clamped_domain_say_so(kind: str) -> None:
+    made = domain(kind, outside="clamp")
+    first, last = made.clamped_label(0, 1), made.clamped_label(made.cells - 1, made.cells)
+    assert first is not None and last is not None
+    begins, ends = WORDS[kind]
+    assert (first.replace(".000000", ""), last.replace(".000000", "")) == (begins, ends)
+    assert made.clamped_label(1, 2) is None
+    assert made.clamped_label(0, made.cells) == "all values"
+
+
+@pytest.mark.parametrize("kind", CLAMPED)
+def test_where_values_outside_are_dropped_labels_stay(kind: str) -> None:
+    made = domain(kind, outside="drop")
+    assert {made.clamped_label(0, 1), made.clamped_label(0, made.cells)} == {None}
+
+
+def test_quantiles_at_the_ends() -> None:
+    made = domain("integer", outside="clamp")
+    found = [made.clamped_value(value) for value in (1, 2, 4, None)]
+    assert found == ["below 2", None, "4 and above", None]
+
+
+def test_categories_have_no_outside() -> None:
+    made = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
+    assert made.clamped_label(0, 1) is None
