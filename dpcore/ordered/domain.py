@@ -210,16 +210,21 @@ class OrderedDomain(ABC):
         words, cell = (below, stop) if start == 0 else (above, start)
         return words.format(self._edge_texts(np.array([cell]))[0].as_py())
 
-    def clamped_value(self, value: object) -> str | None:
+    def clamped_value(self, value: str | None) -> str | None:
         """Return how a quantile is called whose cell counts values from outside the bounds too.
 
         Args:
-            value: the quantile, or its text; None where it is not known.
+            value: the text of the quantile, as tables have it; None where it is not known.
         """
         if not self.clamps or value is None:
             return None
-        cell = self.cell_of(value)
-        return self.clamped_label(cell, cell + 1)
+        found = pa.scalar(value).cast(self.value_type)
+        last = self.cells - 1
+        if pc.greater_equal(found, self.lower_edges(last, self.cells)[0]).as_py():
+            return self.clamped_label(last, self.cells)
+        if pc.less(found, self.upper_edges(0, 1)[0]).as_py():
+            return self.clamped_label(0, 1)
+        return None
 
     def _edge_texts(self, index: Integers) -> pa.StringArray:
         """The texts of edges by their numbers."""

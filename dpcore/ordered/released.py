@@ -195,8 +195,7 @@ class CdfAnswers(ReleasedTree):
 
     def _with_words(self, row: dict[str, Any]) -> dict[str, Any]:
         """A quantile, with how it is called where values outside the domain count in its cell."""
-        value = row["value_text"] if row["value"] is None else row["value"]
-        words = self.question.domain.clamped_value(value)
+        words = self.question.domain.clamped_value(row["value_text"])
         return row if words is None else row | {"in_words": words}
 
     @abstractmethod

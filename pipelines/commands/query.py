@@ -71,7 +71,9 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
         _add_exact(kind)
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
     top.add_argument("-n", type=int, default=10, help="how many (default 10)")
-    top.add_argument("--level", help="its number or name; default: the leaves, or with --path the level below it")
+    top.add_argument(
+        "--level", help="its number or name; default: the leaves, or with --path the level below it"
+    )
     top.add_argument("--path", help="those below this node alone")
     top.set_defaults(exact=False)
     return [box, total, _add_node(kinds), top]

@@ -338,10 +338,7 @@ def _quantile_rows(
 def _quantile_cells(question: CdfQuestion, rows: pa.Table) -> list[dict[str, str]]:
     """The texts of quantiles, with decimals that fit the cells of the domain."""
     texts = []
-    words = [
-        question.domain.clamped_value(row["value_text"] if row["value"] is None else row["value"])
-        for row in rows.to_pylist()
-    ]
+    words = [question.domain.clamped_value(each) for each in rows["value_text"].to_pylist()]
     for name in ("value", "ci_low", "ci_high"):
         numeric = question.domain.kind in ("number", "integer")
         texts.append(value_texts(question, rows[name] if numeric else rows[f"{name}_text"]))

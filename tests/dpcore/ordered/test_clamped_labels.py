@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date, datetime, time
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpcore.ordered.domain import OrderedDomain
@@ -49,10 +51,29 @@ def test_where_values_outside_are_dropped_labels_stay(kind: str) -> None:
 
 def test_quantiles_at_the_ends() -> None:
     made = domain("integer", outside="clamp")
-    found = [made.clamped_value(value) for value in (1, 2, 4, None)]
+    found = [made.clamped_value(value) for value in ("1", "2", "4", None)]
     assert found == ["below 2", None, "4 and above", None]
 
 
 def test_categories_have_no_outside() -> None:
     made = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
     assert made.clamped_label(0, 1) is None
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        *({"type": kind, "outside": "clamp"} | each for kind, each in CLAMPED.items()),
+        {"type": "unit_rows", "column": "x", "most": 9},
+        {"type": "duration", "column": "x", "lower": 0, "upper": 90, "unit": "minutes"},
+        {"type": "number", "column": "x", "lower": -1e-300, "upper": 1e280, "cells": 7},
+    ],
+    ids=lambda each: str(each["type"]),
+)
+def test_the_text_of_every_quantile_is_read(domain: dict[str, object]) -> None:
+    made = make_domain(domain)
+    cells = np.array([0, made.cells // 2, made.cells - 1])
+    for share in (0.0, 0.5, 1.0):
+        values = made.value_at(cells, np.full(3, share)).cast(pa.string()).to_pylist()
+        first, middle, last = map(made.clamped_value, values)
+        assert first is not None and middle is None and last is not None
