@@ -54,7 +54,7 @@ help:
 	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
-	@echo "make audit       attacks on the guarantee, written into docs/audit.md (some minutes)"
+	@echo "make audit       attacks on the guarantee, written into docs/audit.md (two hours)"
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
 	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
 	@echo "make golden      hashes of releases of every kind, to compare before and after a refactoring"
@@ -228,7 +228,7 @@ reproduce: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.synthetic --short
 
 audit: $(INSTALLED)
-	@echo "Auditing the guarantee (some minutes)"
+	@echo "Auditing the guarantee (two hours; python -m benchmarks.audit --only does a part)"
 	@$(BIN)/python -m benchmarks.audit --write docs/audit.md
 
 $(PEERS)/installed: benchmarks/accuracy/peers.txt | $(BIN)/python

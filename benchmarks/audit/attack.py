@@ -34,7 +34,7 @@ from dpcore.arrays import Floats
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_counts
+from dpcore.selection.plan import SelectionPlan
 
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).
 NOTHING = "nothing"
@@ -73,6 +73,10 @@ def smaller_noise(factor: Callable[[Any], Fraction]) -> Iterator[None]:
         rate, one = ExponentialPlan.rate, DiscreteLaplace(scale=Fraction(1))
         faster = lambda plan, rank: rate(plan, rank) / factor(one)  # noqa: E731
         stack.enter_context(patch.object(ExponentialPlan, "rate", faster))
+        # A coin that decides about a key has an epsilon in place of a scale.
+        law = SelectionPlan.__dict__["law"].func
+        bolder = lambda plan: replace(law(plan), epsilon=law(plan).epsilon / factor(one))  # noqa: E731
+        stack.enter_context(patch.object(SelectionPlan, "law", property(bolder)))
         yield
 
 
@@ -100,11 +104,11 @@ def released(kind: str, fault: str, which: str, releases: int, first: int = 0) -
         first: the number of the first of them.
     """
     target = TARGETS[kind]()
-    data = target.data("twice" if fault == TWO_ROWS and which == "two" else which)
+    data = "twice" if fault == TWO_ROWS and which == "two" else which
     with smaller_noise(lambda law: _factor(law, fault)):
         return np.array(
             [
-                target.read(release_counts(plan=target.plan, key=key, **data))
+                target.released(data, key)
                 for key in _keys(f"{kind}, {fault}, {which}", first, releases)
             ]
         )
@@ -262,12 +266,13 @@ def lower_bound(claim: Claim, one: Floats, two: Floats, alarm: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What was found of one kind of release."""
+    """What was found of one kind of release, in so many releases of each data set."""
 
     kind: str
     fault: str
     claim: Claim
     found: float
+    releases: int
 
     @property
     def is_rejected(self) -> bool:
@@ -285,11 +290,12 @@ def attacks(
 
     Args:
         releases: of each of the two data sets, but of kinds that take longer.
-        alarm: the probability that any of the bounds does not hold, at most.
+        alarm: the probability that any of the bounds does not hold, at most, also where the kinds
+            are attacked in several runs.
         kinds: of `TARGETS`.
         faults: of `FAULTS`.
     """
-    each = alarm / (len(kinds) * len(faults))
+    each = alarm / (len(TARGETS) * len(FAULTS))
     wanted = list(
         dict.fromkeys(
             _source(kind, fault, which) for kind in kinds for fault in faults for which in SIDES
@@ -311,7 +317,9 @@ def attacks(
         for fault in faults:
             one, two = (numbers[_source(kind, fault, which)] for which in SIDES)
             bound = lower_bound(claim, one, two, each)
-            found.append(Attack(kind=kind, fault=fault, claim=claim, found=bound))
+            found.append(
+                Attack(kind=kind, fault=fault, claim=claim, found=bound, releases=many[kind])
+            )
     return found
 
 

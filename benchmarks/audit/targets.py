@@ -8,8 +8,8 @@ counts that are read as measured, and few leaves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.audit.claim import Claim
+from benchmarks.audit.series_target import SeriesTarget
+from benchmarks.audit.target import NAME, Target
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
@@ -41,13 +43,15 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.selection.plan import SelectionPlan, counted_once
+from dpcore.selection.question import SelectionQuestion
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.plan import plan_sparse
@@ -57,56 +61,10 @@ from dpcore.thresholds.plan import ThresholdRound
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
-NAME = "tree"
 # Exact counts of a box are in many shards, whatever their number.
 BOX_COST = 3
 ADD_REMOVE = ADD_REMOVE_ROW
 ONE = Fraction(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """A release and two data sets.
-
-    Args:
-        plan: the release.
-        claim: what it claims.
-        one, two: the exact counts of the leaves; of a sparse tree by the path of the leaf, of a box
-            by the code of the cell.
-        read: the released numbers of a release, as many for each.
-        cost: of how many times fewer releases than of others it is judged, as they take longer.
-    """
-
-    plan: ReleasePlan
-    claim: Claim
-    one: Mapping[Any, int] | tuple[int, ...]
-    two: Mapping[Any, int] | tuple[int, ...]
-    read: Callable[[Release], Floats] = field(repr=False)
-    cost: int = 1
-
-    def data(self, which: str) -> dict[str, Any]:
-        """The arguments of `release_counts` for a data set.
-
-        Args:
-            which: "one", "two", or "twice": as two, but with the row that one lacks twice.
-        """
-        if isinstance(self.one, tuple):
-            assert isinstance(self.two, tuple)
-            one, two = (np.array(counts, np.int64) for counts in (self.one, self.two))
-            counts = {"one": one, "two": two, "twice": 2 * two - one}[which]
-            return {"counts": {NAME: counts}}
-        assert not isinstance(self.two, tuple)
-        doubled = {path: 2 * n - self.one.get(path, 0) for path, n in self.two.items()}
-        chosen = {"one": self.one, "two": self.two, "twice": doubled}[which]
-        return {"counts": {NAME: _node_counts(chosen)}}
-
-
-def _node_counts(counts: Mapping[Any, int]) -> NodeCounts:
-    keys = sorted(counts)
-    return NodeCounts(
-        keys=pa.array(keys, pa.large_string() if isinstance(keys[0], str) else pa.uint64()),
-        counts=np.array([counts[key] for key in keys], np.int64),
-    )
 
 
 def _read_nodes(release: Release) -> Floats:
@@ -146,27 +104,68 @@ def _read_divided(release: Release) -> Floats:
     return np.concatenate([table["estimate"].to_numpy(), ended])
 
 
+def _read_key(release: Release) -> Floats:
+    """1 where the key a is released, else 0."""
+    released = release._read("nodes", NAME, 0, 0)
+    return np.array([float("a" in released["key"].to_pylist())])
+
+
 def _of_budget(
     question: Question, read: Callable[[Release], Floats] = _read_nodes, **data: Any
 ) -> Target:
-    budget = question.budget
+    budget, unit = question.budget, question.unit  # type: ignore[attr-defined]
     assert budget is not None
-    plan = ReleasePlan(name="r", unit=ADD_REMOVE, budget=budget, questions=(question,))
+    plan = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
     claim = Claim(measure=budget.measure.value, amount=budget.amount)
     return Target(plan=plan, claim=claim, read=read, **data)
 
 
-def _ordered(budget: Budget, fanouts: tuple[int, ...], *shares: Fraction) -> Target:
+def _ordered(
+    budget: Budget,
+    fanouts: tuple[int, ...],
+    *shares: Fraction,
+    unit: PrivacyUnit = ADD_REMOVE,
+) -> Target:
+    """A tree to which one unit more adds as many rows as are counted of it."""
     plan = TreePlan(
         tree=Tree(leaves=math.prod(fanouts), fanouts=fanouts),
-        unit=ADD_REMOVE,
+        unit=unit,
         budget=budget,
         level_amounts=tuple(share * budget.amount for share in shares),
     )
     domain = IntegerDomain(column="value", lower=0, upper=plan.tree.leaves)
     one = (3, 1, 0, 2)[: plan.tree.leaves]
     return _of_budget(
-        OrderedQuestion(name=NAME, domain=domain, plan=plan), one=one, two=(one[0], 2, *one[2:])
+        OrderedQuestion(name=NAME, domain=domain, plan=plan),
+        one=one,
+        two=(one[0], one[1] + unit.rows, *one[2:]),
+    )
+
+
+def _series() -> SeriesTarget:
+    """Two periods, each measured by itself and both together; a row more in the first."""
+    tree = _ordered(_EPSILON, (3,), Fraction(0), ONE)
+    return SeriesTarget(**{**vars(tree), "cost": 2})
+
+
+def _private_keys() -> Target:
+    """A key of one unit or of two, where the optimal decision loses all of its epsilon."""
+    epsilon, delta = ONE, Fraction(1, 20)
+    plan = SelectionPlan(unit=counted_once(_PERSON), epsilon=epsilon, delta=delta)
+    domain = KeyColumns(columns=("key",), types=("text",))
+    question = SelectionQuestion(name=NAME, domain=domain, plan=plan, shards=1)
+    return Target(
+        plan=ReleasePlan(
+            name="r",
+            unit=plan.unit,
+            budget=Budget(measure=Measure.EPSILON, amount=epsilon),
+            questions=(question,),
+            stated=(epsilon, delta),
+        ),
+        claim=Claim(measure="epsilon", amount=epsilon, delta=delta),
+        one={"a": 1},
+        two={"a": 2},
+        read=_read_key,
     )
 
 
@@ -346,9 +345,15 @@ def _adaptive_box() -> Target:
 
 _EPSILON = Budget(measure=Measure.EPSILON, amount=ONE)
 _RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
+_PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))
 TARGETS: dict[str, Callable[[], Target]] = {
     "ordered, epsilon": lambda: _ordered(_EPSILON, (3,), Fraction(0), ONE),
     "ordered, rho": lambda: _ordered(_RHO, (2, 2), Fraction(0), ONE / 2, ONE / 2),
+    "units of three rows": lambda: _ordered(
+        _EPSILON, (3,), Fraction(0), ONE, unit=replace(_PERSON, rows=3)
+    ),
+    "series": _series,
+    "private keys": _private_keys,
     "factorised": lambda: _factorised(_RHO),
     "quantile": lambda: _quantile(Budget(measure=Measure.EPSILON, amount=7 * ONE / 4)),
     "adaptive, decided apart": lambda: _adaptive(_EPSILON, ONE / 5),

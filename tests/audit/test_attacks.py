@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import doctest
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,8 +35,9 @@ from benchmarks.audit.attack import (
 )
 from benchmarks.audit.claim import Claim
 from benchmarks.audit.exact import Finding
+from benchmarks.audit.stored import Findings
 from benchmarks.audit.targets import ONE, TARGETS
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.budget import Neighbors
 from dpcore.questions.node_counts import NodeCounts
 
 FALSE_ALARM = 1e-6
@@ -56,16 +58,17 @@ def test_what_is_released_keeps_its_claim_and_too_little_noise_is_found(kind: st
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_the_data_sets_are_neighbours(kind: str) -> None:
-    """They differ by one row, of a value inside the bounds of a sum."""
+    """They differ by one unit: a row, or as many as are counted; of a sum, within its bounds."""
     target = TARGETS[kind]()
     (question,) = target.plan.questions
-    assert target.plan.unit == ADD_REMOVE_ROW
+    assert target.plan.unit.neighbors is Neighbors.ADD_REMOVE
     if isinstance(target.one, tuple):
         differences = np.subtract(target.two, target.one)
     else:
         differences = np.array([n - target.one[path] for path, n in target.two.items()])
     measure = getattr(question, "measure", None)
-    least, most = (1, 1) if measure is None else (measure.lower, measure.upper)
+    rows = target.plan.unit.rows
+    least, most = (rows, rows) if measure is None else (measure.lower, measure.upper)
     assert np.count_nonzero(differences) == 1 and least <= differences.sum() <= most
     one, two, twice = (_total(target.data(which)) for which in ("one", "two", "twice"))
     assert twice - two == two - one == differences.sum()
@@ -109,21 +112,67 @@ def test_the_page_says_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """With the audits themselves left out."""
     claim = Claim(measure="epsilon", amount=ONE)
     found = [
-        Attack(kind="sparse", fault=fault, claim=claim, found=0.7 + (fault != NOTHING))
+        Attack(
+            kind="sparse", fault=fault, claim=claim, found=0.7 + (fault != NOTHING), releases=2000
+        )
         for fault in FAULTS
     ]
-    monkeypatch.setattr(audits, "attacks", lambda releases, alarm: found)
+    monkeypatch.setattr(audits, "attacks", lambda releases, alarm, kinds: found)
     exact = [("hierarchies", "rho", Finding(pairs=3, ratio=ONE))]
     monkeypatch.setattr(audits, "exact_findings", lambda plans: exact)
     written = tmp_path / "audit.md"
     assert audits.main(["--quick", "--write", str(written)]) == 0
     text = written.read_text()
     assert "| hierarchies | rho | 3 | 1.0000 | 0 |" in text
-    assert "| sparse | epsilon 1 | nothing | 0.7000 | not found |" in text
-    assert "| sparse | epsilon 1 | one row counted twice | 1.700 | found |" in text
+    assert "| sparse | epsilon 1 | nothing | 2,000 | 0.7000 | not found |" in text
+    assert "| sparse | epsilon 1 | one row counted twice | 2,000 | 1.700 | found |" in text
     assert "**no**" not in text
-    found[0] = Attack(kind="sparse", fault=NOTHING, claim=claim, found=1.2)
-    assert "**no**" in audits.attack_section(10)
+    found[0] = replace(found[0], found=1.2)
+    assert "**no**" in audits.attack_section(found)
+
+
+def test_a_part_replaces_its_own_findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The page has those of earlier runs too, read back as they were."""
+    stored = tmp_path / "findings.json"
+    monkeypatch.setattr(audits, "STORED", stored)
+    claim = Claim(measure="epsilon", amount=ONE, delta=ONE / 7)
+    bounds = {"sparse": 0.5, "series": 0.25}
+
+    def attacked(releases: int, alarm: float, kinds: list[str]) -> list[Attack]:
+        return [
+            Attack(kind=each, fault=NOTHING, claim=claim, found=bounds[each], releases=releases)
+            for each in kinds
+        ]
+
+    exact = [
+        ("hierarchies", "rho", Finding(pairs=3, ratio=ONE / 3)),
+        ("sparse trees", "epsilon, delta", Finding(pairs=4, ratio=0.1)),
+    ]
+    monkeypatch.setattr(audits, "attacks", attacked)
+    monkeypatch.setattr(audits, "exact_findings", lambda plans: exact)
+    audits.main(["--only", "exact", "sparse", "series"])
+    bounds["series"] = 0.75
+    page = tmp_path / "audit.md"
+    audits.main(["--only", "series", "--releases", "500", "--write", str(page)])
+    found = Findings.read(stored)
+    assert [(*key, each) for key, each in found.exact.items()] == exact
+    assert [(each.kind, each.releases, each.found) for each in found.attacks.values()] == [
+        ("series", 500, 0.75),
+        ("sparse", audits.RELEASES, 0.5),
+    ]
+    assert all(each.claim == claim for each in found.attacks.values())
+    text = page.read_text()
+    assert "| sparse | epsilon 1, delta 0.142857 | nothing | 20,000 | 0.5000 |" in text
+    assert "| series | epsilon 1, delta 0.142857 | nothing | 500 | 0.7500 |" in text
+
+
+def test_the_committed_page_has_every_kind_and_was_drawn_from_the_findings() -> None:
+    """Both are written by one command, and neither by hand."""
+    found = Findings.read(audits.STORED)
+    assert {kind for kind, _ in found.attacks} == set(TARGETS)
+    assert {fault for _, fault in found.attacks} == set(FAULTS)
+    page = Path(__file__).parents[2] / "docs" / "audit.md"
+    assert page.read_text() == audits.document(found, quick=False)
 
 
 def test_both_data_sets_of_every_fault_are_attacked() -> None:

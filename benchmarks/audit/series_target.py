@@ -1,0 +1,69 @@
+"""A series of two releases to attack: what is read is all that both of them publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.audit.target import NAME, Target
+from dpcore.arrays import Floats
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.questions.place import Place
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.series.linear import scaled
+from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
+from dpcore.series.temporal import TemporalTree
+
+PERIODS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesTarget(Target):
+    """A series whose first period has the rows of a data set, and whose second has none.
+
+    Args:
+        plan: the tree as one release, whose budget becomes that of the series.
+    """
+
+    @cached_property
+    def runs(self) -> tuple[ReleasePlan, ...]:
+        """The plan of each period: the budget in equal parts for each temporal level."""
+        temporal = TemporalTree.of(PERIODS, 2)
+        (tree,) = self.plan.questions
+        assert isinstance(tree, TreeQuestion)
+        own = replace(self.plan.budget, amount=self.plan.budget.amount / len(temporal.spans))
+        levels = [scaled(tree, own) for _ in temporal.spans]
+        return tuple(
+            replace(self.plan, questions=(SeriesQuestion.of(temporal, period, levels, NAME),))
+            for period in range(1, PERIODS + 1)
+        )
+
+    def released(self, which: str, key: ReleaseKey) -> Floats:
+        counts = self.data(which)["counts"][NAME]
+        carried: dict[Place, bytes] = {}
+        numbers = []
+        for period, plan in enumerate(self.runs, start=1):
+            given = CarriedCounts(period=counts, carried=carried)
+            made = release_counts(plan, {NAME: given}, key, nonce=bytes([period]))
+            numbers.append(self.read(made))
+            carried, counts = _carried(made, key, period), np.zeros_like(counts)
+        return np.concatenate(numbers)
+
+
+def _carried(made: Release, key: ReleaseKey, period: int) -> dict[Place, bytes]:
+    """Return the exact counts that a run hands to the next one, as only the key can open them."""
+    (question,) = made.plan.questions
+    assert isinstance(question, SeriesQuestion)
+    name = made.plan.name
+    return {
+        place: question.opened(
+            place, made._read(STATE, NAME, *place)["sealed"][0].as_py(), key, name, bytes([period])
+        )
+        for place in question.places
+        if question.temporal.carried(period)
+    }
