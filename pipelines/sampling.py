@@ -72,14 +72,15 @@ def run_sample(chosen: argparse.Namespace) -> int:
 
 
 def _sampled_tree(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
-    """Return the tree to draw rows from: the one that is named, or else the only hypercube.
+    """Return the tree to draw rows from: the one that is named, or else the only one that has any.
 
     Raises:
         UserError: as `tree_name` does.
     """
-    hypercubes = [each.name for each in folder.plan.questions if each.kind == "hypercube"]
-    if chosen.tree is None and len(hypercubes) == 1:
-        return hypercubes[0]
+    names = [each.name for each in folder.plan.questions]
+    drawn = [name for name in names if folder.release.tree(name).draws_rows]
+    if chosen.tree is None and len(drawn) == 1:
+        return drawn[0]
     return tree_name(folder, chosen)
 
 

@@ -46,7 +46,7 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     for edge in filter(None, map(full_edge, trees)):
         yield (
             f"warning: most rows of tree {edge.tree} are counted at one end, {edge.label}: values "
-            f"of {edge.column} beyond the bounds are counted there too; is {edge.bound} right?"
+            f"beyond the bounds are counted there too; is {edge.bound} right?"
         )
     totals = [total for tree in trees if (total := tree.rows_in_all()) is not None]
     rows = max((total.rows for total in totals), default=None)

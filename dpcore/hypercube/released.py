@@ -40,6 +40,8 @@ class ReleasedHypercube(Released):
         confidence: of the intervals, by default the release's.
     """
 
+    draws_rows = True
+
     def __init__(
         self, question: HypercubeQuestion, read: ReadPart, confidence: float | None = None
     ) -> None:

@@ -98,6 +98,23 @@ class CdfQuestion(TreeQuestion):
         below = tree.leaves_below(level)
         return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
 
+    def labels_in_words(self, rows: pa.Table) -> list[str]:
+        """Return the labels of nodes; "95 and above" where values outside the domain are counted.
+
+        Args:
+            rows: of the table of nodes.
+        """
+        tree, cells = self.tree, self.domain.cells
+        below = np.array([tree.leaves_below(level) for level in range(tree.height + 1)], np.int64)
+        widths = below[rows["level"].to_numpy()]
+        start = rows["node"].to_numpy() * widths
+        stop = np.minimum(start + widths, cells)
+        labels: list[str] = rows["label"].to_pylist()
+        for place in np.flatnonzero((start == 0) | (stop == cells)).tolist():
+            words = self.domain.clamped_label(int(start[place]), int(stop[place]))
+            labels[place] = labels[place] if words is None else words
+        return labels
+
     @abstractmethod
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
         """The estimates of CDF points with their errors.

@@ -28,6 +28,8 @@ from dpcore.trees.forest import PrefixSolution
 from dpcore.uniform.bands import band_margin, simultaneous_width
 from dpcore.uniform.widths import IntervalWidths
 
+# Below, one cell may well hold most rows.
+_FEW_CELLS = 8
 # An interval as labels are written.
 _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
@@ -78,6 +80,25 @@ class CdfAnswers(ReleasedTree):
         start, stop, asked = self._cells_of(lower, upper)
         answer = self._range(start, stop, key)
         return replace(answer, asked=asked, in_words=self._in_words(start, stop))
+
+    def ends(self) -> list[tuple[str, Answer]]:
+        question, cells = self.question, self.question.domain.cells
+        counts_rows = question.keys is None and question.counts_rows
+        if not (counts_rows and question.is_ordered and question.domain.clamps):
+            return []
+        if cells < _FEW_CELLS:
+            return []
+        cut = {"lower": 0, "upper": cells - 1}
+        return [
+            (
+                bound,
+                replace(self._range(cell, cell + 1, None), in_words=self._in_words(cell, cell + 1)),
+            )
+            for bound, cell in cut.items()
+        ]
+
+    def labels_in_words(self, rows: pa.Table) -> list[str]:
+        return self.question.labels_in_words(rows)
 
     def _in_words(self, start: int, stop: int) -> str | None:
         """How a run of cells is called where values outside the domain are counted in it."""

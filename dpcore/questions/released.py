@@ -102,6 +102,8 @@ class Released(ABC):
 
     # How the tree is told to be without an order, where it has none.
     unordered: ClassVar[str] = "has no order"
+    # Whether synthetic rows can be drawn from it.
+    draws_rows: ClassVar[bool] = False
 
     question: Any
 
@@ -132,6 +134,24 @@ class Released(ABC):
             return None
         # The noise of each key is its own.
         return Total(self._name, math.fsum(rows), hypotenuse(*errors))
+
+    def ends(self) -> list[tuple[str, Answer]]:
+        """Return the cells in which values beyond the bounds of the domain are counted too.
+
+        Returns:
+            each with the bound, "lower" or "upper"; none where there are no such cells, or so few
+            cells that one may well hold most rows.
+        """
+        return []
+
+    def labels_in_words(self, rows: pa.Table) -> list[str]:
+        """Return the labels of nodes for people; "95 and above" where values outside are counted.
+
+        Args:
+            rows: of the table of nodes.
+        """
+        labels: list[str] = rows["label"].to_pylist()
+        return labels
 
     def at_confidence(self, confidence: float) -> Released:
         """The same answers with intervals of another confidence.

@@ -55,13 +55,8 @@ def stated_guarantee(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
 
-    >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Neighbors
-    >>> from dpcore.privacy.unit import PrivacyUnit
-    >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("uid",), rows=6, keys=2)
-    >>> one = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-    >>> stated_guarantee(ReleasePlan(name="visits", unit=person, budget=one, questions=()))
-    'epsilon = 1 per uid (at most 6 rows and 2 keys of each), neighbors add_remove'
+    Returns:
+        as "epsilon = 1 per uid (at most 6 rows of each), neighbors add_remove".
     """
     given = invariants(plan)
     exact = f", given the exact counts down to {' and '.join(given)}" if given else ""
@@ -72,14 +67,7 @@ def stated_guarantee(plan: ReleasePlan) -> str:
 
 
 def protected_unit(plan: ReleasePlan) -> str:
-    """Return what the budget is for: a row, or a unit with its bounds, of each period of a series.
-
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> budget = Budget(measure=Measure.RHO, amount=1)
-    >>> protected_unit(ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=()))
-    'row'
-    """
+    """Return what the budget is for: a row, or a unit with its bounds, of each period."""
     unit = plan.unit
     if unit.is_row:
         return unit.name

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dpcore.arithmetic.elementary import log
-from dpcore.ordered.domain import OrderedDomain
 from dpcore.questions.released import Released, Total
 
 # That a release of trees that hold the same rows is remarked upon.
@@ -32,8 +31,6 @@ FAR_FEWER = 0.5
 # Totals within so many standard errors of zero are about zero.
 _ABOUT_NONE = 4.0
 _CURVATURE = 0.5431
-# Below, one cell may well hold most rows.
-_FEW_CELLS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +101,11 @@ class FullEdge:
 
     Attributes:
         tree: the name.
-        column: of its values.
         label: of the cell.
         bound: the key of the configuration that may be wrong, "lower" or "upper".
     """
 
     tree: str
-    column: str
     label: str
     bound: str
 
@@ -119,29 +114,20 @@ def full_edge(tree: Released) -> FullEdge | None:
     """Return the edge cell that surely holds most of the rows of a clamped tree; None where none.
 
     Rows beyond a bound are counted in the cell beside it. With a probability of at most
-    `FALSE_ALARM` noise alone makes a cell hold more than half. Trees of fewer than `_FEW_CELLS`
-    cells are left out, since one of few cells may well hold most, and those with keys.
+    `FALSE_ALARM` noise alone makes a cell hold more than half. Which cells are looked at:
+    `Released.ends`.
     """
-    question = tree.question
-    domain = getattr(question, "domain", None)
-    if not isinstance(domain, OrderedDomain) or not domain.clamps or question.keys is not None:
-        return None
-    if domain.cells < _FEW_CELLS or not getattr(question, "is_ordered", False):
-        return None
-    if not question.counts_rows:
+    ends = tree.ends()
+    if not ends:
         return None
     chance = FALSE_ALARM / 4
-    try:
-        root = tree.top(1, 0)[0]
-        edges = [tree.node(tree.height, cell) for cell in (0, domain.cells - 1)]
-    except ValueError:  # there are no such nodes
-        return None
-    for edge, bound in zip(edges, ("lower", "upper"), strict=True):
+    root = tree.top(1, 0)[0]
+    for bound, edge in ends:
         known = (root.estimate, root.std_error, edge.estimate, edge.std_error)
         if any(each is None for each in known):
             continue
         total, total_error, rows, error = map(float, known)  # type: ignore[arg-type]
         least = rows - error_width(error, chance)
         if least > 0.5 * (total + error_width(total_error, chance)) and least > 0:
-            return FullEdge(tree=question.name, column=domain.column, label=edge.shown, bound=bound)
+            return FullEdge(tree=tree.question.name, label=edge.shown, bound=bound)
     return None

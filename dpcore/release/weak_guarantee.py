@@ -24,13 +24,6 @@ def weak_guarantees(plan: ReleasePlan, rows: float | None = None) -> Iterator[st
     Args:
         plan: of the release.
         rows: how many there are, from a public guess or a released total; None where neither is.
-
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(20))
-    >>> plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=())
-    >>> next(weak_guarantees(plan))
-    'epsilon = 20 is above 10: one row may make an output e^20 times as likely'
     """
     epsilon, delta, of_rho = _stated(plan)
     unit = plan.unit.name

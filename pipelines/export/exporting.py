@@ -15,7 +15,6 @@ from pipelines.export.into_files import write_csv, write_parquet
 from pipelines.export.into_iceberg import write_iceberg
 from pipelines.export.released_table import ReleasedTable, released_tables
 from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
 from transforms.errors import ReleaseError
@@ -80,7 +79,10 @@ def _folder(path: str) -> ReleaseFolder:
         FolderError: there is none; the folder of a series holds one for each period.
     """
     if not holds_release(path) and holds_release(run_folder(path, 1)):
-        last = run_folder(path, SeriesFolder(path).arrived)
+        period = 1
+        while holds_release(run_folder(path, period + 1)):
+            period += 1
+        last = run_folder(path, period)
         raise FolderError(f"{path}: is a series; export one period at a time, such as {last}")
     return ReleaseFolder(path)
 

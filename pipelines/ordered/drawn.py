@@ -198,17 +198,6 @@ def _widths(question: CdfQuestion, rows: pa.Table) -> Integers:
     return widths
 
 
-def shown_labels(question: CdfQuestion, rows: pa.Table) -> list[str]:
-    """The labels of nodes; "95 and above" where values outside the domain are counted in one."""
-    start, cells = _first_cells(question, rows), question.domain.cells
-    stop = np.minimum(start + _widths(question, rows), cells)
-    labels: list[str] = rows["label"].to_pylist()
-    for place in np.flatnonzero((start == 0) | (stop == cells)).tolist():
-        words = question.domain.clamped_label(int(start[place]), int(stop[place]))
-        labels[place] = labels[place] if words is None else words
-    return labels
-
-
 def _first_cells(question: CdfQuestion, rows: pa.Table) -> Integers:
     first: Integers = rows["node"].to_numpy() * _widths(question, rows)
     return first
@@ -239,7 +228,7 @@ def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float
     noun = counted_noun(question)
     caption = f"{capitalized(noun)} over time" if temporal else f"Density: {noun} per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
-    texts = [clip(text) for text in shown_labels(question, rows)]
+    texts = [clip(text) for text in question.labels_in_words(rows)]
     drawn = "line" if temporal else "bars"
     return Chart(
         title=f"{caption} of {clip(question.domain.column)}",

@@ -24,7 +24,6 @@ from pipelines.ordered.drawn import (
     density_chart,
     key_charts,
     shares_chart,
-    shown_labels,
 )
 from pipelines.ordered.measured import HowMeasured, of_whole_levels
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
@@ -362,7 +361,7 @@ def _data(
     whole = whole_levels(levels, sizes)
 
     def labels_of(rows: pa.Table) -> list[str]:
-        return texts_of(pa.array(shown_labels(question, rows), pa.string()))
+        return texts_of(pa.array(question.labels_in_words(rows), pa.string()))
 
     def key_level(place: int, level: int) -> dict[str, Any]:
         rows = of_key(levels[level], place)

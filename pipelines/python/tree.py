@@ -11,10 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.question import CdfQuestion
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
-from pipelines.ordered.drawn import shown_labels
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, table_of
 from pipelines.python.drawing import CURVES, QUANTILES
@@ -104,8 +102,7 @@ class TreeAnswers:
         if values is None:
             if simultaneous:
                 raise Error("simultaneous: needs values")
-            question = self._tree.question
-            if isinstance(question, CdfQuestion) and not question.is_ordered:
+            if not getattr(self._tree.question, "is_ordered", True):
                 raise Error(
                     f"cdf: the categories of tree {self.name} have no order; ask for top or nodes "
                     "(categories that have one say `ordered: true` in the domain of the tree)"
@@ -260,10 +257,9 @@ class TreeAnswers:
 
     def _in_words(self, found: Answers) -> Answers:
         """Nodes without their numbers, whose labels say where values outside are counted."""
-        question, table = self._tree.question, found.table
-        if isinstance(question, CdfQuestion) and question.domain.clamps:
-            labels = pa.chunked_array([pa.array(shown_labels(question, table), pa.string())])
-            table = table.set_column(table.column_names.index("label"), "label", labels)
+        table = found.table
+        labels = pa.chunked_array([pa.array(self._tree.labels_in_words(table), pa.string())])
+        table = table.set_column(table.column_names.index("label"), "label", labels)
         return replace(found, table=table.drop_columns(["node"]))
 
     def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:

@@ -167,40 +167,57 @@ def test_amounts_are_exactly_what_is_written(written: str, amount: Fraction) -> 
         ),
         (
             "{column: x, lower: 2013-01-01, upper: 2014-01-01}",
-            DateDomain(column="x", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
+            DateDomain(column="x", outside="drop", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
         ),
         (
             "{column: x, lower: 2013-01-01, upper: 2013-01-15, cells: 2}",
             DateDomain(
-                column="x", lower=date(2013, 1, 1), upper=date(2013, 1, 15), days_per_cell=7
+                column="x",
+                outside="drop",
+                lower=date(2013, 1, 1),
+                upper=date(2013, 1, 15),
+                days_per_cell=7,
             ),
         ),
         (
             "{column: x, type: date, lower: '2013-01-01', upper: '2013-01-03'}",
-            DateDomain(column="x", lower=date(2013, 1, 1), upper=date(2013, 1, 3)),
+            DateDomain(column="x", outside="drop", lower=date(2013, 1, 1), upper=date(2013, 1, 3)),
         ),
         (
             "{column: x, lower: 2013-01-01 06:00:00, upper: 2013-01-01 18:00:00, cells: 12}",
             TimestampDomain(
-                column="x", lower=datetime(2013, 1, 1, 6), upper=datetime(2013, 1, 1, 18), cells=12
+                column="x",
+                outside="drop",
+                lower=datetime(2013, 1, 1, 6),
+                upper=datetime(2013, 1, 1, 18),
+                cells=12,
             ),
         ),
         (
             "{column: x, lower: 2013-01-01, upper: 2013-01-01 12:00:00, cells: 12}",
             TimestampDomain(
-                column="x", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 1, 12), cells=12
+                column="x",
+                outside="drop",
+                lower=datetime(2013, 1, 1),
+                upper=datetime(2013, 1, 1, 12),
+                cells=12,
             ),
         ),
         (
             "{column: x, type: timestamp, lower: 2013-01-01, upper: 2013-01-02, cells: 24}",
             TimestampDomain(
-                column="x", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
+                column="x",
+                outside="drop",
+                lower=datetime(2013, 1, 1),
+                upper=datetime(2013, 1, 2),
+                cells=24,
             ),
         ),
         (
             "{column: x, lower: 2013-01-01T00:00:00Z, upper: 2013-01-01T03:00:00+01:00, cells: 2}",
             TimestampDomain(
                 column="x",
+                outside="drop",
                 lower=datetime(2013, 1, 1, tzinfo=timezone.utc),
                 upper=datetime(2013, 1, 1, 2, tzinfo=timezone.utc),
                 cells=2,

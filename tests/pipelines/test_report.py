@@ -230,7 +230,14 @@ def test_nodes_are_the_released_rows(made: Made, page: str) -> None:
     for level, shown in enumerate(tree["keys"][0]["levels"]):
         own = sorted((row for row in rows if row["level"] == level), key=lambda row: row["node"])
         assert shown["count"] == [row["count"] for row in own]
-        assert tree["labels"][level] == [row["label"] for row in own]
+        labels = [row["label"] for row in own]
+        if level == 0:
+            assert tree["labels"][level] == ["all values"]
+            continue
+        # The ends count values beyond the bounds too, and say so.
+        assert tree["labels"][level][1:-1] == labels[1:-1]
+        assert tree["labels"][level][0].startswith("below ")
+        assert tree["labels"][level][-1].endswith(" and above")
 
 
 def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
@@ -239,7 +246,8 @@ def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
     assert len(shops) == 2 * SHOPS.key_count
     text = " ".join(elements_of(page).text.split())
     for row in shops:
-        said = f"{row['value']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
+        value = SHOPS.domain.clamped_value(row["value_text"]) or f"{row['value']:.2f}"
+        said = f"{value} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
         assert said in text
 
 
