@@ -13,6 +13,10 @@ class CheckFailed(Exception):
     """A check does not hold; the message says why."""
 
 
+class NotChecked(Exception):
+    """A check says nothing about what lies there; the message says why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """What came of a check.
@@ -21,11 +25,13 @@ class Finding:
         check: its name.
         ok: whether it holds; None where it was not made, since one before it failed.
         told: what was compared, or why it fails.
+        decided: it was made, and says something; else `ok` is None.
     """
 
     check: str
     ok: bool | None
     told: str
+    decided: bool = True
 
     @property
     def line(self) -> str:
@@ -35,6 +41,7 @@ class Finding:
         'ok       files: 16 of 16'
         """
         state = {True: "ok", False: "FAILED", None: "not made"}[self.ok]
+        state = state if self.decided else "not checked"
         return f"{state:8} {self.check}: {self.told}"
 
 
@@ -60,6 +67,8 @@ class Check:
             return Finding(check=self.name, ok=True, told=self.made())
         except CheckFailed as failed:
             return Finding(check=self.name, ok=False, told=str(failed))
+        except NotChecked as said:
+            return Finding(check=self.name, ok=None, told=str(said), decided=False)
         except UNREADABLE as error:
             if not self.edited:
                 raise

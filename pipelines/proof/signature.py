@@ -1,7 +1,8 @@
 """Signatures of manifests: who made a release, in a way that nobody else can write.
 
 The signature is Ed25519 over the bytes of manifest.json as they stand, 64 bytes in manifest.sig
-beside it. The manifest names every other file by its SHA-256, so that all of the release is signed.
+beside it. The manifest names every table by its SHA-256, so all tables are signed; the page and
+a series' totals to date follow from them, and `dptrees verify` makes them again to compare.
 Signing is deterministic: a retry writes the same bytes. Only the launcher needs the signing key,
 which has nothing to do with the release key. Any other tool can check it:
 

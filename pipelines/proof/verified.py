@@ -13,6 +13,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
 from pipelines.proof.check import Check, CheckFailed, Finding, findings_of
 from pipelines.proof.composition import check_composition
+from pipelines.proof.derived import check_page, check_to_date
 from pipelines.proof.files import check_draw, check_files, check_parts, read_keys, read_universe
 from pipelines.proof.manifest import (
     check_entries,
@@ -105,8 +106,14 @@ class Verified:
                 after=("parts",),
             ),
             Check(name="tables", made=self.tables, after=("files",)),
+            Check(name="page", made=lambda: check_page(self.folder), after=("guarantee", "files")),
+            *(self._of_series() if isinstance(manifest.get("series"), dict) else []),
             *(selecting if self.is_staged else []),
         ]
+
+    def _of_series(self) -> list[Check]:
+        made = lambda: check_to_date(self.folder, self.plan)  # noqa: E731
+        return [Check(name="to date", made=made, after=("files",))]
 
     def selection(self) -> str:
         """The first stage, which selected the keys, is the release that the specification tells,

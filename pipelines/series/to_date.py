@@ -8,13 +8,15 @@ later run makes its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.forest import SPINE
 from pipelines.kinds import KINDS
-from pipelines.series.series_folder import SeriesFolder, WindowFolder
+from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_line
 from transforms import files
 from transforms.layout import TO_DATE, concluded_file, parquet_bytes
@@ -37,41 +39,54 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     """
     if plan.run is None:
         return
+    for file, table in to_date_tables(plan, output):
+        files.write_whole(files.join(output, TO_DATE, file), parquet_bytes(table))
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     print_line()
     print_line(
         f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
         "together:"
     )
-    concluded: dict[str, list[pa.Table]] = {}
     for question in plan.questions:
         if question.dense_cells > MOST_LEAVES:
             print_line(
                 f"{escaped(question.name)}: large; dptrees query puts together what is asked"
             )
             continue
-        tables = window.tables(question.name)
-        _write_parts(window, question.name, files.join(output, TO_DATE))
-        for name, table in tables.concluded.items():
-            concluded.setdefault(name, []).append(table)
         tree = window.tree(question.name, concluded=True)
         for line in KINDS[tree.question.kind].summary_lines(tree):
             print_line(line)
+
+
+def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the totals to date of a run, each with its file below ``to-date/``.
+
+    Args:
+        plan: of the run.
+        output: the folder of the run, beside those of the runs before it.
+
+    Raises:
+        FolderError: an earlier run is missing or damaged.
+    """
+    assert plan.run is not None
+    window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
+    concluded: dict[str, list[pa.Table]] = {}
+    for question in plan.questions:
+        if question.dense_cells > MOST_LEAVES:
+            continue
+        tables = window.tables(question.name)
+        for part in window.parts(question.name):
+            table = tables.part(part.kind, part.key, part.index)
+            yield f"{part.kind}/{_file(part)}", table
+        for name, table in tables.concluded.items():
+            concluded.setdefault(name, []).append(table)
     for name, each in concluded.items():
-        data = parquet_bytes(pa.concat_tables(each))
-        files.write_whole(files.join(output, TO_DATE, concluded_file(name)), data)
+        yield concluded_file(name), pa.concat_tables(each)
 
 
 def _series(output: str) -> str:
     """The folder of the series, of that of a run."""
     return output.rstrip("/").rsplit("/", 1)[0]
-
-
-def _write_parts(window: WindowFolder, tree: str, folder: str) -> None:
-    tables = window.tables(tree)
-    for part in window.parts(tree):
-        data = parquet_bytes(tables.part(part.kind, part.key, part.index))
-        files.write_whole(files.join(folder, part.kind, _file(part)), data)
 
 
 def _file(part: Part) -> str:

@@ -53,9 +53,11 @@ FILES_OF_PARTS = {
     "series": {
         "dpcore/release/guarantee.py",
         "pipelines/configuration.py",
+        "pipelines/proof/derived.py",
         "pipelines/proof/files.py",
         "pipelines/proof/manifest.py",
         "pipelines/proof/tables.py",
+        "pipelines/proof/verified.py",
         "pipelines/python/making.py",
         "pipelines/python/release.py",
         "pipelines/python/tree.py",

@@ -117,3 +117,18 @@ def test_what_is_no_place_of_a_key(workspace: Workspace, value: object) -> None:
     outcome = workspace.release(lambda settings: settings.update(signing_key=value))
     assert outcome.code == 2 and "signing_key: must be the p" in outcome.err
     assert "4711" not in outcome.err and not workspace.output.exists()
+
+
+def test_an_edited_page_is_not_said_to_be_the_signer_s(workspace: Workspace, signing: Path) -> None:
+    """The manifest does not name it: it is made again from the tables, and compared."""
+    assert workspace.release(signed_by(signing)).code == 0
+    command = ("verify", workspace.output, "--signer", f"{signing}.pub")
+    whole = workspace.run(*command)
+    assert whole.code == 0 and "ok       page: report.html is the page of these tables" in whole.out
+    page = workspace.output / "report.html"
+    page.write_text(page.read_text().replace("</h1>", ", edited</h1>"))
+    edited = workspace.run(*command)
+    assert "not checked page: report.html is not the page" in edited.out
+    assert "ok       signature" in edited.out and edited.code == 0
+    assert workspace.run("report", workspace.output).code == 0
+    assert workspace.run(*command).out == whole.out

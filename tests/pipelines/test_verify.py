@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Outcome, Workspace
 
 NAMES = ("manifest", "specification", "guarantee", "sensitivities", "noise", "composition")
-NAMES += ("parts", "draw", "files", "tables")
+NAMES += ("parts", "draw", "files", "tables", "page")
 Place = tuple[str | int, ...]
 
 

@@ -105,8 +105,8 @@ def test_without_a_ledger_that_is_said(workspace: Workspace) -> None:
 
 def test_a_large_epsilon_is_remarked(workspace: Workspace) -> None:
     outcome = workspace.release(lambda settings: settings["privacy"].update(epsilon=11))
-    assert outcome.out.splitlines()[2] == (
-        "an epsilon above 10: one row may make an output e^11 times as likely"
+    assert outcome.err == (
+        "warning: epsilon = 11 is above 10: one row may make an output e^11 times as likely\n"
     )
 
 

@@ -567,3 +567,18 @@ def test_an_export_is_of_one_period(days: Days, tmp_path: Path) -> None:
     assert f"is a series; export one period at a time, such as {last}" in series.err
     assert days.run("export", last, "--to", "csv", "--into", tmp_path).code == 0
     assert list(tmp_path.rglob("*.csv"))
+
+
+def test_totals_to_date_are_made_again_to_verify_them(copy: Days) -> None:
+    """No manifest names them: an edited table fails; without the runs before nothing is said."""
+    folder = copy.folder_of(3)
+    assert "ok       to date: to-date is the total" in copy.run("verify", folder).out
+    (cdf,) = [path for path in folder.glob("to-date/cdf/*") if path.name.startswith("all-")][:1]
+    table = pq.read_table(cdf)
+    more = pa.array([each + 9_999 for each in table["estimate"].to_pylist()])
+    edited = table.set_column(table.column_names.index("estimate"), "estimate", more)
+    pq.write_table(edited, cdf)
+    outcome = copy.run("verify", folder)
+    assert outcome.code == 2 and f"to-date/cdf/{cdf.name} is not the total" in outcome.err
+    shutil.rmtree(copy.folder_of(1))
+    assert "not checked to date: to-date needs the runs before it" in copy.run("verify", folder).out

@@ -1,0 +1,81 @@
+"""What is made of a release and lies in its folder: the page, and a series' totals to date.
+
+The manifest names neither, since both are functions of what it names. They are made again from the
+tables, which were seen to be those of the manifest, and compared.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.release.plan import ReleasePlan
+from pipelines.kinds import KINDS
+from pipelines.proof.check import CheckFailed, NotChecked
+from pipelines.release_folder import FolderError, ReleaseFolder, file_names, read_file
+from pipelines.reporting import REPORT
+from transforms.layout import TO_DATE
+
+
+def check_page(folder: str) -> str:
+    """Compare the page with that which the tables give.
+
+    Raises:
+        NotChecked: it is another one: edited, made with paths of one's own, or by another version.
+    """
+    from pipelines.report import write_report_html
+
+    try:
+        page = read_file(os.path.join(folder, REPORT))
+    except (OSError, FolderError):
+        return f"there is no {REPORT}"
+    try:
+        release = ReleaseFolder(folder)
+    except FolderError as error:
+        raise NotChecked(str(error)) from None
+    if any(question.kind not in KINDS for question in release.plan.questions):
+        raise NotChecked(f"{REPORT} is not one that this program makes")
+    if page != write_report_html(release, {}).encode():
+        raise NotChecked(
+            f"{REPORT} is not the page that this version makes of the tables: it was edited, made "
+            "with paths of your own or by another version; do not trust it, and make it again with "
+            "dptrees report"
+        )
+    return f"{REPORT} is the page of these tables"
+
+
+def check_to_date(folder: str, plan: ReleasePlan) -> str:
+    """Compare the totals to date with those that this run and the ones before it give.
+
+    Raises:
+        CheckFailed: a table is another one, or is not one of them.
+        NotChecked: an earlier run is not there.
+    """
+    # Which needs Beam's filesystems.
+    from pipelines.series.to_date import to_date_tables
+
+    names = {each for each in file_names(folder) if each.split("/")[0] == TO_DATE}
+    if not names:
+        return f"there is no {TO_DATE}"
+    try:
+        for name, table in to_date_tables(plan, folder):
+            file = f"{TO_DATE}/{name}"
+            if file not in names:
+                raise CheckFailed(f"{file} is missing")
+            names.remove(file)
+            if not _read(os.path.join(folder, *file.split("/"))).equals(table):
+                raise CheckFailed(f"{file} is not the total of the released periods")
+    except FolderError as error:
+        raise NotChecked(f"{TO_DATE} needs the runs before it: {error}") from None
+    if names:
+        raise CheckFailed(f"{min(names)} is not one of the totals of the released periods")
+    return f"{TO_DATE} is the total of the released periods"
+
+
+def _read(path: str) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException):
+        raise CheckFailed(f"{path} cannot be read") from None
