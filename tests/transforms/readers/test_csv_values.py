@@ -173,8 +173,9 @@ def test_no_value_is_passed_over(wanted, data) -> None:
         letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
         text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
     text = text.strip()
-    known = csv_values._value(pa.array([text]), wanted)[0].as_py()
-    assert str(typed(pa.array([text, "x"]), wanted)[0].as_py()) == str(known) or (
+    # As texts: Arrow has days that Python's dates do not reach.
+    known = csv_values._value(pa.array([text]), wanted).cast(pa.string())[0].as_py()
+    assert typed(pa.array([text, "x"]), wanted).cast(pa.string())[0].as_py() == known or (
         # A day is that of a time, and a fraction has six digits.
         known is None and re.search(r"\d[ T]\d\d|\.\d{7}", text)
     )
