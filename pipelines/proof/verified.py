@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from dpcore.hierarchy.universe import Universe
+from dpcore.release.guarantee import ARITHMETIC_VERSION
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
 from pipelines.proof.check import Check, CheckFailed, Finding, findings_of
@@ -112,8 +113,12 @@ class Verified:
         ]
 
     def _of_series(self) -> list[Check]:
-        made = lambda: check_to_date(self.folder, self.plan)  # noqa: E731
-        return [Check(name="to date", made=made, after=("files",))]
+        exact = self.manifest.get("arithmetic") == ARITHMETIC_VERSION
+        made = partial(self._to_date, is_exact=exact)
+        return [Check(name="to date", made=made, after=("guarantee", "files"))]
+
+    def _to_date(self, *, is_exact: bool) -> str:
+        return check_to_date(self.folder, self.plan, is_exact=is_exact)
 
     def selection(self) -> str:
         """The first stage, which selected the keys, is the release that the specification tells,

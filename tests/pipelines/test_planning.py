@@ -111,7 +111,7 @@ def test_bad_target_error(workspace: Workspace, target: str) -> None:
 def test_text(workspace: Workspace) -> None:
     outcome = workspace.run("plan", workspace.configure(), "--target-error", "25")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("small: epsilon = 1, add_remove, unit: row; ")
+    assert outcome.out.startswith("small: epsilon = 1 per row, neighbors add_remove; ")
     (all_rows, places) = planned(workspace, "--target-error", "25")
     for tree in (all_rows, places):
         assert f"a tree of {' x '.join(map(str, tree['fanouts']))}" in outcome.out
@@ -201,7 +201,9 @@ def test_epsilon_and_delta(workspace: Workspace) -> None:
             lambda s: s.update(privacy=privacy, trees=one_tree(64, noise="gaussian"))
         ),
     )
-    assert outcome.out.startswith("small: epsilon = 1, delta = 1e-06, rho = 0.02")
+    assert outcome.out.startswith(
+        "small: epsilon = 1, delta = 1e-06 per row, neighbors add_remove, rho = 0.02"
+    )
 
 
 def test_a_target_needs_a_budget_that_is_free(workspace: Workspace) -> None:
