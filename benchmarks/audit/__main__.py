@@ -174,8 +174,14 @@ def attack_section(found: Sequence[Attack]) -> str:
         twice.""",
         table(("release", "claimed", "fault", "releases", "lower bound", "found"), rows),
         f"""No claim of a correct release is rejected: {holds(not any(right))}. Every planted fault
-        is found: {holds(all(wrong))} ({sum(wrong)} of {len(wrong)}).""",
+        is found: {holds(all(wrong))} ({sum(wrong)} of {len(wrong)}).{_missing(found)}""",
     )
+
+
+def _missing(found: Sequence[Attack]) -> str:
+    """Return which kinds of release have not been attacked yet."""
+    missing = [kind for kind in TARGETS if kind not in {each.kind for each in found}]
+    return f" Not attacked for this page: {'; '.join(missing)}." if missing else ""
 
 
 def _verdict(attack: Attack) -> str:
