@@ -18,8 +18,9 @@ from pipelines.running.job import beam_options, check_filesystems
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
 from transforms.readers.formats import reader_of
+from transforms.readers.listing import match_files
 from transforms.readers.path_columns import path_columns
-from transforms.readers.read import Split, match_files, open_file
+from transforms.readers.read import Split, open_file
 
 NOT_PRIVATE = (
     "NOT PRIVATE: exact, of the rows themselves, for who has them; do not publish it. Nothing is "
@@ -57,7 +58,7 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
 
 def _count_files(check: Check, most: int | None, *, told: bool) -> int:
     """Counts the rows of files; returns how many there are."""
-    found = match_files(check.configuration.input_paths)
+    found = match_files(check.configuration.input_paths, check.configuration.input_arrival)
     _find_columns(check, found)
     if told:
         _tell_input(check, len(found), sum(size for _, size in found))
