@@ -114,7 +114,8 @@ def read(kind: str, folder: Path) -> int:
 
 def _read_files(paths: tuple[str, ...], plan: ReleasePlan) -> int:
     from transforms.readers import parquet_rows
-    from transforms.readers.read import Split, match_files
+    from transforms.readers.listing import match_files
+    from transforms.readers.read import Split
 
     total = 0
     for path, size in match_files(paths):

@@ -49,6 +49,7 @@ from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
+from transforms.readers.listing import AT_ONCE, Arrival
 
 if TYPE_CHECKING:
     from transforms.tables.table import Table
@@ -73,6 +74,7 @@ class Configuration:
         input_paths: files, folders or globs, at least one, but of a table none.
         input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
             them.
+        input_arrival: what must be there before the files are read.
         table: that the rows lie in, not looked for yet; None: they lie in files.
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
@@ -103,6 +105,7 @@ class Configuration:
     terms: Terms
     trees: tuple[TreeSection, ...]
     selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
+    input_arrival: Arrival = AT_ONCE
     table: Table | None = None
     ledger: LedgerUrl | None = None
     dataset: str | None = None
@@ -365,6 +368,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         release=section.release,
         input_format=section.input.format,
         input_paths=section.input.path,
+        input_arrival=section.input.arrival,
         input_options=formats,
         table=section.input.table_source,
         output=section.output if series is None else run_folder(section.output, series.period),

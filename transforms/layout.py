@@ -166,6 +166,19 @@ def keys_name(digest: str) -> str:
     return f"keys-{digest[:16]}.parquet"
 
 
+# The list of the input's files, `transforms.readers.sealed_list`: it exists while a job runs.
+INPUT_LIST_NAMES = re.compile(r"\.input-[0-9a-f]{32}-\d{6}\.list")
+
+
+def input_list_name(token: str, shard: int) -> str:
+    """The file of a shard of a list of input files, while a job runs.
+
+    >>> bool(INPUT_LIST_NAMES.fullmatch(input_list_name(32 * "0", 7)))
+    True
+    """
+    return f".input-{token}-{shard:06d}.list"
+
+
 def sha256(data: bytes) -> str:
     """The checksum of released bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()

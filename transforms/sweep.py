@@ -16,6 +16,7 @@ from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
 from transforms.layout import (
+    INPUT_LIST_NAMES,
     MANIFEST,
     NONCE,
     PART_KINDS,
@@ -28,7 +29,9 @@ from transforms.layout import (
 )
 from transforms.standing import StandingError, read_manifest
 
-_TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
+_TEMPORARY = re.compile(
+    rf"\.[0-9a-f]{{32}}{re.escape(files.TEMPORARY_SUFFIX)}|{INPUT_LIST_NAMES.pattern}"
+)
 
 
 def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
@@ -79,7 +82,7 @@ def strangers(folder: str, own: Iterable[str]) -> list[str]:
 
 
 def sweep_temporary(folder: str) -> None:
-    """Deletes the half-written files that killed writers left in a folder."""
+    """Delete what killed runs left in a folder: half-written files, and lists of input files."""
     files.delete(sorted(path for path in _present(folder) if _TEMPORARY.fullmatch(_name(path))))
 
 

@@ -20,8 +20,9 @@ from pipelines.summary import guarantee_warnings
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
 from transforms.readers.formats import reader_of
+from transforms.readers.listing import match_files
 from transforms.readers.path_columns import path_columns
-from transforms.readers.read import Split, match_files, open_file
+from transforms.readers.read import Split, open_file
 
 NOT_PRIVATE = (
     "NOT PRIVATE: exact results from the raw data; only for people with access to it. Do not "
@@ -61,7 +62,7 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
 
 def _count_files(check: Check, most: int | None, *, told: bool) -> int:
     """Counts the rows of files; returns how many there are."""
-    found = match_files(check.configuration.input_paths)
+    found = match_files(check.configuration.input_paths, check.configuration.input_arrival)
     _find_columns(check, found)
     if told:
         _tell_input(check, len(found), sum(size for _, size in found))

@@ -36,7 +36,8 @@ from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.formats import format_of_names
-from transforms.readers.read import ReadBatches, match_files
+from transforms.readers.listing import match_files
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 from transforms.tables.table import Table
 from transforms.universe_file import share_universes

@@ -41,14 +41,19 @@ from pipelines.running.worker_memory import process_memory_of
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
+from transforms.errors import ReleaseError
 from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import PART_KINDS, planned_parts
 from transforms.nonce import key_id_of_folder
 from transforms.readers.formats import reader_of
-from transforms.readers.read import ReadBatches, match_files, open_file
+from transforms.readers.input_file import InputFile
+from transforms.readers.listing import ListedOnce
+from transforms.readers.read import ReadBatches, open_file
+from transforms.readers.sealed_list import SealedList, written_list
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
+from transforms.standing import stands
 from transforms.sweep import swept_if_failed
 from transforms.universe_file import share_universes
 
@@ -81,6 +86,7 @@ class Stage:
         wanted: of the output.
         source: of the rows; None: the files of the input.
         record: of the run that the stage is a part of.
+        listed: the files of the input, which all stages of a run read.
     """
 
     configuration: Configuration
@@ -89,6 +95,7 @@ class Stage:
     wanted: Wanted
     source: Source | None = None
     record: RunRecord = field(default_factory=RunRecord)
+    listed: ListedOnce = field(default_factory=ListedOnce)
 
     @property
     def output(self) -> str:
@@ -134,10 +141,10 @@ class Stage:
         if self.source is not None:
             return self.source.checked(self.plan)
         check_filesystems(self.configuration.input_paths)
-        matched = match_files(self.configuration.input_paths)
-        reader, path = reader_of(self.configuration.input_format), matched[0][0]
+        listed = self._files()
+        reader, path = reader_of(self.configuration.input_format), listed[0].path
         reader.splits(open_file(path), path, self.plan, **self.configuration.input_options)
-        return matched
+        return [(file.path, file.size) for file in listed]
 
     def make(self) -> Stage:
         """Make it, once nothing speaks against it any more; its budget is spent before a row is
@@ -234,13 +241,40 @@ class Stage:
         output = files.absolute(self.output)
         for question in self.plan.questions:
             question.prepare()  # before the plan is copied
-        with swept_if_failed(output):
-            self._run_with(share_universes(self.plan, output), key, wanted, witness)
+        with swept_if_failed(output), self._listed_for(key) as listed:
+            plan = share_universes(self.plan, output)
+            try:
+                self._run_with(plan, self._read(plan, listed), key, wanted, witness)
+            except ReleaseError:
+                # Another launcher, that ended first, deleted the list: its release is this one.
+                if listed is None or not (listed.is_gone() and stands(output, self.plan)):
+                    raise
         if not described(self.options):
             check_committed(output)
 
+    def _files(self) -> list[InputFile]:
+        """The files of the input, as the run listed them first."""
+        return self.listed.files(self.configuration.input_paths, self.configuration.input_arrival)
+
+    @contextmanager
+    def _listed_for(self, key: KeyReference) -> Iterator[SealedList | None]:
+        """The list of the input's files where workers read it; None of other rows."""
+        if self.source is not None:
+            yield None
+            return
+        found = self._files()
+        listed = [each._replace(path=files.absolute(each.path)) for each in found]
+        output, keep = files.absolute(self.output), bool(described(self.options))
+        with written_list(listed, output, key, keep=keep) as reference:
+            yield reference
+
     def _run_with(
-        self, plan: ReleasePlan, key: KeyReference, wanted: Wanted, witness: Witness | None
+        self,
+        plan: ReleasePlan,
+        read: beam.PTransform,
+        key: KeyReference,
+        wanted: Wanted,
+        witness: Witness | None,
     ) -> None:
         """Builds and runs the job of a plan whose public tables are shared."""
         configuration, output = self.configuration, files.absolute(self.output)
@@ -255,14 +289,14 @@ class Stage:
             report=configuration.report,
             request=configuration.request,
         )
-        run_job(self._read(plan), release, self.options)
+        run_job(read, release, self.options)
 
-    def _read(self, plan: ReleasePlan) -> beam.PTransform:
+    def _read(self, plan: ReleasePlan, listed: SealedList | None) -> beam.PTransform:
         """What gives the rows."""
         if self.source is not None:
             return self.source.reading(plan)
         return ReadBatches(
-            patterns=tuple(map(files.absolute, self.configuration.input_paths)),
+            listed=listed,
             format=self.configuration.input_format,
             options=self.configuration.input_options,
             plan=plan,

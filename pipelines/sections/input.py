@@ -11,11 +11,12 @@ from typing_extensions import Self
 
 from pipelines.sections import rules
 from pipelines.sections.csv_input import CsvInput
-from pipelines.sections.error import RuleBroken, shown
+from pipelines.sections.error import RuleBroken, refusal_of, shown
 from pipelines.sections.section import Text
 from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from transforms.readers.formats import FORMATS
 from transforms.readers.json_format import JsonFormat
+from transforms.readers.listing import Arrival
 from transforms.tables.tables import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
@@ -31,6 +32,8 @@ class InputSection(CsvInput):
 
     format: Annotated[str, PlainValidator(rules.choice(*FORMATS, elsewhere=TABLES))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
+    require: Text | None = None
+    min_files: Annotated[int | None, PlainValidator(rules.whole_number)] = None
 
     @section_rule(mode="before")
     @classmethod
@@ -54,6 +57,20 @@ class InputSection(CsvInput):
             if self.format != "json":
                 raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
         return self
+
+    @section_rule(mode="after")
+    def _arrives(self) -> Self:
+        try:
+            _ = self.arrival
+        except ValueError as error:
+            refusal = refusal_of(error)
+            raise RuleBroken(refusal.rule, at=f".{refusal.field}") from None
+        return self
+
+    @property
+    def arrival(self) -> Arrival:
+        """What must be there before the files are read."""
+        return Arrival(require=self.require or "", min_files=self.min_files or 0)
 
     @property
     def table_source(self) -> None:

@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 from pipelines.release_folder import ReleaseFolder
 from pipelines.running.job import LOCAL_RUNNER, beam_options
 from tests.pipelines.conftest import NONCE, search_path
+from transforms.layout import INPUT_LIST_NAMES
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -91,10 +92,13 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
         os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
-    # What a killed job leaves: released bytes and the record, no exact counts and no key.
+    # What a killed job leaves: released bytes, the record and the sealed list of the input's files;
+    # no exact counts and no key.
     assert [path for path in elsewhere.rglob("*") if path.is_file()] == []
     expected = contents(undisturbed.output)
     left = contents(workspace.output)
+    (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
+    assert b"part-0" not in left.pop(listed)
     assert any(name.endswith(".tmp") for name in left) == (moment != "manifest")
     assert ("manifest.json" in left) == (moment == "manifest")
     for name, data in left.items():

@@ -8,11 +8,13 @@ rows are left out in silence.
 
 import os
 import re
+from collections.abc import Iterable
 
 from transforms.files import is_local, join
 
 _ALL = re.compile(r"\*+")
 _WILDCARD = re.compile(r"[*?[]")
+TEMPORARY = "_temporary"
 _NO_DATA = (".crc", "_$folder$")
 
 
@@ -63,6 +65,49 @@ def holds_rows(path: str, glob: str) -> bool:
     fixed = next(place for place, each in enumerate(segments) if _WILDCARD.search(_plain(each)))
     below = path.split("/")[fixed:]
     return not path.endswith(_NO_DATA) and not any(each.startswith(("_", ".")) for each in below)
+
+
+def has_temporary(folder: str, paths: Iterable[str]) -> bool:
+    """Whether a job is writing below a folder: Hadoop's and Spark's writers collect their files in
+    a folder `_temporary` until they end.
+
+    Args:
+        folder: whose files are read.
+        paths: of the files below it.
+
+    >>> has_temporary("s3://b/visits", ["s3://b/visits/_temporary/0/part-0"])
+    True
+    >>> has_temporary("/_temporary/visits", ["/_temporary/visits/part-0"])
+    False
+    """
+    start = len(folder.rstrip("/"))
+    if any(TEMPORARY in path[start:].split("/")[:-1] for path in paths):
+        return True
+    return is_local(folder) and os.path.isdir(
+        os.path.join(folder.removeprefix("file://"), TEMPORARY)
+    )
+
+
+def folders_above(paths: Iterable[str], glob: str) -> list[list[str]]:
+    """The folders that may say whether files are complete: for each folder of a file it and those
+    above it, up to the last one that the glob names without a wildcard.
+
+    >>> folders_above(["visits/day=1/a", "visits/day=2/b"], "visits/day=*/*")
+    [['visits/day=1', 'visits'], ['visits/day=2', 'visits']]
+    >>> folders_above(["visits/a", "visits/b"], "visits/a")
+    [['visits']]
+    """
+    segments = glob.split("/")
+    wild = [place for place, each in enumerate(segments) if _WILDCARD.search(_plain(each))]
+    least = min([*wild, len(segments) - 1])
+    found = {}
+    for path in paths:
+        parts = path.split("/")[:-1]
+        found["/".join(parts)] = [
+            "/".join(parts[:stop]) or ("/" if path.startswith("/") else ".")
+            for stop in range(len(parts), min(least, len(parts)) - 1, -1)
+        ]
+    return [found[folder] for folder in sorted(found)]
 
 
 def _plain(segment: str) -> str:

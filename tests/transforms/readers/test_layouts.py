@@ -18,7 +18,8 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 from transforms.errors import InputError
 from transforms.readers.formats import reader_of
-from transforms.readers.read import Split, match_files, open_file
+from transforms.readers.listing import match_files
+from transforms.readers.read import Split, open_file
 
 CONFIGURATION = """
 release: layouts
@@ -122,8 +123,8 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pa_dataset.write_dataset(ROWS, root / "hive", format="parquet", partitioning=HIVE)
     (root / "hive" / "_SUCCESS").touch()
     (root / "hive" / ".a.parquet.crc").write_text("x")
-    (root / "hive" / "year=2022" / "_temporary").mkdir()
-    (root / "hive" / "year=2022" / "_temporary" / "a.parquet").write_text("x")
+    (root / "hive" / "year=2022" / "_old").mkdir()
+    (root / "hive" / "year=2022" / "_old" / "a.parquet").write_text("x")
     (root / "arrow").mkdir()
     with pa.ipc.new_file(str(root / "arrow" / "a"), SCHEMA) as writer:
         writer.write_table(ROWS.slice(0, 300), max_chunksize=7)

@@ -14,7 +14,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.errors import InputError, sentence_in
 from transforms.readers.formats import FORMATS, reader_of
-from transforms.readers.read import ReadBatches, Split, _ReadSplit, match_files, open_file
+from transforms.readers.listing import match_files
+from transforms.readers.read import ReadBatches, Split, _ReadSplit, open_file
 
 SECRET = "Miriam-4711"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -75,6 +76,7 @@ def test_batches_and_their_balance(format, rows, data, tmp_path, make_plan, smal
         assert_that(total, equal_to([rows.num_rows]), "rows")
         sums = balance | beam.CombinePerKey(sum)
         expected = [("files", 0), ("splits", 0), ("rows", rows.num_rows), ("rows in files", 0)]
+        expected.append(("bytes of files", 0))
         assert_that(sums, equal_to(expected), "balance")
 
 

@@ -1,0 +1,131 @@
+"""An input that changes between the launch of a release and its job, or is not complete yet."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import dptrees
+from pipelines.running import stage as stages
+from tests.pipelines.test_private_keys import change, rows, shops  # noqa: F401, a fixture
+from transforms.layout import INPUT_LIST_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.pipelines.conftest import Workspace
+
+
+def before_job(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Changes something once, after the preflight."""
+    check, done = stages.check_workers, []
+
+    def checked(*arguments: Any) -> None:
+        check(*arguments)
+        if not done:
+            done.append(act())
+
+    monkeypatch.setattr(stages, "check_workers", checked)
+
+
+def no_list(workspace: Workspace) -> bool:
+    names = [path.name for path in workspace.output.rglob("*")]
+    return not any(map(INPUT_LIST_NAMES.fullmatch, names))
+
+
+def test_a_file_removed_after_the_launch_ends_the_release(workspace, monkeypatch) -> None:
+    before_job(monkeypatch, workspace.file(1).unlink)
+    outcome = workspace.release()
+    assert outcome.code == 75
+    assert outcome.err.strip().endswith(
+        f"input: {workspace.file(1)} changed while the job ran: it cannot be found any more; run "
+        "again once nothing is written there"
+    )
+    assert not (workspace.output / "manifest.json").exists() and no_list(workspace)
+    # The next run lists anew.
+    assert workspace.release().code == 0
+
+
+def test_a_file_added_after_the_launch_is_not_read(workspace, monkeypatch, released) -> None:
+    more = workspace.rows / "part-9.parquet"
+    before_job(monkeypatch, lambda: more.write_bytes(workspace.file(0).read_bytes()))
+    assert workspace.release().code == 0
+    assert more.exists() and no_list(workspace)
+    one, other = (each.output / "record.json" for each in (workspace, released))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_python_reads_the_list_too(workspace, monkeypatch) -> None:
+    """In a plain loop, in this process."""
+    before_job(monkeypatch, workspace.file(2).unlink)
+    with pytest.raises(Exception, match=r"part-2\.parquet changed while the job ran"):
+        dptrees.release(None, workspace.configure())
+
+
+def test_both_stages_read_one_list(shops, monkeypatch) -> None:  # noqa: F811
+    """What appears while the keys are selected is in neither of them."""
+    more = shops.file(1)
+    before_job(monkeypatch, lambda: pq.write_table(rows(), more))
+    assert shops.release(change()).code == 0
+    first = {path.name: path.read_bytes() for path in shops.output.glob("nodes/*")}
+    assert more.exists()
+    more.unlink()
+    os.rename(shops.output, shops.folder / "first")
+    assert shops.release(change()).code == 0
+    assert {path.name: path.read_bytes() for path in shops.output.glob("nodes/*")} == first
+
+
+def test_the_list_of_a_killed_run_is_swept(workspace) -> None:
+    workspace.output.mkdir()
+    stray = workspace.output / f".input-{'0' * 32}-000000.list"
+    stray.write_bytes(b"sealed")
+    assert workspace.release().code == 0
+    assert not stray.exists()
+
+
+def test_another_launcher_that_ends_first(workspace, monkeypatch) -> None:
+    """It deletes the list; then its release is the release."""
+    run_job = stages.run_job
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(stages, "run_job", run_job)
+        assert workspace.release().code == 0
+        run_job(*arguments)
+
+    monkeypatch.setattr(stages, "run_job", overtaken)
+    assert workspace.release().code == 0
+    assert (workspace.output / "manifest.json").exists() and no_list(workspace)
+
+
+@pytest.mark.parametrize("command", ["release", "check"])
+def test_an_input_that_is_not_complete(command, workspace) -> None:
+    def required(settings: dict[str, Any]) -> None:
+        settings["input"] |= {"path": str(workspace.rows), "require": "_SUCCESS", "min_files": 3}
+
+    path = workspace.configure(required)
+    outcome = workspace.run(command, path)
+    assert outcome.code == 75
+    assert f"input.require: {workspace.rows} does not hold _SUCCESS yet" in outcome.err
+    assert not workspace.output.exists()
+    (workspace.rows / "_SUCCESS").touch()
+    assert workspace.run(command, path).code == 0
+    workspace.file(0).unlink()
+    if command == "check":
+        outcome = workspace.run(command, path)
+        assert outcome.code == 75 and "input.min_files: 2 files are there yet" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"require": "a/b"}, "input.require: 'a/b' must be the name of a file, without a /"),
+        ({"min_files": -1}, "input.min_files: -1 must be at least 0"),
+        ({"min_files": "x"}, "input.min_files: 'x' must be a whole number"),
+    ],
+)
+def test_keys_that_cannot_be(given, sentence, workspace) -> None:
+    outcome = workspace.release(lambda settings: settings["input"].update(given))
+    assert outcome.code == 2 and sentence in outcome.err

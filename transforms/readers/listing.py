@@ -1,0 +1,196 @@
+"""Which files an input consists of, and whether all of them are there yet."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from transforms import files
+from transforms.errors import InputError
+from transforms.files import is_local, reason_of
+from transforms.passing import may_pass
+from transforms.readers.folders import (
+    all_below,
+    folders_above,
+    has_temporary,
+    holds_rows,
+    may_name_folder,
+    names_folder,
+)
+from transforms.readers.input_file import InputFile, listed
+from transforms.readers.path_columns import path_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """What must be there before the files of an input are read.
+
+    Args:
+        require: name of a file that marks a complete folder, such as ``_SUCCESS``; "": none.
+        min_files: the least number of files of rows.
+    """
+
+    require: str = ""
+    min_files: int = 0
+
+    def __post_init__(self) -> None:
+        if "/" in self.require:
+            raise ValueError(f"require: {self.require!r} must be the name of a file, without a /")
+        if self.min_files < 0:
+            raise ValueError(f"min_files: {self.min_files} must be at least 0")
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the files may be yet to come."""
+        return bool(self.require or self.min_files)
+
+
+AT_ONCE = Arrival()
+
+
+@dataclass(kw_only=True)
+class ListedOnce:
+    """The files of an input, which all stages of a run read as they were first listed.
+
+    Args:
+        found: the files, once they are listed.
+    """
+
+    found: list[InputFile] = field(default_factory=list)
+
+    def files(self, patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[InputFile]:
+        """The files of the input.
+
+        Args:
+            patterns: as of `list_files`.
+            arrival: likewise.
+
+        Raises:
+            InputError: as of `list_files`.
+        """
+        if not self.found:
+            self.found.extend(list_files(patterns, arrival))
+        return self.found
+
+
+def match_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[tuple[str, int]]:
+    """The files of an input as (path, bytes).
+
+    Raises:
+        InputError: as of `list_files`.
+    """
+    return [(file.path, file.size) for file in list_files(patterns, arrival)]
+
+
+def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[InputFile]:
+    """The files of rows that globs match, or that lie below folders, each once and in order,
+    however many of its names they match.
+
+    Args:
+        patterns: globs, or folders, of which all files below are listed.
+        arrival: what must be there.
+
+    Raises:
+        InputError: a glob or a folder has no file, or the filesystem does not answer; a file
+            lies below folders that name different columns; or a folder is not complete.
+    """
+    globs = [all_below(each) if names_folder(each) else each for each in patterns]
+    found: dict[str, InputFile] = {}
+    for pattern, glob, result in zip(patterns, globs, _matches(globs), strict=True):
+        if not _of_rows(result, glob) and may_name_folder(glob):
+            glob = all_below(glob)
+            (result,) = _matches([glob])
+        rows = _of_rows(result, glob)
+        _check_complete(pattern, glob, result, list(rows), arrival)
+        if not rows:
+            raise InputError(f"input.path: no file matches {pattern}", again=arrival.is_awaited)
+        found |= rows
+    chosen = [found[path] for path in _each_once(sorted(found))]
+    if len(chosen) < arrival.min_files:
+        raise InputError(
+            f"input.min_files: {len(chosen)} files are there yet, of at least "
+            f"{arrival.min_files}; run again once they are written",
+            again=True,
+        )
+    return chosen
+
+
+def _check_complete(
+    pattern: str, glob: str, result: Any, rows: list[str], arrival: Arrival
+) -> None:
+    """Refuse a folder that is still being written.
+
+    Raises:
+        InputError: it may pass.
+    """
+    is_folder = glob.endswith("/**") and glob != pattern
+    if is_folder and has_temporary(pattern, (each.path for each in result.metadata_list)):
+        raise InputError(
+            f"input.path: {pattern} holds _temporary/, so a job is still writing there; run again "
+            "once it has ended, or delete _temporary/ if it failed",
+            again=True,
+        )
+    if not arrival.require:
+        return
+    for folders in [[pattern]] if is_folder else folders_above(rows, glob):
+        if not any(_holds(each, arrival.require) for each in folders):
+            raise InputError(
+                f"input.require: {folders[0]} does not hold {arrival.require} yet; run again once "
+                "it is complete",
+                again=True,
+            )
+
+
+def _holds(folder: str, name: str) -> bool:
+    try:
+        return files.exists(files.join(folder, name))
+    except files.OutputError as error:
+        sentence = error.sentence.removeprefix("output: ")
+        raise InputError(f"input.require: {sentence}", again=error.again) from None
+
+
+def _each_once(paths: list[str]) -> Iterator[str]:
+    """One name of each file: rows that are read twice would count twice.
+
+    Raises:
+        InputError: by the folders of its names a file would have other rows.
+    """
+    first: dict[str, str] = {}
+    for path in paths:
+        other = first.setdefault(_file_of(path), path)
+        if other == path:
+            yield path
+        elif path_columns(other) != path_columns(path):
+            raise InputError(f"input.path: {other} and {path} are one file: leave one of them out")
+
+
+def _file_of(path: str) -> str:
+    """What all names of a file share: of a local one that they lead to one place."""
+    return os.path.realpath(path.removeprefix("file://")) if is_local(path) else path
+
+
+def _of_rows(result: Any, glob: str) -> dict[str, InputFile]:
+    found = result.metadata_list
+    return {each.path: listed(each) for each in found if holds_rows(each.path, glob)}
+
+
+def _matches(patterns: Sequence[str]) -> list[Any]:
+    try:
+        with warnings.catch_warnings():
+            # Of Beam's own expression for a name that has a bracket.
+            warnings.simplefilter("ignore", FutureWarning)
+            return list(FileSystems.match([*map(_from_here, patterns)]))
+    except BeamIOError as error:
+        raise InputError(
+            f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}",
+            again=may_pass(error),
+        ) from None
+
+
+def _from_here(pattern: str) -> str:
+    """A glob that Beam can match: of one that begins with a wildcard it looks into no folder."""
+    return f"./{pattern}" if set("*?[") & set(pattern.partition("/")[0]) else pattern
