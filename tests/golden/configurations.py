@@ -115,7 +115,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "dates": (
         PURE,
-        f"domain: {{column: day, {YEAR}}}, quantiles: [0.5]",
+        f"domain: {{column: day, {YEAR}, outside: clamp}}, quantiles: [0.5]",
     ),
     "categories": (PURE, "domain: {column: carrier, categories: [UA, AA, DL], ordered: true}"),
     "counts": (PURE, "domain: {column: carrier, categories: [UA, AA, DL]}"),
