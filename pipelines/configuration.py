@@ -45,11 +45,11 @@ from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_tr
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
+from transforms.readers.arrival import AT_ONCE, Arrival
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
-from transforms.readers.listing import AT_ONCE, Arrival
 
 if TYPE_CHECKING:
     from transforms.tables.table import Table
@@ -98,7 +98,7 @@ class Configuration:
     release: str
     input_format: str
     input_paths: tuple[str, ...]
-    input_options: Mapping[str, CsvFormat | JsonFormat]
+    input_options: Mapping[str, CsvFormat | JsonFormat | str]
     output: str
     key: KeyReference
     guarantee: Guarantee
@@ -381,7 +381,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         terms=Terms(
             unit=section.privacy.privacy_unit,
             confidence=section.confidence,
-            drops_rows=any(format.malformed == "drop" for format in formats.values()),
+            drops_rows=any(getattr(each, "malformed", "") == "drop" for each in formats.values()),
         ),
         trees=section.trees,
         ledger=section.ledger,

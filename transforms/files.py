@@ -16,6 +16,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from transforms import s3_client
 from transforms.errors import ReleaseError
 from transforms.passing import may_pass
 
@@ -23,6 +24,8 @@ TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 3
 
 Result = TypeVar("Result")
+
+s3_client.install()
 
 
 class OutputError(ReleaseError):

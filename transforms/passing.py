@@ -22,6 +22,8 @@ _PASSING = frozenset(
 )
 # Of a service that answers over HTTP: timed out, too many requests, faults of its own.
 _PASSING_STATUS = frozenset((408, 429, 500, 502, 503, 504))
+# Of S3, as `transforms.s3_client` tells it: no server answered.
+NO_ANSWER = 0
 # Of clients of services, which have classes of their own.
 _PASSING_CLASS = re.compile(
     "Connect(ion|Timeout)?Error|Connect(ion)?Timeout|ReadTimeout|TransportError|ServiceUnavailable"
@@ -67,6 +69,8 @@ def _passes(error: Any) -> bool:
     if isinstance(error, (MemoryError, ConnectionError, TimeoutError)):
         return True
     if isinstance(error, OSError) and error.errno in _PASSING:
+        return True
+    if type(error).__name__ == "S3ClientError" and error.code == NO_ANSWER:
         return True
     response = getattr(error, "response", None)
     for of in (error, response):

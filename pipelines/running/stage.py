@@ -46,10 +46,9 @@ from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import PART_KINDS, planned_parts
 from transforms.nonce import key_id_of_folder
-from transforms.readers.formats import reader_of
 from transforms.readers.input_file import InputFile
 from transforms.readers.listing import ListedOnce
-from transforms.readers.read import ReadBatches, open_file
+from transforms.readers.read import ReadBatches, check_readable
 from transforms.readers.sealed_list import SealedList, written_list
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
@@ -142,8 +141,8 @@ class Stage:
             return self.source.checked(self.plan)
         check_filesystems(self.configuration.input_paths)
         listed = self._files()
-        reader, path = reader_of(self.configuration.input_format), listed[0].path
-        reader.splits(open_file(path), path, self.plan, **self.configuration.input_options)
+        configuration, paths = self.configuration, [file.path for file in listed]
+        check_readable(paths, configuration.input_format, self.plan, configuration.input_options)
         return [(file.path, file.size) for file in listed]
 
     def make(self) -> Stage:

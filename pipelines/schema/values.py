@@ -65,6 +65,7 @@ _RULES: dict[Callable[[object], object], Schema] = {
     rules.whole_numbers: several(whole(minimum=1)),
     rules.level_budgets: {"anyOf": [words("equal", "optimal"), several(number(minimum=0))]},
     rules.guessed_parts: several({"type": "array", "minItems": 2, "maxItems": 2}),
+    rules.null_or_fail: {"anyOf": [{"enum": [None, "null", "fail"]}, _PARAMETER]},
     rules.truth: {"anyOf": [{"type": "boolean"}, _PARAMETER]},
     rules.key_file: TEXT,
     rules.key_reference: TEXT,

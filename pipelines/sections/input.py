@@ -13,13 +13,14 @@ from pipelines.sections import rules
 from pipelines.sections.csv_input import CsvInput
 from pipelines.sections.error import RuleBroken, refusal_of, shown
 from pipelines.sections.section import Text
+from transforms.readers.arrival import Arrival
 from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from transforms.readers.formats import FORMATS
 from transforms.readers.json_format import JsonFormat
-from transforms.readers.listing import Arrival
 from transforms.tables.tables import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
+_WITH_SCHEMA = ("parquet", "arrow")
 _NO_END = (
     "is a stream, which has no end, but a release counts all rows once: let the stream be written "
     "to files or a table, and release each period of it by series (docs/series.md)"
@@ -34,6 +35,15 @@ class InputSection(CsvInput):
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
     require: Text | None = None
     min_files: Annotated[int | None, PlainValidator(rules.whole_number)] = None
+    missing_column: Annotated[str, PlainValidator(rules.null_or_fail)] = "fail"
+
+    @section_rule(mode="before")
+    @classmethod
+    def _null_is_a_word(cls, values: object) -> object:
+        """`missing_column: null` is the word, although YAML reads it as no value."""
+        if isinstance(values, Mapping) and values.get("missing_column", "") is None:
+            return {**values, "missing_column": "null"}
+        return values
 
     @section_rule(mode="before")
     @classmethod
@@ -56,6 +66,10 @@ class InputSection(CsvInput):
                 raise RuleBroken("stands beside the format csv only", at=f".{key}")
             if self.format != "json":
                 raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
+        if "missing_column" in self.model_fields_set and self.format not in _WITH_SCHEMA:
+            raise RuleBroken(
+                "stands beside the formats parquet and arrow only", at=".missing_column"
+            )
         return self
 
     @section_rule(mode="after")
@@ -77,10 +91,10 @@ class InputSection(CsvInput):
         """Files are no table."""
 
     @property
-    def options(self) -> dict[str, CsvFormat | JsonFormat]:
+    def options(self) -> dict[str, CsvFormat | JsonFormat | str]:
         """Of the reader of the format, by name."""
         if self.format == "csv":
             return {"csv": self.csv}
         if self.format == "json":
             return {"json": JsonFormat(malformed=self.malformed or DEFAULT_FORMAT.malformed)}
-        return {}
+        return {} if self.missing_column == "fail" else {"missing_column": self.missing_column}

@@ -228,6 +228,13 @@ def plain_value(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
+def null_or_fail(value: object) -> str:
+    """The word null or fail."""
+    if value not in ("null", "fail"):
+        raise RuleBroken(f"{shown(value)} must be null or fail")
+    return str(value)
+
+
 def truth(value: object) -> bool:
     """true or false."""
     if not isinstance(value, bool):

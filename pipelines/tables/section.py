@@ -11,9 +11,9 @@ from pydantic import PlainValidator
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Section, Text
+from transforms.readers.arrival import AT_ONCE, Arrival
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.json_format import JsonFormat
-from transforms.readers.listing import AT_ONCE, Arrival
 
 if TYPE_CHECKING:
     from transforms.tables.table import Table
@@ -65,7 +65,7 @@ class TableInput(Section):
 
     # As of files, of which there are none.
     path: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[dict[str, CsvFormat | JsonFormat]] = {}
+    options: ClassVar[dict[str, CsvFormat | JsonFormat | str]] = {}
     arrival: ClassVar[Arrival] = AT_ONCE
 
     @property

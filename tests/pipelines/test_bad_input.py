@@ -418,9 +418,11 @@ def test_disk_full(
     whole = released_files(released.output)
 
     def run_until(files: int) -> Outcome:
-        # The plan, the nonce and the record are written once, parts by every run.
+        # The plan, the nonce and the record are written once; parts, and the list of the input's
+        # files, which comes after the plan, by every run.
         with monkeypatch.context() as full:
-            full.setattr(os, "fsync", FullDisk(max(min(files, 1), files - 3)).fsync)
+            room = max(min(files, 1), files - 3) + (files > 1)
+            full.setattr(os, "fsync", FullDisk(room).fsync)
             return workspace.release()
 
     for files in range(WRITES):

@@ -107,8 +107,10 @@ def _plain(domain: OrderedDomain) -> dict[str, object]:
 
 def test_the_examples_of_the_page_are_configurations() -> None:
     (trees,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("trees")]
-    (source,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("input")]
+    sources = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("input")]
     rest = "release: a\noutput: o\nkey_file: k\nprivacy: {epsilon: 1, neighbors: add_remove}\n"
-    text = rest + source.partition("```")[0] + trees.partition("```")[0]
-    plan = parse_configuration(text).plan()
-    assert [question.domain.cells for question in plan.questions] == [32, 48]
+    assert len(sources) == 2
+    for source in sources:
+        text = rest + source.partition("```")[0] + trees.partition("```")[0]
+        plan = parse_configuration(text).plan()
+        assert [question.domain.cells for question in plan.questions] == [32, 48]

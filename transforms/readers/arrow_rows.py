@@ -22,14 +22,17 @@ _BATCH_ROWS = 2**17
 _FILE_MARK = b"ARROW1"
 
 
-def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
+def splits(
+    file: Any, path: str, plan: ReleasePlan, *, missing_column: str = "fail"
+) -> tuple[list[tuple[int, int]], int]:
     """The runs of batches of a file, as (start, stop); of a stream one, (0, 0). No count of rows.
 
     Raises:
         InputError: not Arrow's IPC format, a column missing or of a type that cannot be used.
     """
     with _opened(file, path) as found:
-        FileColumns.of(found.schema, path, plan)  # refuses what cannot be read
+        # refuses what cannot be read
+        FileColumns.of(found.schema, path, plan, missing_column=missing_column)
         if isinstance(found, pa.RecordBatchStreamReader):
             return [(0, 0)], 0
         total = found.num_record_batches
@@ -37,14 +40,16 @@ def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int
     return [(start, min(start + _SPLIT_BATCHES, total)) for start in starts], 0
 
 
-def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+def batches(
+    file: Any, split: Any, plan: ReleasePlan, *, missing_column: str = "fail"
+) -> Iterator[pa.RecordBatch]:
     """The record batches of a split, with the columns that the plan reads.
 
     Raises:
         InputError: the file is damaged.
     """
     with _opened(file, split.path) as found:
-        columns = FileColumns.of(found.schema, split.path, plan)
+        columns = FileColumns.of(found.schema, split.path, plan, missing_column=missing_column)
         is_stream = isinstance(found, pa.RecordBatchStreamReader)
         whole = found if is_stream else map(found.get_batch, range(split.start, split.stop))
         for batch in whole:
@@ -54,7 +59,7 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
                 yield read.slice(start, _BATCH_ROWS)
 
 
-def found(file: Any, path: str) -> dict[str, str]:
+def found(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
     """The columns of a file or stream with their types, as words.
 
     Raises:

@@ -18,6 +18,8 @@ from transforms.readers.column_types import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.path_columns import path_columns, repeated
 
+# What becomes of a column that a file does not have: it is refused, or all its values are null.
+MISSING_COLUMN = ("fail", "null")
 _NAMES_SHOWN = 20
 
 
@@ -27,7 +29,7 @@ class FileColumns:
 
     Attributes:
         within: of columns that the file has, the names from a column of the file to a field in it.
-        constants: of columns that the path tells, the value, (1,).
+        constants: of columns that the path tells, the value, (1,); of missing ones, a null.
         order: of the columns.
     """
 
@@ -36,8 +38,16 @@ class FileColumns:
     order: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: pa.Schema, path: str, plan: ReleasePlan) -> "FileColumns":
+    def of(
+        cls, schema: pa.Schema, path: str, plan: ReleasePlan, *, missing_column: str | None = None
+    ) -> "FileColumns":
         """Where the columns of a plan lie in a file.
+
+        Args:
+            schema: of the file.
+            path: of the file.
+            plan: whose columns they are.
+            missing_column: one of `MISSING_COLUMN`; None: a user cannot choose, and it is refused.
 
         Raises:
             InputError: one is missing, or of another type than its domain reads; it names the file,
@@ -48,12 +58,16 @@ class FileColumns:
             names = _names_within(schema, name)
             if names is not None:
                 within[name] = names
-            elif name not in told:
+            elif name not in told and (missing_column != "null" or name in schema.names):
+                choice = missing_column == "fail" and name not in schema.names
+                way_out = "; input.missing_column: null reads null there" if choice else ""
                 raise InputError(
                     f"input: {path} has no column {name!r}, or has it twice; its columns are "
-                    f"{_listed(list(described(schema)))}"
+                    f"{_listed(list(described(schema)))}{way_out}"
                 )
-        constants = constants_of(path, [name for name in plan.columns if name not in within], plan)
+        absent = [name for name in plan.columns if name not in within]
+        constants = constants_of(path, [name for name in absent if name in told], plan)
+        constants |= _nulls([name for name in absent if name not in told], plan)
         found = cls(within=within, constants=constants, order=plan.columns)
         check_types(found._types(schema), path, plan)
         return found
@@ -91,6 +105,13 @@ def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str
         return {}  # two trees may read a file's own column differently
     types = column_types(plan, of="path", only=wanted)
     return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
+
+
+def _nulls(names: list[str], plan: ReleasePlan) -> dict[str, pa.Array]:
+    if not names:
+        return {}
+    types = column_types(plan, of="missing", only=names)
+    return {name: pa.nulls(1, types[name]) for name in names}
 
 
 def described(schema: pa.Schema) -> dict[str, str]:

@@ -13,6 +13,7 @@ from transforms import files
 from transforms.errors import InputError
 from transforms.files import is_local, reason_of
 from transforms.passing import may_pass
+from transforms.readers.arrival import AT_ONCE, Arrival
 from transforms.readers.folders import (
     all_below,
     folders_above,
@@ -23,33 +24,6 @@ from transforms.readers.folders import (
 )
 from transforms.readers.input_file import InputFile, listed
 from transforms.readers.path_columns import path_columns
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arrival:
-    """What must be there before the files of an input are read.
-
-    Args:
-        require: name of a file that marks a complete folder, such as ``_SUCCESS``; "": none.
-        min_files: the least number of files of rows.
-    """
-
-    require: str = ""
-    min_files: int = 0
-
-    def __post_init__(self) -> None:
-        if "/" in self.require:
-            raise ValueError(f"require: {self.require!r} must be the name of a file, without a /")
-        if self.min_files < 0:
-            raise ValueError(f"min_files: {self.min_files} must be at least 0")
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether the files may be yet to come."""
-        return bool(self.require or self.min_files)
-
-
-AT_ONCE = Arrival()
 
 
 @dataclass(kw_only=True)

@@ -20,7 +20,9 @@ _SPLIT_ROWS = 4_000_000
 _BATCH_ROWS = 2**17
 
 
-def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
+def splits(
+    file: Any, path: str, plan: ReleasePlan, *, missing_column: str = "fail"
+) -> tuple[list[tuple[int, int]], int]:
     """The runs of row groups of a file, as (start, stop), and its number of rows.
 
     Raises:
@@ -28,7 +30,8 @@ def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
-        FileColumns.of(parquet.schema_arrow, path, plan)  # refuses what cannot be read
+        # refuses what cannot be read
+        FileColumns.of(parquet.schema_arrow, path, plan, missing_column=missing_column)
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -39,14 +42,17 @@ def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int
         return runs, metadata.num_rows
 
 
-def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+def batches(
+    file: Any, split: Any, plan: ReleasePlan, *, missing_column: str = "fail"
+) -> Iterator[pa.RecordBatch]:
     """The record batches of a split, with the columns that the plan reads.
 
     Raises:
         InputError: the file is damaged.
     """
     with _open(file, split.path) as parquet:
-        columns = FileColumns.of(parquet.schema_arrow, split.path, plan)
+        schema = parquet.schema_arrow
+        columns = FileColumns.of(schema, split.path, plan, missing_column=missing_column)
         with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
                 batch_size=_BATCH_ROWS,
@@ -58,7 +64,7 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
             yield from map(columns.batch, found)
 
 
-def found(file: Any, path: str) -> dict[str, str]:
+def found(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
     """The columns of a file with their types, as words.
 
     Raises:
@@ -70,4 +76,5 @@ def found(file: Any, path: str) -> dict[str, str]:
 
 def _open(file: Any, path: str) -> pq.ParquetFile:
     with reading(path, _NOT_PARQUET):
-        return pq.ParquetFile(file)
+        # A checksum of a page, where its writer left one, finds a byte that changed on a disk.
+        return pq.ParquetFile(file, page_checksum_verification=True)

@@ -8,7 +8,7 @@ increments to a balance that must come out at zero (`transforms.conservation`): 
 a file, a split or a batch is found out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -25,10 +25,13 @@ from transforms.progress import advance
 from transforms.readers.formats import reader_of
 from transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
 from transforms.readers.listing import list_files
+from transforms.readers.path_columns import path_columns
 from transforms.readers.sealed_list import SealedList
 
 BALANCE = "balance"
 _BYTES = "bytes of files"
+# So many files of an input are opened to find each column in one of them.
+_MOST_LOOKED_AT = 32
 
 
 class Split(NamedTuple):
@@ -62,6 +65,43 @@ def open_file(path: str) -> Any:
         raise InputError(
             f"input: {path} cannot be read: {reason_of(error)}", again=may_pass(error)
         ) from None
+
+
+def check_readable(
+    paths: Sequence[str], format: str, plan: ReleasePlan, options: Mapping[str, Any]
+) -> None:
+    """Refuse files that lack what a plan reads, before a job starts.
+
+    The first file is looked at; with ``missing_column: null`` as many as are needed until one has
+    been found that has each column, since a name that is spelled wrongly would be null everywhere.
+
+    Args:
+        paths: of the files.
+        format: one of `transforms.readers.formats.FORMATS`.
+        plan: says which columns are read.
+        options: as of `ReadBatches`.
+
+    Raises:
+        InputError: the first file cannot be read, or no file that was looked at has a column.
+    """
+    reader = reader_of(format)
+    reader.splits(open_file(paths[0]), paths[0], plan, **options)
+    if options.get("missing_column") != "null":
+        return
+    missing, seen, looked = set(plan.columns), set[str](), 0
+    step = max(1, len(paths) // (_MOST_LOOKED_AT - 1))
+    for path in sorted({*paths[::step][: _MOST_LOOKED_AT - 1], paths[-1]}):
+        found = reader.found(open_file(path), path, **options)
+        looked, missing = looked + 1, missing - found.keys() - path_columns(path).keys()
+        seen |= found.keys()
+        # A column of structs is described by its fields.
+        missing -= {name for name in missing if any(each.startswith(f"{name}.") for each in found)}
+        if not missing:
+            return
+    raise InputError(
+        f"input.missing_column: none of {looked} files that were looked at has the column "
+        f"{min(missing)!r}; their columns are {', '.join(sorted(seen))}"
+    )
 
 
 class ReadBatches(beam.PTransform):

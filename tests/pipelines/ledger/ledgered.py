@@ -10,6 +10,7 @@ from pipelines.ledger.entry import State
 from pipelines.ledger.ledger import Ledger
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.ledger.asked import account_of, opened
+from transforms.layout import INPUT_LIST_NAMES
 
 
 class Ledgered(Workspace):
@@ -28,12 +29,12 @@ class Ledgered(Workspace):
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """The files of the release, the page aside."""
+        """The files of the release, the page and what a killed run leaves aside."""
         found = (path for path in self.output.rglob("*") if path.is_file())
         return {
             path.relative_to(self.output).as_posix(): path.read_bytes()
             for path in found
-            if path.name != "report.html"
+            if path.name != "report.html" and not INPUT_LIST_NAMES.fullmatch(path.name)
         }
 
     def check_once(self) -> None:

@@ -13,8 +13,9 @@ from apache_beam.io.filesystem import FileMetadata
 
 from transforms.errors import ConservationError, InputError, error_in
 from transforms.readers import input_file, read, sealed_list
+from transforms.readers.arrival import Arrival
 from transforms.readers.input_file import InputFile, check_unchanged
-from transforms.readers.listing import Arrival, ListedOnce, list_files
+from transforms.readers.listing import ListedOnce, list_files
 from transforms.readers.read import ReadBatches
 from transforms.readers.sealed_list import SealedList, written_list
 from transforms.release import ReleaseTrees

@@ -4,6 +4,7 @@ import logging
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -118,9 +119,31 @@ def test_a_column_that_is_missing_or_twice(names, make_plan, tmp_path) -> None:
     path = written(tmp_path, pa.Table.from_arrays(columns, names=names))
     with pytest.raises(InputError) as caught:
         read(path, make_plan())
+    way_out = "" if "value" in names else "; input.missing_column: null reads null there"
     assert caught.value.sentence == (
-        f"input: {path} has no column 'value', or has it twice; its columns are {names[0]}"
+        f"input: {path} has no column 'value', or has it twice; its columns are {names[0]}{way_out}"
     )
+
+
+def test_a_column_that_is_twice_is_no_missing_one(make_plan, tmp_path) -> None:
+    table = pa.Table.from_arrays([pa.array([1.0])] * 2, names=["value", "value"])
+    path = written(tmp_path, table)
+    with pytest.raises(InputError, match="or has it twice"):
+        parquet_rows.splits(str(path), str(path), make_plan(), missing_column="null")
+
+
+def test_a_page_that_fails_its_checksum(make_plan, tmp_path) -> None:
+    """A byte of a value changed: the page can be read, and holds another number."""
+    table = pa.table({"value": [float(n) for n in range(1000)]})
+    path = written(
+        tmp_path, table, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    data = bytearray(path.read_bytes())
+    place = data.index(np.float64(500).tobytes())
+    data[place + 6] ^= 1
+    path.write_bytes(data)
+    assert pq.read_table(path) != table  # Arrow by itself does not look
+    check_damaged(path, make_plan())
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999])
