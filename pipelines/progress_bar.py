@@ -1,4 +1,4 @@
-"""A bar on the terminal while a job runs; silent where there is no terminal.
+"""A bar on the terminal while a job runs; where there is no terminal, only a remark on a quiet job.
 
 It shows shares of work that are known before the data is read: bytes of the input's files and parts
 of the plan. Where the workers are other processes, nothing tells of the reading; the parts written
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
 
-from pipelines.faults.log import LOG
+from pipelines.faults.log import LOG, remark
 from transforms.progress import listen
 
 # Seconds between two looks at the output.
 LOOK_EVERY = 2.0
+# After so many seconds without a new part of the output this is remarked, and again after as many.
+QUIET_SECONDS = 300.0
 
 
 @contextmanager
@@ -42,7 +45,7 @@ def progress_bar(
         bars = {"read": read, "write": written}
         stop = listen(lambda stage, amount: bars[stage].update(amount))
         looking = _Look(written, parts, parts_present)
-        if parts_present and not written.disable:
+        if parts_present:
             looking.start()
         try:
             yield
@@ -54,7 +57,7 @@ def progress_bar(
 
 
 class _Look(threading.Thread):
-    """Looks from time to time how many parts there are."""
+    """Look from time to time how many parts there are, and remark that none came for long."""
 
     def __init__(
         self, bar: tqdm[object], parts: int, parts_present: Callable[[], int] | None
@@ -66,7 +69,20 @@ class _Look(threading.Thread):
     def run(self) -> None:
         """Until the job is over. What cannot be seen is not shown: the job tells its own errors."""
         assert self._present is not None
-        while not self.over.wait(LOOK_EVERY):
+        # Without a bar nobody waits for the number.
+        every = min(QUIET_SECONDS / 5, LOOK_EVERY * (15 if self._bar.disable else 1))
+        seen, since = 0, time.monotonic()
+        while not self.over.wait(every):
             with suppress(Exception):
-                self._bar.n = max(self._bar.n, min(self._parts, self._present()))
+                present = min(self._parts, self._present())
+                if present > seen:
+                    seen, since = present, time.monotonic()
+                self._bar.n = seen
                 self._bar.refresh()
+            if time.monotonic() - since >= QUIET_SECONDS:
+                remark(
+                    f"the job has written no part of the release for {QUIET_SECONDS:.0f} s "
+                    f"({seen} of {self._parts} are there): it reads, or waits for workers, as the "
+                    "engine's own page shows; --timeout ends such a run"
+                )
+                since = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import replace
 from datetime import date
 from io import StringIO
@@ -90,12 +90,19 @@ def run_release(
     if not standing and (told := described(options)):
         remark(told)
         return 0
-    watch.finished(stage, made=not standing)
+    is_ours = not standing and (wanted.repair or _claimed(stage))
+    watch.finished(stage, made=is_ours)
     if standing:
         _tell_standing(stage, as_json=as_json)
     finished(stage, standing=standing)
-    _tell(stage, standing=standing, as_json=as_json)
+    _tell(stage, made=is_ours, as_json=as_json)
     return 0
+
+
+def _claimed(stage: Stage) -> bool:
+    """Whether this run made the release, and not another launcher at the same time."""
+    checksum = ReleaseFolder(stage.output).manifest.get(CHECKSUM)
+    return stage.record.claim(stage.output, checksum, in_series=stage.plan.run is not None)
 
 
 def _tell_standing(stage: Stage, *, as_json: bool) -> None:
@@ -118,6 +125,7 @@ def run_due(
     through: date,
     as_json: bool = False,
     watching: Callable[[], Watch] = Watch,
+    limit: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
     """Makes the runs of a series that are due, one after the other.
 
@@ -129,6 +137,7 @@ def run_due(
         through: the last day that is wanted.
         as_json: as of `run_release`, once for each run.
         watching: makes who is told of a run, once for each.
+        limit: of the time that is left for all of them, asked for each.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
@@ -144,7 +153,7 @@ def run_due(
         )
     files.use_options(options)
     for each in Due(path=path, given=given, through=through):
-        with watching() as watch:
+        with watching() as watch, limit():
             run_release(path, arguments, wanted, each, as_json=as_json, watch=watch)
     return 0
 
@@ -214,20 +223,20 @@ def sign(stage: Stage, *, standing: bool) -> None:
     sign_release(output, SigningKey(reference=signing_key), made=not standing)
 
 
-def _tell(stage: Stage, *, standing: bool, as_json: bool) -> None:
+def _tell(stage: Stage, *, made: bool, as_json: bool) -> None:
     """Tells what there is; how long it took is written beside it."""
     output, account = stage.output, stage.booking.account.line if stage.booking else None
     folder = ReleaseFolder(output)
-    if not standing:
+    if made:
         in_series = stage.plan.run is not None
         stage.record.write(output, folder.manifest.get(CHECKSUM), in_series=in_series)
-    event("finished", folder=output, manifest=folder.manifest.get(CHECKSUM), made=not standing)
+    event("finished", folder=output, manifest=folder.manifest.get(CHECKSUM), made=made)
     for line in total_warnings(folder):
         remark(line)
     if as_json:
         with redirect_stdout(StringIO()):
             _complete(output, lambda: add_to_date(stage.plan, output))
-        print_made(folder, made=not standing, account=account)
+        print_made(folder, made=made, account=account)
         return
     print_summary(folder, files.join(output, REPORT), account)
     _complete(output, lambda: add_to_date(stage.plan, output))

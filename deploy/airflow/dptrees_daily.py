@@ -9,6 +9,10 @@ workers, as AIRFLOW_VAR_DPTREES_LAUNCHER and so on):
     dptrees_folder         where it runs and relative paths start; by default /srv/dptrees
     dptrees_configuration  by default examples/daily.yaml
     dptrees_options        Beam's, as --runner=FlinkRunner --flink_master=HOST:8081; by default none
+    dptrees_metrics        a file for metrics of the last run, as metrics/dptrees-daily.prom;
+                           by default none
+
+Events of OpenLineage go where OPENLINEAGE_URL of the workers' environment says, if it does.
 """
 
 from __future__ import annotations
@@ -54,10 +58,14 @@ class ReleaseOperator(BaseOperator):
         folder: where it runs.
         configuration: the path of the YAML file.
         parameters: of the configuration, by name.
+        run: the id of the run, in the launcher's log and in lineage.
+        metrics: the file of its metrics; "": none.
         options: Beam's, as on a command line.
     """
 
-    template_fields = ("launcher", "folder", "configuration", "parameters", "options")
+    template_fields = (
+        *("launcher", "folder", "configuration", "parameters", "run", "metrics", "options"),
+    )
     ui_color = "#d9ead3"
 
     def __init__(
@@ -67,12 +75,15 @@ class ReleaseOperator(BaseOperator):
         folder: str,
         configuration: str,
         parameters: Mapping[str, str],
+        run: str = "{{ dag.dag_id }}/{{ run_id }}",
+        metrics: str = "",
         options: str = "",
         **given: Any,
     ) -> None:
         super().__init__(**given)
         self.launcher, self.folder = launcher, folder
         self.configuration, self.parameters, self.options = configuration, parameters, options
+        self.run, self.metrics = run, metrics
         self._process: subprocess.Popen[str] | None = None
         self._is_stopped = False
 
@@ -105,7 +116,8 @@ class ReleaseOperator(BaseOperator):
 
     def _command(self) -> list[str]:
         given = [text for pair in self.parameters.items() for text in ("--set", "=".join(pair))]
-        told = ["--json", "--log-format", "json"]
+        told = ["--json", "--log-format", "json", "--run-id", self.run]
+        told += ["--metrics-file", self.metrics] if self.metrics else []
         start = [*shlex.split(self.launcher), "release", self.configuration]
         return [*start, *given, *told, *shlex.split(self.options)]
 
@@ -202,6 +214,7 @@ with DAG(
         folder="{{ var.value.get('dptrees_folder', '/srv/dptrees') }}",
         configuration="{{ var.value.get('dptrees_configuration', 'examples/daily.yaml') }}",
         options="{{ var.value.get('dptrees_options', '') }}",
+        metrics="{{ var.value.get('dptrees_metrics', '') }}",
         # Text alone: a day that Airflow does not know, as of a run by hand without one, is refused.
         parameters={"date": "{{ ds }}"},
         retries=8,

@@ -5,49 +5,71 @@ from __future__ import annotations
 import argparse
 import logging
 import re
+import time
 from datetime import date
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
 from pipelines.faults.log import FORMATS, run_id
+from pipelines.faults.time_limit import seconds_of, time_limit
 
 
 def add_release(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        if not chosen.verbose:
-            # An engine's log of a failure repeats what is told; Beam warns while it is imported.
-            logging.getLogger().setLevel(logging.CRITICAL)
-        from pipelines.operations.watch import Watch
-        from pipelines.releasing import run_due, run_release
-        from pipelines.running.output import Wanted
-        from pipelines.sections.parameters import given_parameters
-
-        wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-        given = given_parameters(chosen.set)
-
-        def watching() -> Watch:
-            return Watch(
-                config=chosen.config, metrics_file=chosen.metrics_file, lineage_file=chosen.lineage
-            )
-
-        if chosen.through is not None:
-            return run_due(
-                chosen.config,
-                rest,
-                given,
-                wanted=wanted,
-                through=chosen.through,
-                as_json=chosen.json,
-                watching=watching,
-            )
-        with watching() as watch:
-            return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
-
     parser = add_command(
         commands,
         "release",
         "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
-        run,
+        _run,
     )
+    _add_options(parser)
+    _add_telling(parser)
+    _add_again(parser)
+
+
+def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
+    """Make one release, or those that are due."""
+    if not chosen.verbose:
+        # An engine's log of a failure repeats what is told; Beam warns while it is imported.
+        logging.getLogger().setLevel(logging.CRITICAL)
+    from pipelines.operations.watch import Run, Watch
+    from pipelines.releasing import run_due, run_release
+    from pipelines.running.output import Wanted
+    from pipelines.sections.parameters import given_parameters
+
+    wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
+    given = given_parameters(chosen.set)
+    run = Run(is_of_several=chosen.through is not None)
+
+    def watching() -> Watch:
+        return Watch(
+            config=chosen.config,
+            metrics_file=chosen.metrics_file,
+            lineage_file=chosen.lineage,
+            run=run,
+        )
+
+    too_long = (
+        f"--timeout: the run took longer than {chosen.timeout} s and was stopped; the same command "
+        "goes on from there"
+    )
+    if chosen.through is None:
+        with watching() as watch, time_limit(chosen.timeout, too_long):
+            return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
+    return run_due(
+        chosen.config,
+        rest,
+        given,
+        wanted=wanted,
+        through=chosen.through,
+        as_json=chosen.json,
+        watching=watching,
+        limit=lambda: time_limit(
+            None if chosen.timeout is None else max(0.01, run.begun + chosen.timeout - time.time()),
+            too_long,
+        ),
+    )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument(
         "--through",
@@ -56,6 +78,16 @@ def add_release(commands: Commands) -> None:
         help="of a series by days: every day that is not released yet up to this one, which may be "
         "yesterday (of UTC), in place of --set date=DATE",
     )
+    parser.add_argument(
+        "--timeout",
+        type=_duration,
+        metavar="DURATION",
+        help="stop the run, and its job on an engine, after so long (90s, 30m, 6h): exit code 75",
+    )
+
+
+def _add_telling(parser: argparse.ArgumentParser) -> None:
+    """Options of what a run tells, and where."""
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     parser.add_argument(
         "--json", action="store_true", help="tell what was written as JSON, on standard output"
@@ -85,6 +117,10 @@ def add_release(commands: Commands) -> None:
         help="add events of OpenLineage to this file, a line each; without it they go where "
         "OPENLINEAGE_URL or OPENLINEAGE_CONFIG of the environment says",
     )
+
+
+def _add_again(parser: argparse.ArgumentParser) -> None:
+    """Options of a second run into a folder."""
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
         "--repair",
@@ -116,6 +152,13 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be a date such as 2013-01-31, or yesterday"
         ) from None
+
+
+def _duration(text: str) -> int:
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _run_id(text: str) -> str:

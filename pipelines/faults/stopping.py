@@ -1,6 +1,7 @@
-"""Signals that stop a command: SIGINT from a keyboard, SIGTERM from a scheduler.
+"""Signals that stop a command: SIGINT from a keyboard, SIGTERM from a scheduler, and SIGALRM, which
+a command sends itself when a time limit is over (`pipelines.faults.time_limit`).
 
-Both raise where the command stands, so that what is to be cleared is cleared and a job on an engine
+All raise where the command stands, so that what is to be cleared is cleared and a job on an engine
 is cancelled. Beam wraps what it catches, so the signal is remembered: whatever error comes out
 after it is told as "stopped".
 """
@@ -24,16 +25,19 @@ class Stopping:
 
     Attributes:
         code: its exit code then; None while nobody stopped it.
+        is_late: a time limit is over.
         waits: the first signal is only remembered.
     """
 
     def __init__(self) -> None:
         self.code: ExitCode | None = None
+        self.is_late = False
         self.waits = False
 
     def listen(self) -> dict[signal.Signals, Any]:
         """Listens to the signals; returns what listened before."""
-        return {number: signal.signal(number, self.stop) for number in _CODES}
+        heard = {number: signal.signal(number, self.stop) for number in _CODES}
+        return heard | {signal.SIGALRM: signal.signal(signal.SIGALRM, self.alarm)}
 
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """Stops what runs.
@@ -46,10 +50,19 @@ class Stopping:
         if not (self.waits and is_first):
             raise KeyboardInterrupt
 
+    def alarm(self, number: int, frame: FrameType | None = None) -> None:
+        """Stop what runs, if its time limit is over: one that was kept may have rung too late.
+
+        Raises:
+            KeyboardInterrupt: at once, unless it has to wait.
+        """
+        if self.is_late and not self.waits:
+            raise KeyboardInterrupt
+
     def thread_failed(self, arguments: threading.ExceptHookArgs) -> None:
         """Tells that a thread failed, unless because all was stopped: Beam's threads then find
         their channels closed, and say so with tracebacks."""
-        if self.code is None:
+        if self.code is None and not self.is_late:
             threading.__excepthook__(arguments)
 
 
@@ -59,6 +72,11 @@ _LISTENING: list[Stopping] = []
 def stopped_by() -> ExitCode | None:
     """The exit code of the signal that stopped this command; None where none came."""
     return _LISTENING[-1].code if _LISTENING else None
+
+
+def listening() -> Stopping | None:
+    """Return what listens to the signals of this command; None where nothing does."""
+    return _LISTENING[-1] if _LISTENING else None
 
 
 @contextmanager
@@ -79,7 +97,7 @@ def postponed() -> Iterator[None]:
         found.waits = False
         # Beam may have put its own there, which ends a job server before its job is cancelled.
         found.listen()
-    if found.code is not None:
+    if found.code is not None or found.is_late:
         raise KeyboardInterrupt
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from pipelines.ledger.account import Account
@@ -51,7 +52,15 @@ def ledger_metrics(listed: Iterable[tuple[Account, Rows]]) -> list[Metric]:
         name="ledger_oldest_reserved_timestamp_seconds",
         text="When the oldest of the releases that are not finished was reserved.",
     )
+    series = Metric(
+        name="ledger_spent_by_series",
+        text="What of it the first runs of series spent, for all of their runs.",
+    )
     for account, rows in found:
+        for name in account.total.counted(account.measure):
+            amounts = (Fraction(row[name]) for row in rows if _is_of_series(row))
+            labels = {"dataset": account.dataset, "amount": name}
+            series.samples.append((labels, float(sum(amounts, Fraction(0)))))
         dataset = {"dataset": account.dataset}
         for state in State:
             number = sum(row["state"] == state.value for row in rows)
@@ -59,7 +68,12 @@ def ledger_metrics(listed: Iterable[tuple[Account, Rows]]) -> list[Metric]:
         begun = [row["reserved"] for row in rows if row["state"] == State.RESERVED.value]
         if begun:
             oldest.samples.append((dataset, min(map(_seconds, begun))))
-    return [*account_metrics(account for account, _ in found), releases, oldest]
+    return [*account_metrics(account for account, _ in found), series, releases, oldest]
+
+
+def _is_of_series(row: Mapping[str, Any]) -> bool:
+    """Return whether a release that has spent is a run of a series: their names have a slash."""
+    return "/" in row["release"] and row["state"] != State.WITHDRAWN.value
 
 
 def _seconds(moment: str) -> float:

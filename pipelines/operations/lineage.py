@@ -76,10 +76,12 @@ class Lineage:
         run: its id; one that is no UUID is told as one that follows from it.
         file: to which events are added, a line each; None: they go where the environment of
             OpenLineage says.
+        is_of_several: the run goes through the periods of a series: each has an id that follows
+            from the run's, which is their parent.
     """
 
-    def __init__(self, run: str, file: str | None) -> None:
-        self._run = _uuid(run)
+    def __init__(self, run: str, file: str | None, *, is_of_several: bool = False) -> None:
+        self._run, self._is_of_several = run, is_of_several
         if file is None:
             self._transport = OpenLineageClient().transport
         else:
@@ -96,15 +98,20 @@ class Lineage:
 
     def _emit(self, stage: Stage, state: RunState, sentence: str = "") -> None:
         plan = stage.asked
+        namespace, run = os.environ.get(NAMESPACE) or "dptrees", self._run
+        facets = dict(_run_facets(stage, sentence))
+        if self._is_of_several and plan.run is not None:
+            facets["parent"] = _parent(namespace, f"{plan.name}.through", run)
+            run = f"{_uuid(run)} {plan.run.period}"
         job = Job(
-            namespace=os.environ.get(NAMESPACE) or "dptrees",
+            namespace=namespace,
             name=plan.name,
             facets=_ours({"jobType": job_type_job.JobTypeJobFacet("BATCH", "DPTREES", "JOB")}),
         )
         event = RunEvent(
             eventTime=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             eventType=state,
-            run=Run(runId=self._run, facets=_ours(dict(_run_facets(stage, sentence)))),
+            run=Run(runId=_uuid(run), facets=_ours(facets)),
             job=job,
             inputs=list(_inputs(stage.configuration, plan.columns)),
             outputs=[_output(stage, is_there=state is RunState.COMPLETE)],
@@ -125,13 +132,13 @@ def _run_facets(stage: Stage, sentence: str) -> Iterator[tuple[str, Any]]:
         yield "errorMessage", error_message_run.ErrorMessageRunFacet(sentence, "PYTHON")
     parent = os.environ.get(PARENT, "").rsplit("/", 2)
     if len(parent) == 3:
-        namespace, job, run = parent
-        yield (
-            "parent",
-            parent_run.ParentRunFacet(
-                run=parent_run.Run(runId=_uuid(run)), job=parent_run.Job(namespace, job)
-            ),
-        )
+        yield "parent", _parent(*parent)
+
+
+def _parent(namespace: str, job: str, run: str) -> parent_run.ParentRunFacet:
+    return parent_run.ParentRunFacet(
+        run=parent_run.Run(runId=_uuid(run)), job=parent_run.Job(namespace, job)
+    )
 
 
 def _ours(facets: dict[str, Any]) -> dict[str, Any]:

@@ -26,21 +26,27 @@ _TOLD = ("dptrees", "python", "apache-beam", "pyarrow")
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a run ended.
+    """How a run ended, which may have made several releases of a series.
 
     Args:
         code: its exit code.
         time: when it ended, in seconds.
-        made: whether this run made the release; None where there is none.
+        begun: when it began, in seconds.
+        completed: when it last saw a release finished, in seconds; None: it saw none.
+        made: how many releases it made; None: it saw none.
+        steps: name and seconds of each step that came to its end.
     """
 
     code: int
     time: float
-    made: bool | None
+    begun: float
+    completed: float | None = None
+    made: int | None = None
+    steps: tuple[Mapping[str, object], ...] = ()
 
     @property
     def is_there(self) -> bool:
-        """Whether the release is there: a job that is only described ends well without it."""
+        """Whether the last release is there: a job that is only described ends well without it."""
         return self.code == ExitCode.DONE and self.made is not None
 
 
@@ -64,22 +70,21 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
 def _of_end(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
     yield _one("run_exit_code", "Exit code of the last run.", release, ended.code)
     yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, ended.time)
-    if ended.is_there:
+    if ended.completed is not None and ended.made is not None:
         yield _one(
             "run_completed_timestamp_seconds",
-            "When the last run ended, if the release was there then.",
+            "When the last run last saw a release finished.",
             release,
-            ended.time,
+            ended.completed,
         )
-        yield _one("run_made", "1: this run made it; 0: it stood.", release, int(bool(ended.made)))
+        yield _one("run_made", "How many releases the last run made.", release, ended.made)
 
 
 def _of_run(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
-    record = stage.record
-    seconds = max(0.0, round(ended.time - record.begun, 3))
+    seconds = max(0.0, round(ended.time - ended.begun, 3))
     yield _one("run_seconds", "How long the last run took.", release, seconds)
     steps: dict[str, float] = {}
-    for step in record.steps:  # of private keys each comes twice
+    for step in ended.steps:  # of private keys and of several periods each comes again
         name = str(step["name"])
         steps[name] = steps.get(name, 0.0) + float(str(step["seconds"]))
     yield Metric(
@@ -89,7 +94,7 @@ def _of_run(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[
     )
     found = versions()
     told = {name.replace("-", "_"): found[name] for name in _TOLD if name in found}
-    about = {**release, "runner": record.runner.split(".")[-1], **told}
+    about = {**release, "runner": stage.record.runner.split(".")[-1], **told}
     yield _one("run_info", "Runner and versions, in labels.", about, 1)
 
 

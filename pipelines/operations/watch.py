@@ -32,14 +32,36 @@ _FAULT = "a fault of the program, or of its engine"
 
 
 @dataclass(kw_only=True)
+class Run:
+    """One run of the command, which makes several releases with `--through`.
+
+    Args:
+        is_of_several: whether it goes through the periods of a series.
+
+    Attributes:
+        begun: when it began, in seconds.
+        made: how many releases it made; None while it has come to no end of one.
+        completed: when it last saw a release finished, in seconds.
+        steps: the steps of all its releases that came to their end.
+    """
+
+    is_of_several: bool = False
+    begun: float = field(default_factory=time.time)
+    made: int | None = field(default=None, init=False)
+    completed: float | None = field(default=None, init=False)
+    steps: list[dict[str, object]] = field(default_factory=list, init=False)
+
+
+@dataclass(kw_only=True)
 class Watch:
-    """Watches one run, from before its configuration is read until it ends.
+    """Watch one release of a run, from before its configuration is read until it ends.
 
     Args:
         config: the path of its configuration.
         metrics_file: where its metrics are written; None: nowhere.
         lineage_file: to which its events of OpenLineage are added; None: they go where the
             environment says, if it does.
+        run: that it is a part of.
 
     Attributes:
         stage: what is made, once it is planned; and again once it is there.
@@ -52,6 +74,7 @@ class Watch:
     config: str = ""
     metrics_file: str | None = None
     lineage_file: str | None = None
+    run: Run = field(default_factory=Run)
     stage: Stage | None = field(default=None, init=False)
     made: bool | None = field(default=None, init=False)
     _lineage: Lineage | None = field(default=None, init=False)
@@ -59,7 +82,7 @@ class Watch:
     def __post_init__(self) -> None:
         for path in filter(None, (self.metrics_file, self.lineage_file)):
             check_place(path)
-        self._lineage = _lineage(self.lineage_file)
+        self._lineage = _lineage(self.lineage_file, is_of_several=self.run.is_of_several)
 
     def planned(self, stage: Stage) -> None:
         """The configuration is read, and its release planned.
@@ -91,8 +114,19 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        outcome = _outcome(error)
-        ended = Ended(code=int(outcome.code), time=round(time.time(), 3), made=self.made)
+        outcome, now, run = _outcome(error), round(time.time(), 3), self.run
+        if self.stage is not None:
+            run.steps += self.stage.record.steps
+        if outcome.code == ExitCode.DONE and self.made is not None:
+            run.made, run.completed = (run.made or 0) + self.made, now
+        ended = Ended(
+            code=int(outcome.code),
+            time=now,
+            begun=run.begun,
+            completed=run.completed,
+            made=run.made,
+            steps=tuple(run.steps),
+        )
         self._tell_metrics(ended)
         self._tell_lineage(outcome)
 
@@ -125,7 +159,7 @@ def _outcome(error: BaseException | None) -> Outcome:
     return found or Outcome(code=ExitCode.FAULT, sentence=_FAULT)
 
 
-def _lineage(path: str | None) -> Lineage | None:
+def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
     """What tells the events of this run, if anything does.
 
     Raises:
@@ -136,7 +170,7 @@ def _lineage(path: str | None) -> Lineage | None:
     try:
         from pipelines.operations.lineage import Lineage  # of an extra, and slow to import
 
-        return Lineage(LOG.run or run_id(), path)
+        return Lineage(LOG.run or run_id(), path, is_of_several=is_of_several)
     except ImportError:
         if path is not None:
             raise UserError(f"{path}: lineage needs dptrees[lineage] installed") from None

@@ -52,8 +52,8 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         remark(f"the job {name} may still run ({state}): see to it at the engine")
     elif options.view_as(FlinkRunnerOptions).flink_master:
         remark(
-            f"the job server cancelled the job {name}; where it gave it to a Flink cluster, see to "
-            "it there, or name the cluster by --flink_master=HOST:8081, and it is cancelled too"
+            f"the job server cancelled the job {name}; where it gave it to a cluster, see to it "
+            "there (a Flink cluster that --flink_master=HOST:8081 names is told to cancel it too)"
         )
 
 

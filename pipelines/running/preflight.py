@@ -11,6 +11,7 @@ import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
 from pipelines.faults.log import remark
+from pipelines.faults.time_limit import time_limit
 from pipelines.running.job import finish_job, runs_here
 from pipelines.running.job_jar import job_jar_of
 from pipelines.user_error import UserError
@@ -19,7 +20,14 @@ from transforms.key_reference import KeyReference
 from transforms.preflight import LookAtWorkers, PreflightOptions, check_found
 
 ANSWER_SECONDS = 20
-_REMARK_SECONDS = 30
+_REMARK_SECONDS = 20
+# Within a minute, with what it takes to cancel the job.
+_WAIT_SECONDS = 45
+_NO_STEP = (
+    f"the engine has not run a step for {_WAIT_SECONDS} s: no worker is free, or its workers "
+    "cannot start (another Python there, or no Beam or dptrees); the log of the workers, or of "
+    "their worker pool, says which. --no_preflight waits for workers without end"
+)
 # Whose jobs begin within seconds; workers of others are rented for minutes.
 _RUNNERS = ("portable", "flink", "spark", "prism")
 
@@ -35,6 +43,7 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> None:
     Raises:
         PreflightError: they differ.
         InputError: the job server does not answer, or the job failed.
+        TimeLimitError: no worker ran the step in time.
     """
     portable = options.view_as(PortableOptions)
     _check_endpoint(portable.job_endpoint)
@@ -46,7 +55,7 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> None:
         return
     pipeline = beam.Pipeline(options=_once(options))
     pipeline | "Preflight" >> LookAtWorkers(key)
-    with _waiting():
+    with time_limit(_WAIT_SECONDS, _NO_STEP), _waiting():
         check_found(finish_job(pipeline).metrics())
 
 
@@ -82,8 +91,8 @@ def _waiting() -> Iterator[None]:
         _REMARK_SECONDS,
         remark,
         (
-            f"the engine has not run a step for {_REMARK_SECONDS} s: its slots are taken, or its "
-            "workers do not start (another Python, or no Beam, where they run?); waiting",
+            f"the engine has not run a step for {_REMARK_SECONDS} s: no worker is free, or its "
+            f"workers cannot start; waiting up to {_WAIT_SECONDS} s",
         ),
     )
     timer.daemon = True

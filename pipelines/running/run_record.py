@@ -55,6 +55,28 @@ class RunRecord:
         self.steps.append({"name": name, "folder": folder, "seconds": seconds})
         event("done", step=name, folder=folder, seconds=seconds)
 
+    def claim(self, output: str, manifest: object, *, in_series: bool = False) -> bool:
+        """Begin the record of a run that made a release, unless another run of the same release
+        did: of two launchers at once both write it, and one has made it.
+
+        Args:
+            output: as of `write`.
+            manifest: likewise.
+            in_series: likewise.
+
+        Returns:
+            whether this run has made it; also where no record can be written.
+        """
+        path = _path(output, in_series=in_series)
+        try:
+            if files.write_once(path, self._entries(output, manifest)):
+                return True
+            found = json.loads(files.read_bytes(path))
+        except (OutputError, OSError, ValueError):
+            return True
+        # A record of a release that was there before it tells of another one.
+        return not (isinstance(found, dict) and found.get("manifest") == manifest)
+
     def write(self, output: str, manifest: object, *, in_series: bool = False) -> None:
         """Writes the record of a run that made a release; where it cannot be, that is remarked: the
         release is there.
@@ -64,10 +86,15 @@ class RunRecord:
             manifest: its checksum.
             in_series: that folder lies in the one of its series.
         """
-        path = output.rstrip("/")
-        if in_series:  # not in what is published
-            path = ".".join(path.rsplit("/", 1))
-        path += SUFFIX
+        path = _path(output, in_series=in_series)
+        try:
+            files.write_whole(path, self._entries(output, manifest))
+            if files.is_local(path):
+                os.chmod(path.removeprefix("file://"), 0o600)
+        except (OutputError, OSError):
+            remark(f"{path}: the times of this run cannot be written; the release is complete")
+
+    def _entries(self, output: str, manifest: object) -> bytes:
         now = time.time()
         entries = {
             "format": FORMAT,
@@ -81,14 +108,15 @@ class RunRecord:
             "runner": self.runner,
             "versions": versions(),
         }
-        try:
-            # A folder of its own is needed to write in one step: of a bare name, the one we are in.
-            path = files.absolute(path)
-            files.write_whole(path, (json.dumps(entries, indent=1) + "\n").encode())
-            if files.is_local(path):
-                os.chmod(path.removeprefix("file://"), 0o600)
-        except (OutputError, OSError):
-            remark(f"{path}: the times of this run cannot be written; the release is complete")
+        return (json.dumps(entries, indent=1) + "\n").encode()
+
+
+def _path(output: str, *, in_series: bool) -> str:
+    path = output.rstrip("/")
+    if in_series:  # not in what is published
+        path = ".".join(path.rsplit("/", 1))
+    # A folder of its own is needed to write in one step: of a bare name, the one we are in.
+    return files.absolute(path + SUFFIX)
 
 
 def versions() -> dict[str, str]:

@@ -43,12 +43,18 @@ def days(tmp_path: Path, server: postgresql.Server) -> Days:  # noqa: F811
 def test_command(days: Days) -> None:
     (container,) = next(pods(manifest("daily/cronjob.yaml", "CronJob")))["spec"]["containers"]
     named = {each["name"] for each in container["env"]}
-    assert {"DPTREES_KEY", "PGPASSWORD"} <= named
+    assert {"DPTREES_KEY", "PGPASSWORD", "DPTREES_RUN_ID", "OPENLINEAGE_URL"} <= named
+    metrics = days.folder / "metrics"  # a mount of the volume, below the working directory
+    metrics.mkdir()
     configuration = days.configure(KUBERNETES / "daily" / "daily.yaml")
     mounted = f"/etc/dptrees/{configuration.name}"
     assert mounted in container["args"]
     arguments = [str(configuration) if each == mounted else each for each in container["args"]]
     days.check_nights(arguments)
+    assert "dptrees_run_made" in (metrics / "dptrees-daily.prom").read_text()
+    (ledger,) = next(pods(manifest("daily/metrics.yaml", "CronJob")))["spec"]["containers"]
+    assert days.run(ledger["args"]).returncode == 0
+    assert "dptrees_ledger_left" in (metrics / "dptrees-ledger.prom").read_text()
 
 
 @pytest.mark.parametrize("folder", ["daily", "daily-on-flink"])

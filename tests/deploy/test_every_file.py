@@ -28,6 +28,10 @@ COVERED: dict[str, tuple[str, ...]] = {
     "kubernetes/session/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_job_server.py"),
     "kubernetes/application/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_flink.py"),
     "kubernetes/spark/*": ("tests/deploy/test_kubernetes.py",),
+    "kubernetes/daily/metrics.yaml": (
+        "tests/deploy/test_kubernetes.py",
+        "tests/deploy/test_daily.py",
+    ),
     "kubernetes/daily/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_daily.py"),
     "kubernetes/daily-on-flink/*": (
         "tests/deploy/test_kubernetes.py",

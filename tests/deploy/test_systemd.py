@@ -93,9 +93,16 @@ def test_command(tmp_path: Path) -> None:
     assert days.run(["keygen", "release.key"]).returncode == 0
     assert days.run(["ledger", "init", "sqlite:///budget.db", *TOTAL]).returncode == 0
     configuration = days.configure(PROJECT / "examples" / "daily.yaml")
-    program, *arguments = shlex.split(unit(SERVICE)["Service"]["ExecStart"])
-    assert program == PROGRAM
-    assert "/etc/dptrees/daily.yaml" in arguments
-    days.check_nights(
-        [str(configuration) if each == "/etc/dptrees/daily.yaml" else each for each in arguments]
-    )
+    places = {"/etc/dptrees/daily.yaml": str(configuration), "${INVOCATION_ID}": "4f0c"}
+    for name in ("daily", "ledger"):
+        places[f"/var/lib/dptrees-metrics/dptrees-{name}.prom"] = str(tmp_path / f"{name}.prom")
+    commands = []
+    for key in ("ExecStart", "ExecStopPost"):
+        program, *arguments = shlex.split(unit(SERVICE)["Service"][key].replace("\\\n", " "))
+        assert program == PROGRAM
+        commands.append([places.get(each, each) for each in arguments])
+    days.check_nights(commands[0])
+    assert "dptrees_run_made" in (tmp_path / "daily.prom").read_text()
+    assert days.run(commands[1]).returncode == 0
+    assert "dptrees_ledger_left" in (tmp_path / "ledger.prom").read_text()
+    assert {each for command in commands for each in command} >= set(places.values())

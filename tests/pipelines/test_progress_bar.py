@@ -21,6 +21,7 @@ class _Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(module.LOG, "is_json", False)
 
 
 def test_what_this_process_does_is_shown() -> None:
@@ -47,12 +48,27 @@ def test_parts_that_others_wrote_are_looked_for() -> None:
     assert "writing: 100%" in terminal.getvalue() and "4/4" in terminal.getvalue()
 
 
-def test_nobody_looks_without_a_terminal() -> None:
+def test_without_a_terminal_a_job_that_is_not_quiet_is_not_told_of() -> None:
     written = io.StringIO()
-    looks: list[int] = []
-    with redirect_stderr(written), progress_bar(100, 4, lambda: looks.append(1) or 0):
+    with redirect_stderr(written), progress_bar(100, 4, lambda: 0):
         time.sleep(0.05)
-    assert not looks and not written.getvalue()
+    assert not written.getvalue()
+
+
+def test_a_quiet_job_is_remarked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again; a part that came is progress."""
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.4)
+    written, parts = io.StringIO(), [0]
+    with redirect_stderr(written), progress_bar(100, 4, lambda: parts[0]):
+        time.sleep(0.3)
+        parts[0] = 1
+        time.sleep(0.3)
+        assert not written.getvalue()
+        limit = time.monotonic() + 60
+        while written.getvalue().count("--timeout ends such a run") < 2:
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+    assert "has written no part of the release for 0 s (1 of 4 are there)" in written.getvalue()
 
 
 def test_the_bar_stops_when_the_job_fails() -> None:

@@ -1,0 +1,95 @@
+"""A limit of time stops what takes longer, and the same command may be run again."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.faults.exit_code import ExitCode
+from pipelines.faults.outcome import outcome_of
+from pipelines.faults.stopping import postponed, stopped_by, stopping
+from pipelines.faults.time_limit import TimeLimitError, seconds_of, time_limit
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+
+def wait() -> None:
+    """Wait as a launcher waits for an engine: for another thread."""
+    threading.Event().wait(60)
+
+
+def test_a_wait_is_ended() -> None:
+    with stopping(), pytest.raises(TimeLimitError) as caught, time_limit(0.05, "too long"):
+        try:
+            wait()
+        except KeyboardInterrupt:  # as Beam does
+            raise RuntimeError("KeyboardInterrupt [while running 'x']") from None
+    outcome = outcome_of(caught.value, None)
+    assert outcome is not None
+    assert (outcome.code, outcome.sentence) == (ExitCode.AGAIN, "too long")
+
+
+def test_what_is_quick_enough_is_left_alone() -> None:
+    with stopping():
+        with time_limit(0.05, "too long"):
+            pass
+        time.sleep(0.2)
+        with time_limit(None, "none"):
+            pass
+        with pytest.raises(ValueError, match="its own"), time_limit(60, "too long"):
+            raise ValueError("its own")
+
+
+def test_of_two_limits_the_one_that_is_over_tells() -> None:
+    with stopping():
+        over = pytest.raises(TimeLimitError, match="outer")
+        with over, time_limit(0.05, "outer"), time_limit(60, "inner"):
+            wait()
+        over = pytest.raises(TimeLimitError, match="inner")
+        with over, time_limit(60, "outer"), time_limit(0.05, "inner"):
+            wait()
+
+
+def test_a_job_is_not_left_between_taken_and_named() -> None:
+    done = []
+    with stopping(), pytest.raises(TimeLimitError), time_limit(0.05, "too long"):
+        with postponed():
+            time.sleep(0.3)
+            done.append("in its middle")
+        done.append("behind it")
+    assert done == ["in its middle"]
+
+
+def test_whoever_stops_it_is_told_before() -> None:
+    with stopping() as stopped:
+        with pytest.raises(KeyboardInterrupt), time_limit(0.05, "too long"):
+            stopped.code = ExitCode.TERMINATED
+            wait()
+        assert stopped_by() is ExitCode.TERMINATED
+
+
+def test_where_nobody_listens_there_is_no_limit() -> None:
+    with time_limit(0.01, "too long"):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "1.5h", "1d", "m", "1 h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a duration above 0 such as 90s, 30m or 6h"):
+        seconds_of(text)
+
+
+def test_a_release_is_stopped_and_run_again(workspace: Workspace) -> None:
+    """In a process of its own, whose start-up alone takes longer than a second."""
+    config = workspace.configure()
+    process = workspace.start("release", config, "--timeout", "1s", stdout=subprocess.DEVNULL)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 75
+    sentence = "the run took longer than 1 s and was stopped; the same command goes on from there"
+    assert err == f"dptrees: --timeout: {sentence}\n"
+    assert workspace.run("release", config, "--timeout", "1h").code == 0

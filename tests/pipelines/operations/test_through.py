@@ -1,0 +1,103 @@
+"""What a run through several periods tells: its metrics are of all of them, and each has an id."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipelines.running import stage as stages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pipelines.conftest import Workspace
+
+DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
+
+
+@pytest.fixture
+def daily(workspace: Workspace) -> str:
+    """The configuration of a series of days, of which the third has no file."""
+    for number, day in enumerate(DAYS[:2]):
+        workspace.file(number).rename(workspace.rows / f"{day}.parquet")
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"]["path"] = str(workspace.rows / "${date}.parquet")
+        settings["parameters"] = {"date": {"type": "date"}}
+        settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
+        settings["trees"] = settings["trees"][:1]
+
+    return workspace.configure(change)
+
+
+def values(file: Path) -> dict[str, float]:
+    """The first sample of each metric."""
+    families = text_string_to_metric_families(file.read_text())
+    return {family.name: family.samples[0].value for family in families}
+
+
+def test_metrics_are_of_the_whole_run(workspace: Workspace, daily: str) -> None:
+    file = workspace.folder / "run.prom"
+    run = ("release", daily, "--metrics-file", file, "--through")
+    assert workspace.run(*run, DAYS[2]).code == 2
+    found = values(file)
+    assert found["dptrees_run_exit_code"] == 2 and found["dptrees_run_made"] == 2
+    ended = found["dptrees_run_ended_timestamp_seconds"]
+    assert 0 <= ended - found["dptrees_run_completed_timestamp_seconds"] < 60
+    steps = [line for line in file.read_text().splitlines() if line.startswith("dptrees_run_step")]
+    taken = sum(float(line.rsplit(" ", 1)[1]) for line in steps)
+    assert 0 < taken <= found["dptrees_run_seconds"] + 0.01
+    # A second run makes nothing, and finds one day finished.
+    assert workspace.run(*run, DAYS[1]).code == 0
+    assert values(file)["dptrees_run_made"] == 0
+
+
+def test_each_period_has_an_id_of_its_own(workspace: Workspace, daily: str) -> None:
+    file = workspace.folder / "lineage.jsonl"
+    options = ("--lineage", file, "--run-id", "nightly-7")
+    assert workspace.run("release", daily, "--through", DAYS[2], *options).code == 2
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    runs: dict[str, list[str]] = {}
+    for event in events:
+        runs.setdefault(event["run"]["runId"], []).append(event["eventType"])
+        parent = event["run"]["facets"]["parent"]
+        assert parent["run"]["runId"] == str(uuid.uuid5(uuid.NAMESPACE_OID, "nightly-7"))
+        assert (parent["job"]["namespace"], parent["job"]["name"]) == ("dptrees", "small.through")
+    assert list(runs.values()) == [["START", "COMPLETE"], ["START", "COMPLETE"], ["START", "FAIL"]]
+    # The id of a period follows from the run's.
+    (first, *_), again = runs, workspace.folder / "again.jsonl"
+    options = ("--lineage", again, "--run-id", "nightly-7")
+    assert workspace.run("release", daily, "--through", DAYS[0], *options).code == 0
+    assert json.loads(again.read_text().splitlines()[0])["run"]["runId"] == first
+
+
+def test_of_two_launchers_one_has_made_it(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_job, inner = stages.run_job, []
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(stages, "run_job", run_job)
+        inner.append(json.loads(workspace.release(None, "--json").out))
+        run_job(*arguments)
+
+    monkeypatch.setattr(stages, "run_job", overtaken)
+    outer = json.loads(workspace.release(None, "--json").out)
+    assert inner[0]["manifest"] == outer["manifest"]
+    assert (inner[0]["made"], outer["made"]) == (True, False)
+
+
+def test_a_series_has_spent_what_its_runs_need(workspace: Workspace, daily: str) -> None:
+    url = f"sqlite:///{workspace.folder}/budget.db"
+    assert workspace.run("ledger", "init", url, "--dataset", "days", "--epsilon", "3").code == 0
+    text = (workspace.folder / "release.yaml").read_text()
+    (workspace.folder / "release.yaml").write_text(f"{text}ledger: {url}\n")
+    assert workspace.run("release", daily, "--through", DAYS[1]).code == 0
+    metrics = workspace.run("ledger", "metrics", url).out
+    found = {line.split("{")[0]: line.rsplit(" ", 1)[1] for line in metrics.splitlines()}
+    assert found["dptrees_ledger_left"] == "2.0"
+    assert found["dptrees_ledger_spent_by_series"] == "1.0"
