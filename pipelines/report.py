@@ -28,7 +28,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.charts.bars import capitalized
 from pipelines.kinds import KINDS
 from pipelines.page.content_security_policy import content_security_policy
-from pipelines.page.extent import MAX_TREES
+from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
 from pipelines.page.reading import merged
@@ -59,6 +59,7 @@ def write_report_html(
         **_credits(release),
         total=_total(pages),
         bounds=_bounds(plan),
+        period=_period(release),
         confidence=percent(questions[0].confidence),
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
@@ -111,6 +112,16 @@ def _total(pages: Sequence[TreePage]) -> dict[str, str] | None:
     found = told[tree]
     named = tree if len(pages) > 1 else ""
     return {"rows": found.rows, "tree": named, "noun": capitalized(found.noun)}
+
+
+def _period(release: ReleasedTables) -> dict[str, str] | None:
+    """Which run of a series this is, and the date that its configuration was given."""
+    run, given = release.plan.run, release.manifest.get("parameters")
+    if run is None:
+        return None
+    told = given.items() if isinstance(given, dict) else ()
+    named = "; ".join(f"{name} {clip(str(value))}" for name, value in told)
+    return {"place": f"{run.period} of {run.periods}", "named": named}
 
 
 def _bounds(plan: ReleasePlan) -> str:

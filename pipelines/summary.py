@@ -15,6 +15,10 @@ from pipelines.terminal_text import print_line
 _NO_LEDGER = "no ledger: nothing adds this budget up with those of other releases of the same data"
 
 
+# Standard error of a total, in rows, above which few rows and no rows cannot be told apart.
+_LOUD = 100.0
+
+
 def print_summary(folder: ReleaseFolder, report: str, account: str | None = None) -> None:
     """Prints what was released: the guarantee, each tree's totals and quantiles, where it lies.
 
@@ -52,6 +56,14 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     rows = max((total.rows for total in totals), default=None)
     yield from (f"warning: {each}" for each in weak_guarantees(folder.plan, rows))
     for odd in odd_totals(totals):
+        if odd.is_none and odd.tree.std_error > _LOUD:
+            yield (
+                f"warning: the total of tree {odd.tree.name} is no larger than its noise, whose "
+                f"standard error is {_about(odd.tree.std_error)} rows: smaller bounds of a unit's "
+                "rows or a larger budget make it smaller; or policies drop the rows, as dptrees "
+                "check shows to who has them"
+            )
+            continue
         held = "about 0" if odd.is_none else _about(odd.tree.rows)
         other = "" if odd.other is None else f", tree {odd.other.name} {_about(odd.other.rows)}"
         yield (

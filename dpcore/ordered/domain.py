@@ -320,8 +320,10 @@ class OrderedDomain(ABC):
             return
         needed = self._accepts(plain)
         if needed is not None:
+            article = "an" if self.kind == "integer" else "a"
             raise ValueError(
-                f"column {self.column!r} has type {type}, but a {self.kind} domain needs {needed}."
+                f"column {self.column!r} has type {type}, but {article} {self.kind} domain needs "
+                f"{needed}."
             )
 
     def _check_range(self, start: int, stop: int) -> None:

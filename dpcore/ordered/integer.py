@@ -74,7 +74,9 @@ class IntegerDomain(StepDomain):
             bound = getattr(self, name)
             if not is_integer(bound) or abs(bound) > LARGEST_STEP:
                 raise Refusal.of_value(
-                    name, f"{bound!r} must be a whole number in +-2^61.", column=self.column
+                    name,
+                    f"{bound!r} must be a whole number in +-2^61, written without a point.",
+                    column=self.column,
                 )
         self._check_order(self.lower, self.upper, self.lower, self.upper)
         span = self.upper - self.lower

@@ -233,7 +233,9 @@ class KeyList(Keys):
 
 def value_list(column: str, name: str, values: object) -> ValueList:
     if not isinstance(values, tuple) or not values:
-        raise Refusal.of_value(name, "must be a tuple of at least one value.", column=column)
+        raise Refusal.of_value(
+            name, "must be a list of at least one value, such as [north, south].", column=column
+        )
     if not (all(isinstance(value, str) for value in values) or all(map(is_integer, values))):
         raise Refusal.of_value(name, "must be all texts or all whole numbers.", column=column)
     if len(set(values)) < len(values):

@@ -243,18 +243,22 @@ def _headline(
     levels: Sequence[pa.Table],
     quantiles: Mapping[str, Any] | None,
 ) -> Headline:
-    """The median where there is one; else the largest key or category; else the rows."""
+    """The median where there is one, of the largest key; else its rows, those of the largest
+    category, or all."""
     roots, column = levels[0], clip(question.domain.column)
     noun = clip(counted_noun(question))
     told = headline_total(roots, noun) if len(keys) == keys.size else {}
+    largest = ""
     if question.keys is not None:
-        label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
-        return Headline(figure=rows_text(roots), label=label, **told)
+        largest = f"{clip(keys.labels[0])}, the largest of {keys.size:,} keys"
     median = _median(quantiles)
     if median:
         value, between = median["value"], median["interval"].strip("()")
         label = f"median of {column}" + (f", {between}" if between else "")
+        label += f", of {largest}" if largest else ""
         return Headline(figure=value, label=label, **told)
+    if largest:
+        return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **told)
     if question.domain.kind == "category" and len(levels) > 1:
         place = int(np.argmax(levels[-1]["count"].to_numpy()))
         name = clip(levels[-1]["label"][place].as_py())
@@ -265,7 +269,13 @@ def _headline(
 
 
 def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
-    rows = [] if quantiles is None else quantiles["rows"]
+    """The cell of the median, of the first key where there are several."""
+    if quantiles is None:
+        return None
+    titles, rows = quantiles["titles"], quantiles["rows"]
+    if "0.5" in titles[1:]:
+        found: Mapping[str, str] = rows[0][titles.index("0.5")]
+        return found
     cells: list[Mapping[str, str]] = [row[1] for row in rows if row[0] == "0.5"]
     return cells[0] if cells else None
 

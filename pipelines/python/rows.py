@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -13,10 +14,12 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.python.error import Error
 from transforms.errors import InputError
 from transforms.given_rows import GivenRows
-from transforms.readers.file_columns import FileColumns
+from transforms.readers.file_columns import FileColumns, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
+# Of a column of texts that a tree cannot read.
+_COLUMN_TYPE = re.compile(r"column '([^']*)' has type (?:large_)?string,")
 # How the rows are called where a file would be named.
 _NAME = "rows"
 
@@ -78,13 +81,13 @@ def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
 def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
     """Of a pandas frame the columns that are read, without its index. NaN is null there, as in the
     files that pandas writes."""
-    there = [name for name in columns if name in frame.columns]
-    _check_once(there, list(frame.columns))
+    there = _present(columns, list(frame.columns))
     return _column_by_column({name: frame[name] for name in there}, columns)
 
 
 def _column_by_column(rows: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    arrays = {name: _array(name, rows[name]) for name in columns if name in rows}
+    there = _present(columns, list(rows))
+    arrays = {name: _array(name, rows[name]) for name in there}
     if len({len(each) for each in arrays.values()}) > 1:
         raise Error(f"rows: the columns {', '.join(arrays)} are not of one length")
     return pa.table(arrays)
@@ -107,32 +110,35 @@ def _of_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
     for row in rows:
         if not isinstance(row, Mapping):
             raise Error(f"rows: a list holds dictionaries or paths, and not {type(row).__name__}")
-    there = [name for name in columns if any(name in row for row in rows)]
     if not rows:
         raise Error("rows: an empty list tells no columns; give an Arrow table without rows")
+    there = _present(columns, list(dict.fromkeys(name for row in rows for name in row)))
     return _column_by_column({name: [row.get(name) for row in rows] for name in there}, columns)
 
 
 def _of_reader(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """Batch by batch, so that of a large stream only what is read is held."""
     schema = reader.schema
-    there = [name for name in columns if name in schema.names]
-    _check_once(there, schema.names)
+    there = _present(columns, schema.names)
     held = [batch.select(there) for batch in reader]
     chosen = pa.schema([schema.field(name) for name in there])
     return _in_batches(pa.Table.from_batches(held, chosen), columns)
 
 
-def _check_once(columns: Iterable[str], names: Sequence[Any]) -> None:
+def _present(columns: Sequence[str], names: Sequence[Any]) -> list[str]:
+    """Return the columns that are read, once all of them are seen to be there once.
+
+    Raises:
+        InputError: one is missing, or there twice.
+    """
     for name in columns:
-        if list(names).count(name) > 1:
-            raise InputError(f"input: {_NAME} has no column {name!r}, or has it twice")
+        if list(names).count(name) != 1:
+            raise no_column(_NAME, name, list(map(str, names)))
+    return list(columns)
 
 
 def _in_batches(table: pa.Table, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    there = [name for name in columns if name in table.column_names]
-    _check_once(there, table.column_names)
-    chosen = _plain_types(table.select(there))
+    chosen = _plain_types(table.select(_present(columns, table.column_names)))
     # Also without rows there is a batch, with the types of its columns.
     return chosen.to_batches(max_chunksize=_BATCH_ROWS) or [
         pa.RecordBatch.from_pylist([], schema=chosen.schema)
@@ -174,7 +180,18 @@ class HeldSource:
         Raises:
             InputError: a column is missing, or of a type that cannot be used.
         """
-        FileColumns.of(self._batches[0].schema, _NAME, plan)
+        schema = self._batches[0].schema
+        try:
+            FileColumns.of(schema, _NAME, plan)
+        except InputError as error:
+            found = _COLUMN_TYPE.search(error.sentence)
+            if found is None or "needs" not in error.sentence:
+                raise
+            name = found[1]
+            raise InputError(
+                f"{error.sentence} Convert texts first, with pandas for instance by "
+                f"pd.to_numeric(rows[{name!r}]) or pd.to_datetime(rows[{name!r}])."
+            ) from None
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]
 
     def reading(self, plan: ReleasePlan) -> beam.PTransform:

@@ -191,6 +191,16 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     assert '<details id="guarantee">' in rest and guarantee_in_words(made.plan) not in top
 
 
+def test_the_top_says_the_median_of_the_largest_key() -> None:
+    keys = KeyList(column="shop", keys=("north", "south"), unknown="other")
+    domain = NumberDomain(column="price", lower=0, upper=1, cells=10)
+    page = Made(question("shops", domain, (10,), keys, (0.5, 0.9))).page()
+    text = " ".join(elements_of(page.split("</style>")[1].split("</nav>")[0]).text.split())
+    assert re.search(
+        r"0\.\d+median of price, 0\S* to 0\.\d+, of \w+, the largest of 3 keys", text
+    ), text
+
+
 def test_curves_are_the_released_rows(made: Made, page: str) -> None:
     (curve,) = columns(page, 0)
     table = made.rows(CDF, "age")

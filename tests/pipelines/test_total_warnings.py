@@ -6,6 +6,7 @@ import json
 import warnings
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,6 +44,19 @@ def test_programs_are_told_too(workspace: Workspace) -> None:
     events = [json.loads(line) for line in outcome.err.splitlines()]
     (told,) = [each for each in events if each["event"] == "remark"]
     assert told["level"] == "warning" and "tree all holds about 0 rows" in told["message"]
+
+
+def test_noise_that_hides_a_total_is_told_as_such(workspace: Workspace) -> None:
+    """Bounds of a unit far above what units have: nothing is dropped, and all is noise."""
+    workspace.write_rows(who=pa.array(np.arange(ROWS) % 50))
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] |= {"unit": "who", "max_rows": 100_000}
+        settings["trees"] = settings["trees"][:1]
+
+    outcome = workspace.release(change)
+    assert outcome.code == 0
+    assert outcome.err.startswith("warning: the total of tree all is no larger than its noise")
 
 
 # --- an end of a clamped tree that holds most rows ---

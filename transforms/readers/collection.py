@@ -21,7 +21,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from dpcore.release.plan import ReleasePlan
 from transforms.counting import in_window
 from transforms.errors import InputError
-from transforms.readers.file_columns import FileColumns
+from transforms.readers.file_columns import FileColumns, no_column
 from transforms.readers.read import BALANCE
 
 _WHERE = "the PCollection"
@@ -110,15 +110,19 @@ def row_schema(
             "record batches, dictionaries, beam.Row or NamedTuples"
         )
     if schema is not None:
+        for name in columns:
+            if schema.get_field_index(name) < 0:
+                raise no_column(_WHERE, name, schema.names)
         return pa.schema([field for field in schema if field.name in columns])
     if fields is None:
         raise InputError(
             "rows: dictionaries do not tell the types of their columns: give "
             f"schema=pa.schema(...) of {', '.join(columns)}"
         )
-    return pa.schema(
-        [(name, _arrow_type(name, fields[name])) for name in columns if name in fields]
-    )
+    for name in columns:
+        if name not in fields:
+            raise no_column(_WHERE, name, list(fields))
+    return pa.schema([(name, _arrow_type(name, fields[name])) for name in columns])
 
 
 def _are_batches(element_type: Any) -> bool:

@@ -5,7 +5,8 @@ A name that is no column of the file may be that of a field, with dots (`address
 folder of the path (`year=2024/`), in this order.
 """
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -61,10 +62,7 @@ class FileColumns:
             elif name not in told and (missing_column != "null" or name in schema.names):
                 choice = missing_column == "fail" and name not in schema.names
                 way_out = "; input.missing_column: null reads null there" if choice else ""
-                raise InputError(
-                    f"input: {path} has no column {name!r}, or has it twice; its columns are "
-                    f"{_listed(list(described(schema)))}{way_out}"
-                )
+                raise no_column(path, name, list(described(schema)), way_out)
         absent = [name for name in plan.columns if name not in within]
         constants = constants_of(path, [name for name in absent if name in told], plan)
         constants |= _nulls([name for name in absent if name not in told], plan)
@@ -92,6 +90,27 @@ class FileColumns:
         for name, names in self.within.items():
             types[name] = _type_within(schema, names)
         return types
+
+
+def no_column(where: str, name: str, names: Sequence[str], way_out: str = "") -> InputError:
+    """The error of rows that lack a column.
+
+    Args:
+        where: they lie.
+        name: of the column.
+        names: of the columns that they have.
+        way_out: what else can be done, after "; ".
+
+    >>> no_column("rows", "Age", ["age", "sex"]).sentence
+    "input: rows has no column 'Age', or has it twice; its columns are age, sex; did you mean age?"
+    """
+    plain = {each.casefold(): each for each in reversed(names)}
+    near = [] if name in names else difflib.get_close_matches(name.casefold(), plain, n=1)
+    meant = f"; did you mean {plain[near[0]]}?" if near else ""
+    return InputError(
+        f"input: {where} has no column {name!r}, or has it twice; its columns are "
+        f"{_listed(list(names))}{meant}{way_out}"
+    )
 
 
 def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:

@@ -558,8 +558,8 @@ class TestKeyList:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"keys": ()}, "keys must be a tuple of at least one value"),
-            ({"keys": ["a"]}, "keys must be a tuple"),
+            ({"keys": ()}, "keys must be a list of at least one value"),
+            ({"keys": ["a"]}, "keys must be a list"),
             ({"keys": ("a", 1)}, "keys must be all texts or all whole numbers"),
             ({"keys": (True, False)}, "all texts or all whole numbers"),
             ({"keys": ("a", "b", "a")}, "keys hold 'a' more than once"),
@@ -861,7 +861,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         "cells 7 must divide the 86400000000 microseconds",
     ),
     ({"type": "timestamp", "lower": 1, "upper": 2, "cells": 7}, "lower 1 must be a date and time"),
-    ({"type": "category", "categories": []}, "categories must be a tuple of at least one value"),
+    ({"type": "category", "categories": []}, "categories must be a list of at least one value"),
     ({"type": "category", "categories": ["a", "a"]}, "categories hold 'a' more than once"),
     ({"type": "category", "categories": ["a", 1]}, "must be all texts or all whole numbers"),
     ({"type": "category", "categories": ["a"], "unknown": "other"}, "unknown 'other' must be one"),

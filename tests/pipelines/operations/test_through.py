@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,13 @@ def test_metrics_are_of_the_whole_run(workspace: Workspace, daily: str) -> None:
     # A second run makes nothing, and finds one day finished.
     assert workspace.run(*run, DAYS[1]).code == 0
     assert values(file)["dptrees_run_made"] == 0
+
+
+def test_the_page_of_a_period_names_it(workspace: Workspace, daily: str) -> None:
+    assert workspace.run("release", daily, "--through", DAYS[1]).code == 0
+    page = (workspace.output / "period-0002" / "report.html").read_text()
+    (head,) = re.findall(r"<header>.*?</header>", page, re.S)
+    assert f"<dt>Period</dt><dd>2 of 4 <small>date {DAYS[1]}</small></dd>" in head
 
 
 def test_each_period_has_an_id_of_its_own(workspace: Workspace, daily: str) -> None:

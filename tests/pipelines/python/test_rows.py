@@ -122,6 +122,32 @@ def test_only_what_is_read_is_held(table: pa.Table) -> None:
     assert batch.column("age").buffers()[1].address == table["age"].chunk(0).buffers()[1].address
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"Age": [1], "sex": ["a"]},
+        [{"Age": 1, "sex": "a"}],
+        pa.table({"Age": [1], "sex": ["a"]}),
+        pytest.param("pandas", id="pandas"),
+    ],
+)
+def test_a_missing_column_lists_those_that_there_are(rows: Any) -> None:
+    if rows == "pandas":
+        rows = pytest.importorskip("pandas").DataFrame({"Age": [1], "sex": ["a"]})
+    with pytest.raises(dptrees.Error) as caught:
+        dptrees.release(rows, CONFIG)
+    assert str(caught.value) == (
+        "input: rows has no column 'age', or has it twice; its columns are Age, sex; did you mean "
+        "Age?"
+    )
+
+
+def test_a_column_of_texts_says_how_to_convert_it() -> None:
+    texts = {name: ["30", "31"] for name in ("age", "work", "day")}
+    with pytest.raises(dptrees.Error, match=r"domain needs .* pd\.to_numeric\(rows\['age'\]\)"):
+        dptrees.release(texts, CONFIG)
+
+
 def test_columns_of_different_lengths_are_told() -> None:
     age = {"column": "age", "type": "integer", "lower": 0, "upper": 9}
     trees = [{"name": name, "domain": age | {"column": name}} for name in ("age", "size")]

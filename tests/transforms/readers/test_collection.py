@@ -156,7 +156,9 @@ class Typed(NamedTuple):
 
 
 def test_types_of_fields() -> None:
-    assert row_schema(Typed, ["c", "b", "a", "none"]) == pa.schema(
+    with pytest.raises(InputError, match=r"has no column 'C', .* did you mean c\?"):
+        row_schema(Typed, ["a", "C"])
+    assert row_schema(Typed, ["c", "b", "a"]) == pa.schema(
         {"c": pa.bool_(), "b": pa.int64(), "a": pa.float32()}
     )
     declared = pa.schema({"a": pa.int8(), "other": pa.string()})

@@ -282,9 +282,35 @@ def test_a_missing_file_and_a_folder(tmp_path) -> None:
         csv_rows.splits(str(tmp_path), str(tmp_path), plan_of(number()))
 
 
-def test_one_column_as_two_types() -> None:
+def test_whole_numbers_and_numbers_of_one_column(tmp_path) -> None:
+    """Both trees read what a Parquet column of doubles would hold."""
     plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
-    with pytest.raises(InputError, match="'value' is read as double by one tree and as int64 by"):
+    assert column_types(plan) == {"value": pa.float64()}
+    texts = ["7", "7.9", "-0.5", "10", "x", "", '" 3 "', "9007199254740993"]
+    path = written(tmp_path, "value\n" + "".join(f"{text}\n" for text in texts))
+    domain = IntegerDomain(column="value", lower=0, upper=10)
+    together, alone = (
+        domain.leaf_ids({"value": read(path, each).column("value").combine_chunks()}).tolist()
+        for each in (plan, plan_of(domain))
+    )
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        IntegerDomain(column="value", lower=2**53 - 5, upper=2**53 + 5),
+        DateDomain(column="value", lower=date(2024, 1, 1), upper=date(2025, 1, 1)),
+    ],
+)
+def test_one_column_as_two_types(other) -> None:
+    plan = plan_of(number(), other)
+    first, last = (question.name for question in plan.questions)
+    sentence = (
+        rf"'value' is read as double by tree {first} and as [\w\[\]0-9]+ by tree {last}: give both "
+        "trees one type, or write Parquet"
+    )
+    with pytest.raises(InputError, match=sentence):
         column_types(plan)
 
 

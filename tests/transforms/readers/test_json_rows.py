@@ -242,7 +242,7 @@ def test_a_column_is_read_as_one_type() -> None:
         make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 10}),
         make_domain({"column": "x", "type": "category", "categories": ["a"]}),
     )
-    with pytest.raises(InputError, match="the JSON column 'x' is read as int64 by one tree"):
+    with pytest.raises(InputError, match="the JSON column 'x' is read as int64 by tree "):
         json_rows.splits(io.BytesIO(), "a", two)
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("whole",), nulls=NullUnits.OWN)
     whole = make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10})

@@ -120,6 +120,7 @@ def test_a_column_that_is_missing_or_twice(names, make_plan, tmp_path) -> None:
     with pytest.raises(InputError) as caught:
         read(path, make_plan())
     way_out = "" if "value" in names else "; input.missing_column: null reads null there"
+    way_out = f"; did you mean VALUE?{way_out}" if names == ["VALUE"] else way_out
     assert caught.value.sentence == (
         f"input: {path} has no column 'value', or has it twice; its columns are {names[0]}{way_out}"
     )
