@@ -162,6 +162,24 @@ def test_pods_are_restricted(path: Path) -> None:
                     assert "memory" in container["resources"]["limits"]
 
 
+@pytest.mark.parametrize("path", FILES, ids=names(FILES))
+def test_what_hangs_is_started_again_and_what_fills_disks_asks_for_them(path: Path) -> None:
+    for value in manifests(path):
+        for pod in pods(value):
+            sizes = {
+                volume["name"]: volume["emptyDir"]["sizeLimit"]
+                for volume in pod["spec"].get("volumes", ())
+                if "emptyDir" in volume
+            }
+            for container in _containers(pod):
+                if "startupProbe" in container or "readinessProbe" in container:
+                    assert "livenessProbe" in container
+                mounted = [each["name"] for each in container.get("volumeMounts", ())]
+                large = [sizes[name] for name in mounted if sizes.get(name, "").endswith("Gi")]
+                if large and "resources" in container:
+                    assert container["resources"]["requests"]["ephemeral-storage"] == large[0]
+
+
 def test_no_secret_is_written_down() -> None:
     """The key and the password come from Secrets, of which no file here is one."""
     for path in KUBERNETES.rglob("*.yaml"):
@@ -237,7 +255,8 @@ def test_versions_are_those_of_the_engines() -> None:
     assert image == f"apache/beam_flink{flink[0]}_job_server:{beam[0]}"
     for each in ("session", "application"):
         spec = manifest(f"{each}/flink.yaml", "FlinkDeployment")["spec"]
-        assert spec["image"] == f"flink:{flink[0]}"
+        # The version of the runner's own jars, and no later one.
+        assert spec["image"] == f"flink:{flink[0]}.0"
         assert spec["flinkVersion"] == f"v{flink[0].replace('.', '_')}"
     spec = manifest("spark/application.yaml", "SparkApplication")["spec"]
     assert (spec["sparkVersion"], spec["image"]) == (spark[0], f"apache/spark:{spark[0]}")
