@@ -2,12 +2,17 @@
 
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from dpcore.bounding.unit_ids import UnitIds
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
 from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.bigquery import BigqueryTable
@@ -16,11 +21,13 @@ table_library("google.cloud.bigquery_storage_v1", "DPTREES_REQUIRE_GCP")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 FIRST, SECOND = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2024, 2025))
+# Neighbors that a double cannot tell apart.
+LARGE = tuple(range(2**53, 2**53 + 6))
 VISITS = BigqueryTable(table="shop.web.visits")
 
 
-@pytest.fixture
-def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@contextmanager
+def serving(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The stand-in, to which clients go."""
     import grpc
     from google.cloud.bigquery_storage_v1 import BigQueryReadClient
@@ -38,6 +45,13 @@ def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             return BigQueryReadClient(transport=BigQueryReadGrpcTransport(channel=channel))
 
         monkeypatch.setattr("transforms.tables.bigquery._client", client)
+        yield made
+
+
+@pytest.fixture
+def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stand-in with a few rows."""
+    with serving(rows, monkeypatch) as made:
         yield made
 
 
@@ -70,3 +84,23 @@ def test_refused(service: Any) -> None:
     named = BigqueryTable(table="shop.web.visits", version="main")
     with pytest.raises(InputError, match="main is no moment"), named.pinned():
         pass
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array(LARGE, pa.int64()),  # INTEGER
+        pa.array(map(Decimal, LARGE), pa.decimal128(38, 9)),  # NUMERIC
+        pa.array(map(str, LARGE)),  # STRING
+    ],
+    ids=lambda ids: str(ids.type),
+)
+def test_units_are_exact(ids: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that a double cannot tell apart stay units of their own."""
+    with serving(pa.table({"id": ids}), monkeypatch), VISITS.pinned() as pinned:
+        table = pinned.with_units(["id"]).divided(["id"])
+        read = [row for split in table.splits(["id"]) for row in table.batches(split, ["id"])]
+    column = pa.chunked_array([batch.column("id") for batch in read]).combine_chunks()
+    choices = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
+    made, missing = UnitIds(choices, None).of([column])
+    assert missing is None and len({each.tobytes() for each in made}) == len(LARGE)
