@@ -4,6 +4,7 @@ small multiples of keys."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def shares_chart(
         text="One line for each key that is chosen; small charts of the keys follow.",
         caption=f"Share of a key's rows {_lead(question)} each value",
         x=x_axis(question),
-        y=share_axis(1.0, 1.0),
+        y=replace(share_axis(1.0, 1.0), label="share of the key's rows"),
         layers=tuple(layers),
         data={"draws": "line", "lead": _lead(question), "shares": True, "series": told},
     )
@@ -102,17 +103,18 @@ def key_charts(
             look="small",
             x=x,
             y=y,
-            layers=(Layer(shapes=_panel(question, curve)),),
+            layers=(Layer(shapes=_panel(question, curve, look_of(key))),),
         )
-        for name, curve, total in zip(shown, curves, totals, strict=True)
+        for key, (name, curve, total) in enumerate(zip(shown, curves, totals, strict=True))
     ]
 
 
-def _panel(question: CdfQuestion, curve: pa.Table) -> tuple[Shape, Shape]:
+def _panel(question: CdfQuestion, curve: pa.Table, look: str) -> tuple[Shape, Shape]:
+    """A band and a line in the color that the large chart has of the key."""
     places, (low, high), count = _shares(question, _columns(question, curve))
     return (
-        Shape(look="band s0", path=band(places, low, high)),
-        Shape(look="line s0", path=line(places, count)),
+        Shape(look=f"band {look}", path=band(places, low, high)),
+        Shape(look=f"line {look}", path=line(places, count)),
     )
 
 
