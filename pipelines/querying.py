@@ -62,7 +62,7 @@ def run_query(chosen: argparse.Namespace) -> int:
 
 
 def _confidence(tree: Released, chosen: argparse.Namespace) -> float:
-    """Of the intervals."""
+    """Return the confidence of the intervals."""
     asked: float | None = chosen.confidence
     return float(tree.question.confidence) if asked is None else asked
 

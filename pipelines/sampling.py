@@ -23,7 +23,7 @@ MOST_ROWS = 10**12
 
 
 class Writer(Protocol):
-    """Of a table, batch by batch."""
+    """Writer of a table, batch by batch."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """The next rows."""

@@ -44,7 +44,7 @@ class Target:
 
     @cached_property
     def _workload(self) -> Workload[Any]:
-        """Of the mechanism that the tree was planned with."""
+        """Workload of the mechanism that the tree was planned with."""
         return self.section.workload().settled(self.question)
 
     @cached_property

@@ -107,7 +107,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def write_by(path: str, fill: Callable[[BinaryIO], None]) -> None:
-    """As `write_whole`, of a file that is too large to be held.
+    """Write a file that is too large to be held in memory, as `write_whole` does.
 
     Args:
         path: of the file.

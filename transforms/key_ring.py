@@ -63,7 +63,7 @@ class KeyRing:
         return KeyRing(keys=(key, *self.keys))
 
     def to_text(self) -> str:
-        """As it is kept; the inverse of `from_text`."""
+        """Return the text of the key file; the inverse of `from_text`."""
         if len(self.keys) == 1:
             return self.current.to_text() + "\n"
         states = (_CURRENT, *[_RETIRED] * (len(self.keys) - 1))

@@ -99,7 +99,7 @@ def concluded_file(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """That a part has been written.
+    """Proof that a part has been written.
 
     Attributes:
         part: which.
@@ -119,7 +119,7 @@ class Receipt:
         return part_file(self.part, self.sha256)
 
     def to_bytes(self) -> bytes:
-        """As it travels."""
+        """Return the bytes in which it travels."""
         return json.dumps(asdict(self), sort_keys=True).encode()
 
     @classmethod

@@ -36,8 +36,8 @@ _NO_MEMORY = re.compile(
 
 
 def not_now(path: str, error: BaseException) -> InputError:
-    """That a file of the input could not be read, for a reason that may pass: in the system's words
-    of its number alone, since a library's may show a value."""
+    """Make the error of a file of the input that cannot be read for a reason that may pass: in the
+    system's words for its number alone, since a library's may show a value."""
     return InputError(f"input: {path} cannot be read now: {system_reason(error)}", again=True)
 
 

@@ -137,7 +137,7 @@ def begun_without_record(folder: str) -> bool:
 
 
 def missing_files(folder: str, names: Iterable[str]) -> list[str]:
-    """Those of a release's files, by their names within it, that are not in its folder."""
+    """Return the files of a release, by their names within it, that are missing in its folder."""
     present = _present(folder)
     return [name for name in names if files.join(folder, *name.split("/")) not in present]
 

@@ -162,7 +162,8 @@ def _share_parts(universe: Universe, path: str) -> SharedUniverse:
 
 
 def _changed() -> UniverseError:
-    """Of a list of leaves that is read once to be planned, and again to be written."""
+    """Make the error of a list of leaves that changed between planning, which reads it once, and
+    writing."""
     return UniverseError(
         "the table of leaves changed while it was read, or cannot be read any more; run again",
         again=True,
@@ -170,7 +171,7 @@ def _changed() -> UniverseError:
 
 
 def _standing_parts(path: str, digest: str) -> Universe | None:
-    """As `_standing`."""
+    """Return the universe whose parts exist already, as `_standing` does."""
     if not files.exists(path):
         return None
     try:
@@ -181,7 +182,7 @@ def _standing_parts(path: str, digest: str) -> Universe | None:
 
 
 def not_as_written(path: str) -> UniverseError:
-    """Of a file that changed since the launcher wrote it."""
+    """Make the error of a file that changed since the launcher wrote it."""
     return UniverseError(f"output: {path} is not the file that the launcher wrote")
 
 

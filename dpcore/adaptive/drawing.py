@@ -32,7 +32,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def of(cls, plan: AdaptivePlan, level: int, first: int, stop: int) -> Kinds:
-        """Of the nodes ``first`` to ``stop`` - 1."""
+        """The kinds of the nodes ``first`` to ``stop`` - 1 of a level."""
         chains, passed_on = plan.chains(level), plan.passed_on(level)
         return cls(
             chains if chains.size == 1 else chains[first:stop],
@@ -57,7 +57,7 @@ class PartPlace:
     rows: int
 
     def kinds(self, plan: AdaptivePlan, depth: int) -> Kinds:
-        """Of a level's nodes; of uniform trees alike."""
+        """Return the kinds of the nodes of a level; in a uniform tree all are alike."""
         return Kinds.of(plan, self.first_level + depth, *self.ranges[depth])
 
     def ones(self, depth: int) -> Flags:
@@ -80,9 +80,10 @@ class Draw:
     own: NoiseSource
 
     def numbers(self, place: PartPlace, levels: Sequence[Integers]) -> Measurements:
-        """Of all levels from the roots' down, exact (rows, n) each: of levels of parents three
-        arrays (rows, n), the measurements, the numbers that decide (None where measurements do) and
-        the second measurements, each None where there are none; of the leaves the measurements."""
+        """Draw the noisy measurements of all levels, from the roots down, given the exact counts
+        (rows, n) of each. A level of parents has three arrays (rows, n): the measurements, the
+        numbers that decide (None where measurements do) and the second measurements, each None
+        where there are none. The leaves have measurements only."""
         found: Measurements = []
         reached = place.ones(0)
         for depth, exact in enumerate(levels):
@@ -160,7 +161,7 @@ def may_end(plan: AdaptivePlan, level: int, kinds: Kinds) -> Flags:
 
 
 def deciding(numbers: Measurements, depth: int) -> Integers | None:
-    """Of all numbers of a part, those that decide at a level of parents."""
+    """Return the numbers of a part that decide at a level of parents."""
     measured, decisions = numbers[3 * depth : 3 * depth + 2]
     return measured if decisions is None else decisions
 

@@ -82,11 +82,13 @@ class DrawnTree:
         return self.run(leaves.start, leaves.stop)
 
     def run(self, start: int, stop: int) -> float:
-        """Of the estimate of leaves ``start`` to ``stop`` - 1; NaN where an end is no edge."""
+        """Return the variance of the estimate of leaves ``start`` to ``stop`` - 1; NaN where an end
+        is no edge."""
         return self.runs([(start, stop)])
 
     def runs(self, runs: Sequence[tuple[int, int]]) -> float:
-        """Of the sum over runs of leaves, which may overlap; NaN where an end is no edge."""
+        """Return the variance of the sum over runs of leaves, which may overlap; NaN where an end is
+        no edge."""
         changes = np.zeros(self.plan.tree.leaves + 1, dtype=np.int64)
         for start, stop in runs:
             changes[start] += 1

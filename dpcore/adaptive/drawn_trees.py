@@ -141,7 +141,7 @@ class DrawnTrees:
 
     @cached_property
     def holders(self) -> list[Holders]:
-        """Of every level, (keys, n), with estimates and counts left at 0."""
+        """Holders of every level, (keys, n), with estimates and counts left at 0."""
         tree, keys = self.plan.tree, len(self.ended[0])
         none, zeros = np.zeros(keys, dtype=np.int64), np.zeros(keys)
         found = [

@@ -116,7 +116,7 @@ class AdaptiveForest:
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[AdaptiveRoots, list[LevelSolution]]:
-        """As `dpcore.trees.forest.Forest.solve_spine`.
+        """Solve the spine, as `dpcore.trees.forest.Forest.solve_spine` does.
 
         Args:
             tree, key, totals, noise: as there.
@@ -144,8 +144,8 @@ class AdaptiveForest:
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """As `dpcore.trees.forest.Forest.solve`: levels are `DrawnLevel`, prefixes
-        `DrawnPrefixes`."""
+        """Solve a chunk, as `dpcore.trees.forest.Forest.solve` does: levels are `DrawnLevel`,
+        prefixes `DrawnPrefixes`."""
         assert isinstance(roots, AdaptiveRoots)
         place, top = self._place(chunk), roots.holders(chunk.rows)
         below = self._from_below(place, measurements, top.ended < 0, None)
@@ -254,7 +254,8 @@ class AdaptiveForest:
         return found
 
     def _ended(self, place: PartPlace, depth: int, below: FromBelow) -> Integers:
-        """Of reached nodes: -1 where split, and where a chunk will know."""
+        """Return where each reached node ended: -1 where it was split, and where a chunk will
+        know."""
         level = place.first_level + depth
         if below.split is not None:
             return np.where(below.split, -1, level)

@@ -44,7 +44,7 @@ class Nodes:
     before_alpha: Floats
 
     def of(self, places: Integers) -> Nodes:
-        """Those at some places."""
+        """Return the nodes at some places."""
         return Nodes(**{each.name: getattr(self, each.name)[places] for each in fields(self)})
 
     def joined(self, others: Nodes) -> Nodes:
@@ -87,7 +87,7 @@ class Holders:
         return counts
 
     def ends(self, leaf: Integers) -> Integers:
-        """Of the holder's rows, those left of a leaf, spread evenly."""
+        """Spread the holder's rows evenly over its leaves, and return those left of a leaf."""
         return spread_ends(self.count, self.stop - self.start, leaf - self.start)
 
     def estimates_between(self, start: Integers, stop: Integers) -> Floats:
@@ -107,7 +107,7 @@ class Holders:
 
     @cached_property
     def ended(self) -> Integers:
-        """As `Nodes.ended`."""
+        """The levels at which nodes ended, as `Nodes.ended` has them."""
         return self.nodes.ended[self.index]
 
     @cached_property
@@ -117,7 +117,7 @@ class Holders:
 
     @cached_property
     def before_count(self) -> Integers:
-        """That of all left of it."""
+        """Consistent count of all rows left of the node."""
         return self.nodes.before_count[self.index]
 
     @cached_property
@@ -152,5 +152,5 @@ class Holders:
 
     @cached_property
     def before_alpha(self) -> Floats:
-        """Of the same in P."""
+        """Coefficient of the whole tree's estimate in P."""
         return self.nodes.before_alpha[self.index]

@@ -142,7 +142,7 @@ class AdaptivePlan:
         return sum(self.level_amounts[level - chain : level + 1], Fraction(0))
 
     def law(self, level: int, chain: int = 0) -> NoiseLaw | None:
-        """Of the measurement of a reached node with several children, or of a leaf.
+        """Noise law of the measurement of a reached node with several children, or of a leaf.
 
         Args:
             level: of the node.
@@ -155,13 +155,15 @@ class AdaptivePlan:
         return self._law(part * self._rate(level, chain))
 
     def decision_law(self, level: int, chain: int = 0) -> NoiseLaw | None:
-        """Of the number that only decides; None where the measurement does, or nothing."""
+        """Noise law of the number that only decides; None where the measurement decides, or nothing
+        does."""
         if not self.decides(level, chain):
             return None
         return self._law(self.decision_part * self._rate(level, chain))
 
     def last_law(self, level: int) -> NoiseLaw | None:
-        """Of the second measurement of a node of a level that is not split; None of leaves."""
+        """Noise law of the second measurement of a node that is not split, by its level; None for
+        leaves."""
         left = sum(self.level_amounts[level + 1 :], Fraction(0))
         return self._law(left / self._own(level)) if level < self.tree.height else None
 
@@ -251,7 +253,7 @@ class AdaptivePlan:
 
 
 def variance_of(law: NoiseLaw | None) -> float:
-    """Of a measurement in rows^2; infinite where there is none."""
+    """Return the variance of a noise law, in rows^2; infinite where there is no measurement."""
     return math.inf if law is None else max(law.variance, LEAST_VARIANCE)
 
 

@@ -86,7 +86,7 @@ class AdaptiveRoots(RootSolutions):
         )
 
     def holders(self, rows: int) -> Holders:
-        """Those of the roots, (rows, n)."""
+        """Return the holders of the roots, (rows, n)."""
         names = {field.name: field.name for field in fields(Nodes)} | {
             "count": "held",
             "before_count": "held_before",

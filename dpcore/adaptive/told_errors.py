@@ -21,7 +21,8 @@ def told_of_nodes(
     nodes: pa.Table,
     intervals: Callable[[LevelSolution, float | None], Intervals],
 ) -> tuple[DrawnTrees, float | None, Iterator[ToldErrors]]:
-    """Of all nodes: the trees that came out, the public number of rows, and the errors by level.
+    """Return the drawn trees, the public number of rows, and the stated errors of all nodes by
+    level.
 
     Args:
         plan: of the trees.
@@ -55,7 +56,7 @@ def told_of_points(
     points: pa.Table,
     intervals: Callable[[DrawnPrefixes], Intervals],
 ) -> ToldErrors:
-    """Of the points of the CDFs.
+    """Return the stated errors of the points of the CDFs.
 
     Args:
         drawn: the trees.

@@ -62,7 +62,7 @@ class AdaptiveWidths:
         return self.slope, self.offset
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `from_spec` reads them back."""
+        """Return the widths as plain JSON values; `from_spec` reads them back."""
         return {"confidence": self.confidence, "slope": self.slope, "offset": self.offset}
 
     @classmethod

@@ -265,7 +265,8 @@ def _level_weights(tree: IrregularTree, weights: NodeWeights | None) -> tuple[fl
 
 
 def _geometric_mean(errors: Sequence[float], weights: Sequence[float]) -> float:
-    """Of errors above 0, weighted; a public root is off by nothing and says nothing."""
+    """Return the weighted geometric mean of the errors above 0; a public root has no error and is
+    left out."""
     pairs = [(error, own) for error, own in zip(errors, weights, strict=True) if error and own]
     total = math.fsum(own for _, own in pairs)
     logs = math.fsum(own * log(error) for error, own in pairs)

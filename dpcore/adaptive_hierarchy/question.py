@@ -77,7 +77,7 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
 
     @cached_property
     def widths(self) -> AdaptiveWidths:
-        """Of the intervals."""
+        """Half-widths of the confidence intervals."""
         return adaptive_widths(self.plan.budget.measure, self.confidence, counts=self.counts)
 
     @property
@@ -112,8 +112,9 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
         return self.widths.margin(solved.holder_variance)
 
     def intervals(self, solved: LevelSolution, total: float | None) -> Intervals:
-        """As `TreeQuestion.intervals`; inside a node that was not split the standard error is not
-        known, and the ends are 0 and that node's high end."""
+        """Return the intervals of a solved level, as `TreeQuestion.intervals` does; inside a node
+        that was not split the standard error is not known, and the ends are 0 and that node's high
+        end."""
         assert isinstance(solved, DrawnLevel)
         inside = solved.inside
         held, error, low, high = clipped_intervals(

@@ -145,7 +145,7 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
         return self._trees[code]
 
     def _rows_of_key(self, code: int) -> pa.Table:
-        """Of all nodes of a key, the columns that tell its shape."""
+        """Return, for all nodes of a key, the columns that describe its shape."""
         sizes, split = self.question.plan.tree.level_sizes, self._chunking.split_level
         parts = [
             part

@@ -75,11 +75,11 @@ class AdaptiveQuestion(CdfQuestion):
 
     @cached_property
     def widths(self) -> AdaptiveWidths:
-        """Of the intervals, in standard errors."""
+        """Half-widths of the confidence intervals, in standard errors."""
         return self.widths_at(self.confidence)
 
     def widths_at(self, confidence: float) -> AdaptiveWidths:
-        """Of intervals of another confidence."""
+        """Return the half-widths of intervals of another confidence."""
         plan = self.plan
         return adaptive_widths(plan.budget.measure, confidence, counts=not plan.decision_part)
 

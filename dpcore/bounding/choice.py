@@ -242,7 +242,7 @@ def _slices(rows: int, size: int) -> Iterator[tuple[int, int]]:
 def _enumerated(
     ends: Integers, counts: Integers, start: int, stop: int
 ) -> tuple[Integers, Integers]:
-    """Of a slice of all rows, one after the other, the run of each and its rank in the run."""
+    """Return, for a slice of all rows in order, the run of each and its rank in the run."""
     low, high = np.searchsorted(ends, [start, stop - 1], side="right")
     touched = slice(low, high + 1)
     begins = ends[touched] - counts[touched]

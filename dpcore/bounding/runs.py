@@ -73,7 +73,7 @@ class UnitRuns:
     def of(
         cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None
     ) -> UnitRuns:
-        """Those of rows in any order."""
+        """Make the runs of rows in any order."""
         runs = rows.runs()
         assert runs.counts is not None
         return cls(
@@ -107,7 +107,7 @@ class UnitRuns:
         return Increments(cells, None if self.values is None else np.repeat(self.values, counts))
 
     def to_bytes(self) -> bytes:
-        """As bytes that `merged` reads."""
+        """Write the runs as bytes that `merged` reads."""
         per_unit = np.bincount(self.codes, minlength=len(self.units))
         used = self.units[per_unit > 0]
         alike = bool((self.counts == 1).all())

@@ -220,7 +220,8 @@ def _number_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
 
 
 def _decimal_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
-    """Of decimals that are no integers of int64: hardly a unit, so each is read by itself."""
+    """Make the ids of decimals that are no integers of int64; hardly any unit is one, so each is
+    read by itself."""
     values, is_none = whole_numbers(column, unsigned=True)
     found = blocks(_fixed(values, _LARGE))
     if is_none is not None:
@@ -255,7 +256,7 @@ def _per_second(type: pa.DataType) -> int | None:
 
 
 def _moment_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
-    """Of dates and times, as seconds and billionths: dates are their midnight."""
+    """Make the ids of dates and times, from seconds and billionths; a date is its midnight."""
     type, types = column.type, pa.types
     parts = _per_second(type)
     assert parts is not None
@@ -284,7 +285,7 @@ _KEPT = _masks()
 
 
 def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) -> Blocks:
-    """Of texts in a buffer: (n + 1,) offsets, and bytes."""
+    """Make the ids of texts in a buffer: (n + 1,) offsets, and bytes."""
     data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
     starts, lengths = offsets[:-1], np.diff(offsets)
     # Room for the last block of the last text.

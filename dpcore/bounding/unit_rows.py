@@ -200,7 +200,7 @@ def _with_common_labels(batches: list[_Batch]) -> list[_Batch]:
 
 
 def _runs(parts: list[_Batch]) -> UnitRuns:
-    """Those of a shard's rows, from all batches."""
+    """Merge the runs of a shard's rows from all batches."""
     units, codes = distinct_units(np.concatenate([part.ids for part in parts]))
     cells, labels = np.concatenate([part.cells for part in parts]), parts[0].labels
     if labels is not None:

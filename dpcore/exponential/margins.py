@@ -105,5 +105,5 @@ def rank_errors(plan: ExponentialPlan) -> list[float]:
 
 
 def root_mean_square(errors: list[float]) -> float:
-    """Of all quantiles."""
+    """Return the root of the mean square of the errors of all quantiles."""
     return math.sqrt(math.fsum(error * error for error in errors) / len(errors))

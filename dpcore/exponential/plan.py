@@ -132,7 +132,7 @@ class ExponentialPlan:
         }
 
     def rate(self, rank: Rank) -> Fraction:
-        """That of one choice."""
+        """Rate of one choice."""
         return self.rates[rank.place]
 
     @property

@@ -85,7 +85,7 @@ class ExponentialQuestion(TreeQuestion):
 
     @cached_property
     def order(self) -> list[int]:
-        """Of the quantiles among those of the plan."""
+        """Positions of the quantiles among those of the plan."""
         return [self.plan.quantiles.index(exact_quantile(each)) for each in self.quantiles]
 
     @cached_property

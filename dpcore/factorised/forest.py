@@ -58,12 +58,12 @@ class FactorisedForest(WholeTrees):
 
     @property
     def errors(self) -> FactorisedErrors:
-        """Of all estimates."""
+        """Standard errors of all estimates."""
         return errors_of(self.plan)
 
     @property
     def root_variance(self) -> float:
-        """Of the estimated total of a tree."""
+        """Variance of the estimated total of a tree."""
         return self.errors.total
 
     def measure(
@@ -125,5 +125,5 @@ class FactorisedForest(WholeTrees):
 
 @lru_cache(maxsize=4)
 def errors_of(plan: FactorisedPlan) -> FactorisedErrors:
-    """Those of a plan, which take long to find."""
+    """Compute the errors of a plan, which takes long."""
     return FactorisedErrors(plan)

@@ -57,7 +57,7 @@ class FactorisedPlan:
 
     @cached_property
     def law(self) -> NoiseLaw:
-        """Of the noise of every sum.
+        """Noise law of every sum.
 
         Raises:
             ValueError: it is too large for 64-bit numbers.

@@ -56,7 +56,7 @@ class Read:
         return replace(self, widths=tuple(widths))
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """Return the reading as plain JSON values."""
         return {"kind": self.kind, "shares": list(self.shares), "widths": list(self.widths)}
 
     @classmethod

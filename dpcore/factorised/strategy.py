@@ -67,7 +67,8 @@ class Strategy(ABC):
 
     @abstractmethod
     def spec(self) -> dict[str, object]:
-        """As plain JSON values, from which the same matrix follows on any machine."""
+        """Return the strategy as plain JSON values, from which any machine builds the same
+        matrix."""
 
     def dense(self) -> Integers:
         """(K, K) M, for small K."""

@@ -29,12 +29,13 @@ class NormalWidths:
 
     @property
     def width(self) -> float:
-        """Of a node, a prefix, a range, and of what decides a quantile."""
+        """Half-width of the interval of a node, a prefix or a range, and of what decides a
+        quantile."""
         return normal_quantile((1.0 + self.confidence) / 2.0)
 
     def band(self, prefixes: int) -> float:
-        """Of all prefixes at once. Normal errors are all within their limits at least as often as
-        if they were independent.
+        """Return the half-width of a simultaneous band over all prefixes. Normal errors are all
+        within their limits at least as often as if they were independent.
 
         Source: Sidak 1967.
 
@@ -44,7 +45,7 @@ class NormalWidths:
         return normal_quantile((1.0 + power(self.confidence, 1.0 / prefixes)) / 2.0)
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `from_spec` reads them back."""
+        """Return the widths as plain JSON values; `from_spec` reads them back."""
         return {"confidence": self.confidence}
 
     @classmethod

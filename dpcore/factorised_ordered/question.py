@@ -65,7 +65,7 @@ class FactorisedQuestion(CdfQuestion):
 
     @cached_property
     def widths(self) -> NormalWidths:
-        """Of the intervals, in standard errors."""
+        """Half-widths of the confidence intervals, in standard errors."""
         return NormalWidths(confidence=self.confidence)
 
     @property

@@ -47,7 +47,7 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
         return "rows"
 
     def check(self, measure: Measure, *, delta: bool) -> None:
-        """As `Workload.check`.
+        """Check that the mechanism can serve the workload, as `Workload.check` does.
 
         Raises:
             Refusal: also of an objective that no strategy is made for, of cells without an order or

@@ -162,7 +162,7 @@ class HierarchyDomain:
 
     @property
     def radix(self) -> int:
-        """Of a universe of digits: how many children a parent of leaves can have."""
+        """Largest number of children of a parent of leaves, in a universe of digits."""
         return self.universe.level_labels[-1].radix
 
     def slots(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:

@@ -120,7 +120,8 @@ def universe_from_code_blocks(
     levels: Sequence[str] = (),
     column: str = "code",
 ) -> Universe:
-    """As `universe_from_codes`, of a list that is too long to be held.
+    """Build a universe, as `universe_from_codes` does, from a list that is too long to be held in
+    memory.
 
     What is held has the size of the leaves' parents: the leaves themselves are read again, a part
     at a time, whenever something is asked of them.
@@ -164,7 +165,7 @@ def _twice(column: str, code: int, width: int) -> ValueError:
 
 
 def _last_level(codes: Integers, count: int) -> tuple[Integers, Integers, Integers]:
-    """Of rising codes: those without so many digits at their end, each once; these digits; and
+    """Return, for rising codes, the distinct codes without their last digits; these digits; and
     where the codes of each of the former begin, and their end."""
     upper = codes // 10**count
     firsts = np.flatnonzero(np.diff(upper, prepend=ABSENT))

@@ -176,7 +176,7 @@ class HierarchyQuestion(UniverseQuestion):
 
     @cached_property
     def widths(self) -> IrregularWidths:
-        """Of the intervals."""
+        """Half-widths of the confidence intervals."""
         return irregular_widths(self.plan, self.confidence)
 
     @property
@@ -189,7 +189,8 @@ class HierarchyQuestion(UniverseQuestion):
 
     @property
     def moved_counts(self) -> MovedCounts | None:
-        """As `TreeQuestion.moved_counts`: None where levels are pooled."""
+        """Counts that one unit can move, as `TreeQuestion.moved_counts` has them; None where levels
+        are pooled."""
         plan, tree = self.plan, self.plan.tree
         if any((fanouts == 1).any() for fanouts in tree.fanouts):
             return None

@@ -100,7 +100,7 @@ class RelativeObjective:
 
     @property
     def unit(self) -> str:
-        """Of the predicted error."""
+        """Unit of the predicted error."""
         return "part of the count" if self.is_relative else "rows"
 
     @property
@@ -111,7 +111,8 @@ class RelativeObjective:
         return f"the {'largest' if self.metric == 'alpha_mrmse' else 'mean'} {name}, {counts}"
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `relative_objective_from_spec` reads it back."""
+        """Return the objective as plain JSON values; `relative_objective_from_spec` reads it
+        back."""
         return {
             "kind": "relative",
             "metric": self.metric,

@@ -85,7 +85,7 @@ class ReleasedHierarchy(ReleasedTree):
         return self.node(level, node, key)
 
     def children(self, path: str, key: object = None) -> list[Answer]:
-        """As `Released.children`, in their order."""
+        """Return the children of a node, as `Released.children` does, in their order."""
         level, node = self.find(path)
         tree = self.question.plan.tree
         nodes = [] if level == tree.height else tree.children(level, node)
@@ -99,7 +99,7 @@ class ReleasedHierarchy(ReleasedTree):
     def top_below(
         self, path: str, count: int, level: int | None, key: object = None
     ) -> list[Answer]:
-        """As `Released.top_below`."""
+        """Return the largest nodes below a path, as `Released.top_below` does."""
         found, node = self.find(path)
         level = found + 1 if level is None else level
         self._check_level(level)
@@ -110,7 +110,7 @@ class ReleasedHierarchy(ReleasedTree):
         return self._largest_between(level, first, stop - 1, count, self._code(key))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
-        """As `Released.sum`, of the nodes that paths lead to."""
+        """Return the sum of the nodes that paths lead to, as `Released.sum` does."""
         tree, names = self.question.plan.tree, [str(path) for path in paths]
         nodes = [self.find(name) for name in names]
         runs = [
@@ -121,7 +121,7 @@ class ReleasedHierarchy(ReleasedTree):
         return self._sum_of(nodes, sum_label(names), key)
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
-        """Of a calendar the count of rows before a moment.
+        """Return the number of rows before a timestamp, for a calendar.
 
         Raises:
             ValueError: it is no calendar, or no such moment or key; bands are of ordered trees.
@@ -133,7 +133,7 @@ class ReleasedHierarchy(ReleasedTree):
         return self._between(0, time.boundary_of(value), key, asked)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
-        """Of a calendar the count of rows from one moment to before another.
+        """Return the number of rows from one timestamp to before another, for a calendar.
 
         It is the sum of the largest nodes that lie inside, whose number is least; moments within
         one of the smallest are rounded down to its beginning.

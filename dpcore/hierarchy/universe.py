@@ -355,7 +355,7 @@ class Universe:
 
     @property
     def table_schema(self) -> pa.Schema:
-        """Of `to_table`."""
+        """Schema of the table that `to_table` makes."""
         return pa.schema(TABLE_SCHEMA, {TABLE_METADATA: json.dumps(self._head())})
 
     def to_table(self) -> pa.Table:

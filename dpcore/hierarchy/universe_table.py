@@ -71,8 +71,8 @@ def _rows(universe: Universe, level: int, nodes: Integers, children: Integers) -
 
 
 def leaf_picture(schema: pa.Schema, rows: int) -> tuple[int, str] | None:
-    """Of a table of a universe: how many leaves it has, the last of its rows, and how the code of
-    one is written; None where all of it is held whole.
+    """Return how many leaves, its last rows, a table of a universe has, and how the code of one is
+    written; None where the whole universe is held in memory.
 
     Raises:
         ValueError: the table is none, or of another version.

@@ -70,7 +70,7 @@ class AxisBits:
         return found
 
     def positions(self, depth: int, nodes: Nodes) -> list[Integers]:
-        """Of each axis (n,) the position of nodes of a depth, in halves of that depth.
+        """Return, for each axis, the positions (n,) of nodes of a depth, in halves of that depth.
 
         >>> [each.tolist() for each in AxisBits(depths=(2, 2)).positions(3, np.array([5, 6],
         ...                                                              np.uint64))]
@@ -84,7 +84,7 @@ class AxisBits:
 
     @cached_property
     def _tables(self) -> tuple[tuple[Nodes, ...], ...]:
-        """Of each axis, of each group of its bits, lowest first, their places in the code."""
+        """Places in the code of each group of bits of each axis, lowest first."""
         places: list[list[int]] = [[] for _ in self.depths]
         for level, axis in enumerate(self.order):
             places[axis].insert(0, self.bits - 1 - level)

@@ -74,7 +74,8 @@ class HeldCodes(HeldCounts):
         return counts
 
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> NodeNoise:
-        """As `HeldCounts.measurement`; the noise is bound to the counts as well, as everywhere."""
+        """Measure the nodes, as `HeldCounts.measurement` does; the noise is bound to the counts as
+        well, as everywhere."""
         parts = [NodeCounts.from_bytes(data) for _, data in sorted(sent.items())]
         content = (each for part in parts for each in part.content)
         own = noise.key.digest("own node counts", *content)

@@ -83,7 +83,7 @@ class HypercubeDomain:
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """Of each column, where a file does not tell it."""
+        """Type of each column where a file does not state it."""
         return {name: type for axis in self.axes for name, type in axis.value_types.items()}
 
     @property
@@ -130,7 +130,8 @@ class HypercubeDomain:
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
     def row_codes(self, columns: Mapping[str, pa.Array]) -> tuple[Nodes, Integers | None]:
-        """As `codes`, and the places of those rows, (kept,); None: all are kept."""
+        """Return the codes of the rows, as `codes` does, and the places of those rows, (kept,);
+        None: all are kept."""
         if not self.drops_rows:
             return self.codes(columns), None
         parts, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -155,7 +156,8 @@ class HypercubeDomain:
         return NodeCounts.grouped(pa.array(self.codes(columns)))
 
     def _block_codes(self, columns: Mapping[str, pa.Array]) -> tuple[Nodes, Flags | None]:
-        """Of some rows, whose arrays stay in the processor's second cache; and which are kept."""
+        """Return the codes of some rows, whose arrays fit the processor's second cache, and which
+        rows are kept."""
         positions = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
         kept = None
         if self.drops_rows:
@@ -186,7 +188,7 @@ class HypercubeDomain:
         return starts, stops
 
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
-        """As `dpcore.partitions.tree.Hierarchy.has_cells`."""
+        """Return which nodes hold a cell, as `dpcore.partitions.tree.Hierarchy.has_cells` does."""
         starts, stops = self.ranges(depth, nodes)
         found = np.ones(len(nodes), np.bool_)
         for start, stop in zip(starts, stops, strict=True):
@@ -194,14 +196,16 @@ class HypercubeDomain:
         return found
 
     def cells(self, depth: int, nodes: Nodes) -> Floats:
-        """As `dpcore.partitions.tree.Hierarchy.cells`."""
+        """Return the number of cells of each node, as `dpcore.partitions.tree.Hierarchy.cells`
+        does."""
         found = np.ones(len(nodes))
         for start, stop in zip(*self.ranges(depth, nodes), strict=True):
             found *= np.maximum(stop - start, 0)
         return found
 
     def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
-        """As `dpcore.partitions.tree.Hierarchy.is_divisible`."""
+        """Return which nodes can be divided, as `dpcore.partitions.tree.Hierarchy.is_divisible`
+        does."""
         if depth >= self.bits:
             return np.zeros(len(nodes), np.bool_)
         starts, stops = self.ranges(depth, nodes)

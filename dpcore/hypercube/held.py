@@ -29,19 +29,19 @@ class HeldCounts(ABC):
 
     @abstractmethod
     def balance_of(self, place: Place) -> int:
-        """As `Question.balance_of`."""
+        """Return the balance of a place, as `Question.balance_of` does."""
 
     @abstractmethod
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        """As `Question.counter`."""
+        """Make a counter, as `Question.counter` does."""
 
     @abstractmethod
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
-        """As `Question.merge`."""
+        """Merge partial counts, as `Question.merge` does."""
 
     @abstractmethod
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """As `Question.partials_of`."""
+        """Cut exact counts into partial counts, as `Question.partials_of` does."""
 
     @abstractmethod
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:

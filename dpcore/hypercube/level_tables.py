@@ -75,7 +75,7 @@ class HeldTables(HeldCounts):
 
     @property
     def levels(self) -> range:
-        """Those with a sketch."""
+        """Levels that have a sketch."""
         return range(self._sketches.counters + 1, self.plan.height + 1)
 
     @property

@@ -60,7 +60,7 @@ class ReleasedPartition:
 
     @cached_property
     def _rows(self) -> list[pa.Table]:
-        """Of each depth that has nodes."""
+        """Tables of all depths that have nodes."""
         tables = [self.read(depth) for depth in self.depths]
         return [table for table in tables if len(table)]
 
@@ -150,8 +150,8 @@ class ReleasedPartition:
         return self._parts(chosen)
 
     def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
-        """Of every node above a depth that was split its level, its place in it, its count, and how
-        many parts more its children are."""
+        """Return, for every node above a depth that was split, its level, its place in it, its
+        count, and how many more parts its children are."""
         found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         for level, above, below in self.tree.pairs():
             if finest is not None and above.depth >= finest:

@@ -123,7 +123,8 @@ class HypercubeQuestion(Question):
         return self.held.merge(place, partials)
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Of the exact counts of codes, as `HypercubeDomain.leaf_counts` gives them.
+        """Cut the exact counts of codes, as `HypercubeDomain.leaf_counts` gives them, into partial
+        counts.
 
         Raises:
             ValueError: they are no counts of codes.

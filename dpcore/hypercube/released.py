@@ -94,15 +94,15 @@ class ReleasedHypercube(Released):
         return ReleasedColumn(self, self._axis(column))
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
-        """As `Released.cdf`, of the only column."""
+        """Return a point of the CDF of the only column, as `Released.cdf` does."""
         return self._only_column("cdf").cdf(value, key, simultaneous=simultaneous)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
-        """As `Released.range`, of the only column."""
+        """Return the count of a range of the only column, as `Released.range` does."""
         return self._only_column("range").range(lower, upper, key)
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """As `Released.quantile`, of the only column."""
+        """Return a quantile of the only column, as `Released.quantile` does."""
         return self._only_column("quantile").quantile(quantile, key)
 
     def _only_column(self, asking: str) -> Released:
@@ -199,7 +199,7 @@ class ReleasedHypercube(Released):
         return position >> (domain.bits - level)
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
-        """As `Released.node`, of the nodes that the partition looked at."""
+        """Return a node that the partition looked at, as `Released.node` does."""
         self._check_key(key)
         rows = self._rows(level)
         found = rows.filter(pc.equal(rows["node"], node)).to_pylist()
@@ -271,13 +271,15 @@ class ReleasedColumn(Released):
         return found
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
-        """As `Released.cdf`; see `ReleasedHypercube.box`."""
+        """Return a point of the CDF of the column, as `Released.cdf` does; see
+        `ReleasedHypercube.box`."""
         if simultaneous:
             raise ValueError("cdf: a partition has no simultaneous band")
         return self._whole.box({self.axis.column: ("", value)}, key)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
-        """As `Released.range`; see `ReleasedHypercube.box`."""
+        """Return the count of a range of the column, as `Released.range` does; see
+        `ReleasedHypercube.box`."""
         return self._whole.box({self.axis.column: (lower, upper)}, key)
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:

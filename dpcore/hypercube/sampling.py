@@ -47,7 +47,7 @@ class RowSampler:
 
     @property
     def domain(self) -> HypercubeDomain:
-        """Of the rows."""
+        """Domain of the rows."""
         return self.partition.domain
 
     @property

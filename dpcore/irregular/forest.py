@@ -102,7 +102,8 @@ class IrregularForest(LinearForest):
         return np.repeat(by_parent, self.plan.tree.fanouts[-1][first:stop])
 
     def weights(self, chunk: Chunk) -> EstimationWeights:
-        """Of the shape of a chunk; its ``variances`` is for chunks of one root only."""
+        """Return the estimation weights of the shape of a chunk; its ``variances`` are for chunks
+        of one root only."""
         return self._weights_at(chunk.index)
 
     def _chunk_weights(self, index: int) -> EstimationWeights:

@@ -45,7 +45,7 @@ class NodeWeights:
         return ordered_sum(self.levels) + ordered_sum(weight for _, _, weight in self.nodes)
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `from_spec` reads them back."""
+        """Return the weights as plain JSON values; `from_spec` reads them back."""
         return {"levels": list(self.levels), "nodes": [list(node) for node in self.nodes]}
 
     @classmethod

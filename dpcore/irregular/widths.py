@@ -109,7 +109,7 @@ class IrregularWidths:
     levels: tuple[LevelWidths, ...]
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `from_spec` reads them back."""
+        """Return the widths as plain JSON values; `from_spec` reads them back."""
         return asdict(self)
 
     @classmethod
@@ -223,7 +223,7 @@ class _Level:
         return np.unique(np.round(named, _DIGITS), return_index=True)[1].astype(np.int64)
 
     def ends(self, places: Integers) -> list[int]:
-        """Of some nodes, those of the least and the largest cumulants."""
+        """Return, among some nodes, those of the least and the largest cumulants."""
         spread = self.moments.variance[places]
         scaled = (
             self.moments.fourth[places] / spread**2,
@@ -234,7 +234,7 @@ class _Level:
         return places[sorted(set(found))].tolist()  # type: ignore[no-any-return]
 
     def width(self, place: int, confidence: float, *, blurred: bool) -> float:
-        """Of one node, in standard errors."""
+        """Return the half-width of the interval of one node, in standard errors."""
         law = self.errors.node(self.level, int(self.nodes[place]))
         if blurred:
             return law.blurred_half_width(confidence) / math.sqrt(law.variance + BLUR_VARIANCE)

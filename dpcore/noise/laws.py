@@ -83,7 +83,7 @@ class _DigitLaw(ABC):
     @property
     @abstractmethod
     def _exponent(self) -> Exponent:
-        """Of the probabilities."""
+        """Exponent of the probabilities."""
 
     @property
     @abstractmethod

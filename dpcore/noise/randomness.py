@@ -52,7 +52,7 @@ class Bits(Protocol):
         """The next 64 bits of `n` draws, shape (n,)."""
 
     def of(self, draws: slice | npt.NDArray[np.int64]) -> Bits:
-        """Those for some of the draws, by their places in the array."""
+        """Return the bits for some of the draws, by their places in the array."""
 
 
 class RandomStream:

@@ -259,7 +259,8 @@ class OrderedDomain(ABC):
         return self._values_at(cell, share)
 
     def rows_at(self, cell: Integers, share: Floats) -> pa.Array:
-        """As `value_at`, in the type of a column of rows, that of `value_types`."""
+        """Return values within a cell, as `value_at` does, in the type that a column of rows has
+        (`value_types`)."""
         return self.value_at(cell, share)
 
     @property

@@ -222,7 +222,7 @@ class OrderedQuestion(CdfQuestion):
 
     @cached_property
     def widths(self) -> IntervalWidths:
-        """Of the intervals, in standard errors."""
+        """Half-widths of the confidence intervals, in standard errors."""
         return widths_of(self.plan, self.confidence)
 
     @property

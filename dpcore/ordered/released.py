@@ -122,8 +122,8 @@ class CdfAnswers(ReleasedTree):
         return start, stop, None if exact else f"[{lower}, {upper})"
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
-        """As `Released.sum`, of cells: values, each for the cell that holds it, pairs (lower,
-        upper), or intervals as labels are written."""
+        """Return the sum of cells, as `Released.sum` does: values, each for the cell that holds it,
+        pairs (lower, upper), or intervals as labels are written."""
         parts = [self._part_of(path) for path in paths]
         check_apart([run for run, _ in parts])
         told = [asked or run.name for run, asked in parts]

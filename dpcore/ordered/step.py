@@ -78,7 +78,7 @@ class StepDomain(OrderedDomain):
             object.__setattr__(self, name, value)
 
     def _set_even_cells(self, first: int, end: int) -> None:
-        """As many cells as were asked for, all of one width."""
+        """Set as many cells as were requested, all of one width."""
         self._check_order(self.lower, self.upper, first, end)
         if (end - first) % self.cells:
             raise Refusal.of_value(

@@ -55,7 +55,7 @@ def cdf_table(
 
 
 def _upper_edges(question: CdfQuestion, chunk: Chunk, rows: int, wide: int) -> pa.Array:
-    """Of the leaves of a chunk, (rows * wide,)."""
+    """Return the upper edges of the leaves of a chunk, (rows * wide,)."""
     start = chunk.start % question.plan.tree.leaves
     upper = question.domain.upper_edges(start, start + wide)
     if pa.types.is_integer(upper.type):

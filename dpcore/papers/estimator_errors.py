@@ -187,7 +187,8 @@ class EstimatorErrors:
         ]
 
     def _left_cover(self, stop: int, coefficient: float) -> list[_Run]:
-        """Of the leaves 0 to ``stop`` - 1: what lies left of the path to ``stop``, or the root."""
+        """Cover the leaves 0 to ``stop`` - 1: the nodes left of the path to ``stop``, or the
+        root."""
         tree = self.plan.tree
         if stop == tree.leaves:
             return [_Run(level=0, start=0, stop=1, coefficient=coefficient)]
@@ -199,7 +200,7 @@ class EstimatorErrors:
         return runs
 
     def _right_cover(self, start: int, coefficient: float) -> list[_Run]:
-        """Of the leaves from ``start`` on: what lies right of the path to ``start`` - 1."""
+        """Cover the leaves from ``start`` on: the nodes right of the path to ``start`` - 1."""
         tree = self.plan.tree
         if start == 0:
             return [_Run(level=0, start=0, stop=1, coefficient=coefficient)]
@@ -337,7 +338,8 @@ class IndependentErrors:
         return self._law(ends)
 
     def _law(self, coefficients: dict[int, float]) -> ErrorLaw:
-        """Of a combination of prefixes, by their last leaves; the empty prefix's is -1."""
+        """Return the error law of a combination of prefixes, by their last leaves; -1 stands for
+        the empty prefix."""
         noisy = range(self.tree.leaves - self.public_total)
         sizes = Counter(abs(value) for leaf, value in coefficients.items() if leaf in noisy)
         return ErrorLaw(

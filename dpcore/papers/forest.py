@@ -83,12 +83,13 @@ class PapersForest(WholeTrees):
 
     @cached_property
     def root_variance(self) -> float:
-        """Of the estimated total of a tree."""
+        """Variance of the estimated total of a tree."""
         return float(self._spread.level_variances[0][0])
 
     def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """As `UniformForest.prefix_variances`. The covariance with the total is taken as the worst
-        that the two variances allow, so that intervals of quantiles are wide enough."""
+        """Return the variances of prefixes, as `UniformForest.prefix_variances` does. The
+        covariance with the total is taken as the worst that the two variances allow, so that
+        intervals of quantiles are wide enough."""
         if self.plan.is_efficient:
             return self._efficient.prefix_variances(chunk)
         variance = self._spread.prefix_variances

@@ -131,7 +131,7 @@ class AdaptivePartitionPlan(Mechanism):
             raise ValueError(f"decision_part: {self.decision_part} is not at least 0 and below 1")
 
     def _noise(self, level: int, amount: Fraction) -> NoiseLaw | None:
-        """Of a number of a node of a level that is asked with an amount."""
+        """Return the noise law of one number of a node of a level that spends an amount."""
         if not amount:
             return None
         sensitivity = level_sensitivity(self.unit, single_node=level == 0)

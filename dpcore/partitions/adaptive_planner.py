@@ -107,8 +107,8 @@ def _refuse(choices: PartitionChoices) -> None:
 
 
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
-    """As deep as other partitions, in steps from the root; what remains is a step of its own, or,
-    where it is less than half of one, goes with the last."""
+    """Choose depths that step from the root as those of other partitions do; what remains is a step
+    of its own, or joins the last step where it is less than half of one."""
     columns = setting.dimensions
     apart = columns * max(1, round(BITS_APART / columns)) if columns <= 8 else BITS_APART
     apart = choices.bits_apart or apart
@@ -134,7 +134,8 @@ def _with_quarters(measured: tuple[int, ...]) -> tuple[int, ...]:
 def _amounts(
     setting: PartitionSetting, choices: PartitionChoices, levels: int
 ) -> tuple[Fraction, ...]:
-    """Of the levels; the root, whose count follows, has none unless it is asked for."""
+    """Return the budget of each level; the root, whose count follows, has none unless it is
+    requested."""
     rises = 1.0 if choices.shares == "equal" else _RISES.get(setting.dimensions, _RISES_MANY)
     root = choices.root and not setting.public_total
     shares = np.array([float(integer_power(rises, level)) for level in range(levels + root)])
@@ -174,7 +175,8 @@ def _thresholds(
 
 
 def _deviation(setting: PartitionSetting, amount: Fraction) -> float:
-    """Of the noise of a count below the root that spends an amount."""
+    """Return the standard deviation of the noise of a count below the root that spends an
+    amount."""
     sensitivity = level_sensitivity(setting.unit, single_node=False)
     law = noise_law(Budget(measure=setting.budget.measure, amount=amount), *sensitivity)
     return math.sqrt(law.variance)

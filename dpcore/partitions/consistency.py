@@ -30,10 +30,10 @@ class Consistency(Protocol):
     """How children come to agree with their parents while a partition grows."""
 
     def root(self, value: Floats, variance: Floats) -> Running:
-        """Of the root, (1,) each."""
+        """Begin with the root, (1,) each."""
 
     def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
-        """Of the children of some nodes.
+        """Return consistent values of the children of some nodes.
 
         Args:
             parents: (m,) of the nodes that are split.

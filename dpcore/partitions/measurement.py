@@ -51,7 +51,7 @@ class Measurement(Protocol):
     """Noisy counts of the nodes of every level, each a fixed number however often it is asked."""
 
     def variance(self, level: int) -> float:
-        """Of the error of a count of a level below the root, in rows^2."""
+        """Return the variance of the error of a count of a level below the root, in rows^2."""
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
         """The noisy counts of some nodes.
@@ -83,7 +83,7 @@ class CodeCounts:
 
     @classmethod
     def of(cls, bits: int, codes: Nodes, counts: Integers) -> CodeCounts:
-        """Those of rising codes (m,) with their counts (m,), in rows."""
+        """Make the counts (m,), in rows, of rising codes (m,)."""
         return cls(bits=bits, codes=codes, below=np.concatenate([[0], np.cumsum(counts)]))
 
     def at(self, depth: int, nodes: Nodes) -> Integers:
@@ -131,12 +131,12 @@ class NodeNoise:
     purpose: str = "count"
 
     def variance(self, level: int) -> float:
-        """As `Measurement.variance`."""
+        """Return the variance of a level, as `Measurement.variance` does."""
         law = self.laws[level]
         return math.inf if law is None else measured_variance(law.variance)
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
-        """As `Measurement.at`."""
+        """Return measured nodes, as `Measurement.at` does."""
         law = self.laws[level]
         if law is None and not (level == 0 and self.public_total):
             return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))

@@ -75,7 +75,8 @@ class Mechanism(ABC):
 
     @property
     def variances(self) -> NodeVariances | None:
-        """Of what is measured, from which those of sums follow; None where they do not."""
+        """Variances of what is measured, from which those of sums follow; None where they do
+        not."""
         return None
 
     @property
@@ -86,7 +87,8 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def state_bytes(self) -> int | None:
-        """Of exact counts, at most; None where it is that of the nodes that rows touch."""
+        """Largest size of the exact counts in bytes; None where it is that of the nodes that rows
+        touch."""
 
     @property
     @abstractmethod

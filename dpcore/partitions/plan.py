@@ -222,8 +222,8 @@ class PartitionPlan(Mechanism):
 
     @property
     def state_bytes(self) -> int | None:
-        """Of exact counts, at most, wherever they are held together; None where it is that of the
-        nodes that rows touch."""
+        """Largest size of the exact counts in bytes, wherever they are held together; None where it
+        is that of the nodes that rows touch."""
         if self.holding is Holding.SPARSE:
             return None
         if self.sketches is None:

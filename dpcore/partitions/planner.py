@@ -96,8 +96,8 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
 
 
 def _estimation(setting: PartitionSetting, choices: PartitionChoices) -> Estimation:
-    """As asked; else counts are shrunk where there are several columns: along one column small
-    biases of neighbours add up."""
+    """Choose the requested estimation; otherwise counts are shrunk where there are several columns:
+    along one column small biases of neighboring nodes add up."""
     if choices.estimation is not None:
         return choices.estimation
     return Estimation.LEAST_SQUARES if setting.dimensions == 1 else Estimation.SHRUNK
@@ -189,7 +189,7 @@ def bits_apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
 
 
 def level_depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
-    """Of the levels, evenly apart as far as possible."""
+    """Return the depths of the levels, evenly spaced as far as possible."""
     if choices.depth is not None and choices.depth > setting.bits:
         raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
     apart, finest = bits_apart(setting, choices), choices.depth
@@ -232,7 +232,7 @@ def _amounts(
     depths: tuple[int, ...],
     most: int,
 ) -> tuple[Fraction, ...]:
-    """Of the levels; that of a root which is public, or not measured, is 0."""
+    """Return the budget of each level; 0 for a root that is public or not measured."""
     needed = choices.estimation is Estimation.EVEN_SHARES or choices.parts is not None
     root = (choices.root or needed) and not setting.public_total
     measure = setting.budget.measure

@@ -131,7 +131,7 @@ class PrivTreePlan(Mechanism):
 
     @cached_property
     def laws(self) -> tuple[NoiseLaw | None, ...]:
-        """Of the parts of each level; also of a root that is the only part."""
+        """Noise laws of the parts of each level, also of a root that is the only part."""
         return (self.count_law,) * len(self.depths)
 
     @property

@@ -41,14 +41,15 @@ class SketchedCounts:
     hashes: Mapping[int, SketchHashes]
 
     def variance(self, level: int) -> float:
-        """As `dpcore.partitions.measurement.Measurement.variance`; of a sketch with collisions."""
+        """Return the variance of a level, as `dpcore.partitions.measurement.Measurement.variance`
+        does, for a sketch with collisions."""
         if self.plan.is_sketched(level):
             return measured_variance(self._best[level][1].variance)
         law = self.plan.law(level)
         return np.inf if law is None else measured_variance(law.variance)
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
-        """As `dpcore.partitions.measurement.Measurement.at`."""
+        """Return measured nodes, as `dpcore.partitions.measurement.Measurement.at` does."""
         law = self.plan.law(level)
         if not self.plan.is_sketched(level):
             value = self.counters[level][nodes.astype(np.int64)].astype(np.float64)

@@ -28,7 +28,7 @@ class Hierarchy(Protocol):
 
     @property
     def bits(self) -> int:
-        """Of a code: the depth of the finest nodes."""
+        """Length of a code in bits: the depth of the finest nodes."""
 
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
         """(n,) whether any cell of the domain lies in a node: no row can be in the others."""

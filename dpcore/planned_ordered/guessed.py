@@ -47,7 +47,8 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
         return whole
 
     def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
-        """Those of the exponential mechanism, where it can choose them and they are nearer."""
+        """Plan quantiles by the exponential mechanism, where it can choose them and they are more
+        accurate; else None."""
         if self.exponential is None:
             return None
         try:

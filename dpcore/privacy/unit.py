@@ -176,7 +176,8 @@ class PrivacyUnit:
         return self.moved(keyed=keyed) == (1, 1)
 
     def spec(self) -> dict[str, object]:
-        """As entries of a specification, plain JSON values: the relation, and what is not a row.
+        """Return the entries of a specification, plain JSON values: the neighboring relation, and
+        what differs from a row.
 
         >>> ADD_REMOVE_ROW.spec()
         {'neighbors': 'add_remove'}

@@ -158,7 +158,8 @@ class ChunkCounts:
 
     @property
     def total(self) -> int:
-        """Of the exact sums: what saturates must not tell itself by what does not balance."""
+        """Sum the exact counts without saturation, so that saturation cannot leak through the
+        balance check."""
         return words_total(self.words)
 
     @property

@@ -148,7 +148,8 @@ class NodeCounts:
             )
 
     def to_bytes(self) -> bytes:
-        """As bytes that `from_bytes` reads, compressed; an Arrow stream of one batch.
+        """Write the counts as bytes that `from_bytes` reads: a compressed Arrow stream of one
+        batch.
 
         >>> counts = NodeCounts.grouped(pa.array(["b", "a", "b"], pa.large_string()))
         >>> NodeCounts.from_bytes(counts.to_bytes()).keys.to_pylist()

@@ -74,7 +74,7 @@ class Widths(Protocol):
     """How wide intervals are; they follow from the plan, but not at once."""
 
     def spec(self) -> Any:
-        """As plain JSON values, for the manifest."""
+        """Return the widths as plain JSON values, for the manifest."""
 
     @classmethod
     def from_spec(cls, spec: Any, /) -> Widths:

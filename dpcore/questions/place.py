@@ -46,7 +46,7 @@ class Increments(NamedTuple):
     values: Integers | None = None
 
     def of(self, rows: Flags) -> Increments:
-        """Those of some rows, where they are row by row.
+        """Return the increments of some rows, where there is one for each row.
 
         Args:
             rows: (kept,) True for those.
@@ -126,7 +126,7 @@ class Counts(Protocol):
         """Their sum, as `Partial.total`, or `Counter.add`, would sum it up."""
 
     def to_bytes(self) -> bytes:
-        """As `Question.draw` reads them."""
+        """Write the counts as bytes that `Question.draw` reads."""
 
     def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
         """A keyed digest of them, to be summed modulo 2^256 over all places of a release."""

@@ -69,10 +69,10 @@ class PublicTable(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of what it holds, in hexadecimal."""
+        """Digest of the table's content, in hexadecimal."""
 
     def to_table(self) -> pa.Table:
-        """As it is written."""
+        """Return the table as it is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,8 @@ class Question(ABC):
 
     @abstractmethod
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        """As `increments`, each row by itself: where rows of a privacy unit are left out."""
+        """Return the increments of each row by itself, for trees that leave out rows of a privacy
+        unit; see `increments`."""
 
     def regrouped(self, increments: Increments) -> Increments:
         """Increments row by row as `counter` takes them."""
@@ -249,7 +250,7 @@ class Question(ABC):
 
     @property
     def carried_places(self) -> Sequence[Place]:
-        """Those that get counts from an earlier run beside those of the rows, each once."""
+        """Places that get counts from an earlier run beside those of the rows, each once."""
         return ()
 
     def balance_of(self, place: Place) -> int:

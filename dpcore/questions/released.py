@@ -85,7 +85,7 @@ class Sampler(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """Schema of the rows."""
 
     def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
         """So many rows, some at a time, from uniform bits."""
@@ -301,7 +301,7 @@ class Released(ABC):
 
     @property
     def told_quantiles(self) -> tuple[float, ...] | None:
-        """Those that alone can be asked for, with margins of their ranks; None: any."""
+        """Quantiles that can be queried, with margins of their ranks; None: any can be."""
         return None
 
     @property

@@ -111,7 +111,8 @@ class TreeQuestion(Question):
 
     @property
     def moved_counts(self) -> MovedCounts | None:
-        """As `dpcore.privacy.spending.Spending.moved`."""
+        """Counts that one unit can move, as `dpcore.privacy.spending.Spending.moved` describes
+        them."""
         return None
 
     @property
@@ -142,7 +143,7 @@ class TreeQuestion(Question):
     @property
     @abstractmethod
     def widths(self) -> Widths:
-        """Of the intervals."""
+        """Half-widths of the confidence intervals."""
 
     def prepare(self) -> None:
         _ = self.widths
@@ -198,7 +199,7 @@ class TreeQuestion(Question):
         raise TypeError("question: its errors follow from the specification")
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
-        """Of a solved level, the columns of `node_fields`, (units * n,) each."""
+        """Return the columns of `node_fields` for a solved level, (units * n,) each."""
         return []
 
     @abstractmethod
@@ -325,7 +326,8 @@ class TreeQuestion(Question):
         return merged_chunk(self._chunk(place).leaves, partials)
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Of the exact counts of all leaves, (keys * K,) or (keys, K) integers.
+        """Cut the exact counts of all leaves, (keys * K,) or (keys, K) integers, into partial
+        counts.
 
         Raises:
             ValueError: counts that are no integers, negative or of another number.
@@ -378,7 +380,7 @@ class TreeQuestion(Question):
         return Part(kind=kind, tree=self.name, key=place.group, index=place.number)
 
     def holds_upper(self, part: Part, levels: int) -> bool:
-        """Those above the split are in spines, and in branches."""
+        """Return whether a part holds the levels above the split: spines and branches do."""
         if part.index == SPINE:
             return True
         chunking = self.forest.chunking

@@ -104,7 +104,7 @@ def boundary_errors(
 def _levels(
     plan: TreePlan, reference: Distribution, rows: int, stops: Integers
 ) -> Iterator[_Children]:
-    """Of every level below the root, the root's children first."""
+    """Generate every level below the root, the root's children first."""
     tree, leaf = plan.tree, np.minimum(stops, plan.tree.leaves - 1)
     # Left of the last boundary lies the whole tree: the root's children are all of it.
     whole = (stops == tree.leaves)[..., None]
@@ -192,7 +192,8 @@ def _combined(law: NoiseLaw | None, below: float) -> float:
 
 
 def _weight(law: NoiseLaw, below: float) -> float:
-    """Of a node's own noisy count in the best estimate; any where a budget leaves no noise."""
+    """Return the weight of a node's own noisy count in the best estimate; any weight where a budget
+    leaves no noise."""
     total = law.variance + below
     return below / total if total else 1.0
 

@@ -43,7 +43,8 @@ class Reading:
     of_total: Floats
 
     def mean_square(self, errors: Floats, total: Floats) -> float:
-        """Of what is read, from (pairs, 2) errors at the boundaries and (pairs,) of the total."""
+        """Return the mean square of the reading's error, from (pairs, 2) errors at the boundaries
+        and (pairs,) of the total."""
         read = (self.of_stops * errors[:, None, :]).sum(axis=-1) + self.of_total * total[:, None]
         return float(np.mean(np.square(read)))
 

@@ -29,7 +29,8 @@ _HEAPS = 50
 
 
 def _gamma(x: Floats) -> Floats:
-    """Of shape 2, cut off where one row in 10^4 is left."""
+    """Return the distribution function of a gamma law of shape 2, cut off where one row in 10^4 is
+    left."""
     below: Floats = 1 - exp(-_GAMMA_RATE * x) * (1 + _GAMMA_RATE * x)
     return below / (1 - exp(-_GAMMA_RATE) * (1 + _GAMMA_RATE))
 

@@ -89,7 +89,7 @@ class KeyTable:
         return tuple(self._table.column_names)
 
     def to_table(self) -> pa.Table:
-        """As it is written."""
+        """Return the keys as the table that is written."""
         return self._table
 
     @cached_property
@@ -129,7 +129,7 @@ class KeyTable:
 
     @cached_property
     def _indexes(self) -> list[_INDEX]:
-        """Of each column, from a value to its position among the distinct ones."""
+        """Map each column's values to their positions among the distinct ones."""
         return [_index(column) for column in self._columns]
 
     @cached_property

@@ -57,7 +57,7 @@ class Keys(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """That a row's key is read from."""
+        """Columns from which a row's key is read."""
 
     @property
     @abstractmethod

@@ -86,7 +86,8 @@ class TableKeys(Keys):
         return position
 
     def spec(self) -> dict[str, object]:
-        """As `Keys.spec`; the keys by the digest of their table."""
+        """Return the keys' specification, as `Keys.spec` does, with the digest of their table in
+        place of them."""
         return {
             "map_version": MAP_VERSION,
             "columns": list(self.columns),

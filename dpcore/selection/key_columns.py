@@ -69,7 +69,7 @@ class KeyColumns:
 
     @property
     def key_type(self) -> pa.DataType:
-        """Of packed keys: uint64 or large_string."""
+        """Type of packed keys: uint64 or large_string."""
         return pa.uint64() if self.is_integer else TEXT
 
     @property
@@ -137,7 +137,7 @@ class KeyColumns:
         return pa.table(found)
 
     def spec(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """Return the columns as plain JSON values."""
         return {"columns": list(self.columns), "types": list(self.types)}
 
 

@@ -72,7 +72,7 @@ class SelectionPlan:
 
     @cached_property
     def law(self) -> SelectionLaw:
-        """Of the decision about one key."""
+        """Noise law of the decision about one key."""
         return SelectionLaw(
             epsilon=self.epsilon / self.moved,
             delta=self.delta / self.moved,
@@ -80,7 +80,7 @@ class SelectionPlan:
         )
 
     def spec(self) -> dict[str, Any]:
-        """As plain JSON, without the unit."""
+        """Return the plan as plain JSON values, without the unit."""
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),

@@ -84,7 +84,7 @@ class SelectionQuestion(Question):
 
     @property
     def unit(self) -> PrivacyUnit:
-        """Whose keys are counted."""
+        """Privacy unit whose keys are counted."""
         return self.plan.unit
 
     @property
@@ -132,7 +132,8 @@ class SelectionQuestion(Question):
         return merge_shard(self.domain.key_type, partials)
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Of the exact counts of keys, packed as `KeyColumns.row_keys` does.
+        """Cut the exact counts of keys, packed as `KeyColumns.row_keys` packs them, into partial
+        counts.
 
         Raises:
             ValueError: they are no counts of nodes.

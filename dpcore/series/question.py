@@ -68,7 +68,7 @@ class SeriesCounts:
 
     @property
     def total(self) -> int:
-        """Of the period's rows: those that were carried on were balanced in their own run."""
+        """Sum the counts of the period's rows; carried counts were balanced in their own run."""
         return self.own.total
 
     def to_bytes(self) -> bytes:
@@ -238,7 +238,7 @@ class SeriesQuestion(Question):
         return SeriesCounts(own=own, levels=tuple(levels))
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Of the period, or `CarriedCounts`.
+        """Cut the counts of the period, or `CarriedCounts`, into partial counts.
 
         Raises:
             ValueError: they are none of this tree, or those that are carried on are missing.

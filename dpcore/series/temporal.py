@@ -157,7 +157,7 @@ class TemporalTree:
 
     @cached_property
     def mean_roots(self) -> tuple[float, ...]:
-        """Of each level, how many nodes of it make up a total to date, on average over periods."""
+        """Number of nodes of each level in a total to date, on average over periods."""
         left, means = np.arange(1, self.periods + 1), []
         for span in reversed(self.spans):
             number, left = np.divmod(left, span)

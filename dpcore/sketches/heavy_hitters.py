@@ -42,7 +42,8 @@ class HeavyCodes:
 
 
 def heavy_candidates(codes: Codes, counts: Floats, *, threshold: float, most: int) -> HeavyCodes:
-    """Those of given codes whose estimates are above a threshold; the largest if too many.
+    """Return the given codes whose estimates are above a threshold; the largest if there are too
+    many.
 
     Args:
         codes: uint64 (n,), each once.

@@ -201,7 +201,8 @@ def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
 
 
 def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
-    """Of the median of independent draws; of an even number the mean of the middle two."""
+    """Return the moments of the median of independent draws; for an even number the mean of the
+    middle two."""
     half = rows // 2
     if rows % 2:
         return _moments(atoms, _order_weights(atoms.size, rows, half + 1))

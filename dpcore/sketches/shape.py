@@ -59,7 +59,7 @@ class SketchShape:
 
     @property
     def bits(self) -> int:
-        """Of a column's number: log2 of the width."""
+        """Length of a column's number in bits: log2 of the width."""
         return self.width.bit_length() - 1
 
     @property

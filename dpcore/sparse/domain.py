@@ -232,7 +232,7 @@ class CodeDomain(SparseDomain):
 
     @property
     def bits(self) -> int:
-        """Of a leaf's code."""
+        """Length of a leaf's code in bits."""
         return sum(self.widths)
 
     @property

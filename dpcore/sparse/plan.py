@@ -180,7 +180,7 @@ radius=50))
         return None if level == 0 else self.radius(level)
 
     def standard_error(self, level: int) -> float:
-        """Of the noise of a level, in rows."""
+        """Return the standard error of the noise of a level, in rows."""
         law = self._laws[level]
         return 0.0 if law is None else math.sqrt(law.variance)
 

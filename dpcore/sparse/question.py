@@ -141,7 +141,8 @@ class SparseQuestion(Question):
         return merge_shard(self.domain, partials)
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Of the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them.
+        """Cut the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them, into
+        partial counts.
 
         Raises:
             ValueError: they are no counts of nodes.

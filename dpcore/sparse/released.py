@@ -55,7 +55,7 @@ class ReleasedSparse(Released):
         return self._read(NODES, self.question.name, 0, level)
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        """As `Released.top`, of those that were published."""
+        """Return the largest published nodes, as `Released.top` does."""
         self._check_key(key)
         rows = self.rows(level)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
@@ -101,7 +101,7 @@ class ReleasedSparse(Released):
     def top_below(
         self, path: str, count: int, level: int | None, key: object = None
     ) -> list[Answer]:
-        """As `Released.top_below`, of those that were published."""
+        """Return the largest published nodes below a path, as `Released.top_below` does."""
         self._check_key(key)
         domain = self.question.domain
         path = domain.as_written(path)
@@ -119,7 +119,7 @@ class ReleasedSparse(Released):
         return self._answers(rows.take(pa.array(order)))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
-        """As `Released.sum`, of published nodes.
+        """Return the sum of published nodes, as `Released.sum` does.
 
         The noise of one node is independent of another's. The interval adds up those of the nodes,
         each at the confidence at which all of them hold together, since what a count with noise

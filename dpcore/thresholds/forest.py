@@ -97,7 +97,7 @@ class ThresholdIntervals:
     high: tuple[float, ...]
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values: an infinite end is null."""
+        """Return the intervals as plain JSON values: an infinite end is null."""
         return asdict(self) | {"high": [each if np.isfinite(each) else None for each in self.high]}
 
     @classmethod

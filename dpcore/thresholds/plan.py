@@ -151,7 +151,7 @@ class ThresholdRound:
         return self.acceptance - self.noise.radius
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """Return the round as plain JSON values."""
         return {
             "cutoff": self.cutoff,
             "search_epsilon": str(self.search_epsilon),
@@ -228,7 +228,7 @@ class ThresholdPlan:
         return np.array([float(self.least), *(float(each.estimate) for each in self.rounds)])
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `threshold_plan_from_spec` reads it back."""
+        """Return the plan as plain JSON values; `threshold_plan_from_spec` reads it back."""
         return {
             "mechanism": "thresholds",
             "epsilon": str(self.epsilon),

@@ -68,12 +68,13 @@ class LinearForest(ABC):
 
     @abstractmethod
     def weights(self, chunk: Chunk) -> EstimationWeights:
-        """Of least squares on the chunk's shape."""
+        """Return the weights of least squares on the chunk's shape."""
 
     @property
     @abstractmethod
     def spine_weights(self) -> EstimationWeights:
-        """Of the spine, whose leaves are the roots of the chunks' subtrees."""
+        """Return the weights of least squares on the spine, whose leaves are the roots of the
+        chunks' subtrees."""
 
     @abstractmethod
     def chunk_variances(self, chunk: Chunk) -> list[Floats]:
@@ -109,7 +110,7 @@ class LinearForest(ABC):
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """As `dpcore.trees.forest.Forest.measure`."""
+        """Measure a chunk, as `dpcore.trees.forest.Forest.measure` does."""
         levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
         return self.measure_levels(tree, chunk, levels, noise.of_counts(levels[-1]))
 
@@ -132,7 +133,7 @@ class LinearForest(ABC):
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """As `dpcore.trees.forest.Forest.solve_spine`."""
+        """Solve the spine, as `dpcore.trees.forest.Forest.solve_spine` does."""
         spine = self.chunking.spine
         exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         chunk, measured = self.chunking.spine_chunk(key, len(exact[0])), Measurements()

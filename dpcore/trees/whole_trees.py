@@ -28,7 +28,7 @@ class WholeTrees(ABC):
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """As `dpcore.trees.forest.Forest.measure`."""
+        """Measure a chunk, as `dpcore.trees.forest.Forest.measure` does."""
 
     @abstractmethod
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
@@ -38,7 +38,7 @@ class WholeTrees(ABC):
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """As `dpcore.trees.forest.Forest.solve`."""
+        """Solve a chunk, as `dpcore.trees.forest.Forest.solve` does."""
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
         """(rows,) the exact totals, which matter where they are public."""

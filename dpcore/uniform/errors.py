@@ -125,7 +125,7 @@ class UniformErrors:
         return 1.0 - min(self._children[level])
 
     def fourth_cumulant_below(self, level: int) -> float:
-        """Of z of an ordinary node, in rows^4."""
+        """Return the fourth cumulant of z of an ordinary node, in rows^4."""
         return float(self._fourth_cumulants()[level, 0])
 
     def largest_kurtosis_share(self) -> float:

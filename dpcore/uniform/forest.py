@@ -99,7 +99,7 @@ class UniformForest(LinearForest):
         return _weights(chunk.tree, tuple(self._variances[self.chunking.split_level :]))
 
     def root_weights(self, chunk: Chunk) -> RootWeights:
-        """Of the roots of the chunk's subtrees."""
+        """Return the weights of the roots of the chunk's subtrees."""
         prefixes, root = self._spine_prefixes, self.root_variance
         by_name = {
             "variance": self.spine_variances[-1],

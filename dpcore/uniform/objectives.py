@@ -62,7 +62,7 @@ class Objective(ABC):
 
     @property
     def unit(self) -> str:
-        """Of the error's root."""
+        """Unit of the root of the error."""
         return "rows"
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Objective(ABC):
         return total
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `objective_from_spec` reads it back."""
+        """Return the objective as plain JSON values; `objective_from_spec` reads it back."""
         return {"kind": self.kind}
 
 
@@ -162,7 +162,7 @@ class QuantileObjective(Objective):
 
     @property
     def unit(self) -> str:
-        """Of the error's root."""
+        """Unit of the root of the error."""
         return "cells" if self.guesses else "rows"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
@@ -173,7 +173,7 @@ class QuantileObjective(Objective):
         return row_dots(ranks_variance(batch, precisions, stops, quantiles), weights)
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
-        """Of some of very many guesses, evenly chosen; see
+        """Return the parts of the variance at some of very many guesses, evenly chosen; see
         `dpcore.uniform.range_error.ranks_parts`."""
         if not self.guesses:
             return super().searched_parts(batch, precisions, places)
@@ -199,7 +199,7 @@ class QuantileObjective(Objective):
         return total * float(np.mean(errors**2))
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """Return the objective as plain JSON values."""
         guesses = [[guess.stop, guess.density] for guess in self.guesses]
         return super().spec() | {"quantiles": list(self.quantiles), "guesses": guesses}
 
@@ -237,7 +237,8 @@ class RangeObjective(Objective):
         return f"ranges of {', '.join(map(str, self.widths))} cells"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """Of ranges of a width at 2^13 places at most, spread evenly, all where there are fewer."""
+        """Return the mean variance of ranges of a width, at 2^13 places at most, spread evenly, and
+        at all places where there are fewer."""
         if not self.widths:
             return all_ranges_variance(batch, precisions)
         self._check_widths(batch.leaves)
@@ -250,7 +251,8 @@ class RangeObjective(Objective):
         return variance
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
-        """Of some of many widths, evenly chosen; see `dpcore.uniform.range_error.ranges_parts`."""
+        """Return the parts of the variance at some of many widths, evenly chosen; see
+        `dpcore.uniform.range_error.ranges_parts`."""
         if not self.widths:
             return super().searched_parts(batch, precisions, places)
         return ranges_parts(batch, precisions, *self._places(batch.leaves, places))
@@ -275,13 +277,13 @@ class RangeObjective(Objective):
         return np.concatenate(starts), np.concatenate(stops), np.concatenate(weights)
 
     def one_leaf_variance(self, total: float) -> float:
-        """Of the leaf itself."""
+        """Return the variance of the only leaf."""
         if any(width > 1 for width in self.widths):
             raise ValueError(f"widths: {max(self.widths)} is more than the 1 leaves")
         return total
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """Return the objective as plain JSON values."""
         return super().spec() | {"widths": list(self.widths)}
 
 
@@ -350,13 +352,13 @@ class NodeObjective(Objective):
         return variance
 
     def one_leaf_variance(self, total: float) -> float:
-        """Of the leaf itself."""
+        """Return the variance of the only leaf."""
         if len(self.weights) != 1:
             raise ValueError(f"level_weights: {len(self.weights)} of them for 1 levels")
         return total
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """Return the objective as plain JSON values."""
         return super().spec() | {"weights": list(self.weights)}
 
 

@@ -55,7 +55,7 @@ class IntervalWidths:
     line: tuple[float, float] | None = None
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values; `from_spec` reads them back."""
+        """Return the widths as plain JSON values; `from_spec` reads them back."""
         return {
             "confidence": self.confidence,
             "levels": list(self.levels),
@@ -103,7 +103,7 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
 
 
 def _node_laws(errors: UniformErrors, level: int) -> list[ErrorLaw]:
-    """Those of a level's nodes that differ."""
+    """Return the distinct error laws of the nodes of a level."""
     tree = errors.tree
     laws = []
     for above in range(level + 1):

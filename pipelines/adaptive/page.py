@@ -51,7 +51,7 @@ def adaptive_tree(release: ReleasedTables, question: AdaptiveQuestion, room: Pag
 def of_drawn_tree(
     question: AdaptiveQuestion, whole: Budget, levels: Sequence[pa.Table]
 ) -> HowMeasured:
-    """Of a tree that was divided where rows are.
+    """Describe how a tree was measured that was divided where rows are.
 
     Args:
         question: the tree.

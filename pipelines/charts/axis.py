@@ -121,7 +121,7 @@ def name_axis(names: Sequence[str], label: str, signs: int = 72) -> Axis:
 
 
 def share_axis(total: float, high: float) -> Axis:
-    """Of shares of a total, beside an axis of rows from 0 up to ``high``."""
+    """Make an axis of shares of a total, beside an axis of rows from 0 up to ``high``."""
     places = [total * part / 4 for part in range(5)]
     texts = [f"{25 * part} %" for part in range(5)]
     return Axis(low=0, high=high, label="share of all", ticks=_ticks(0, high, places, texts))

@@ -43,5 +43,5 @@ class Check:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that files have."""
+        """Names of the columns that files have."""
         return list(dict.fromkeys(name for each in self.layouts for name in each.columns))

@@ -28,7 +28,7 @@ def write_parquet(table: ReleasedTable, into: str, _: str | None) -> bool:
 
 
 def write_csv(table: ReleasedTable, into: str, _: str | None) -> bool:
-    """As `write_parquet`, but of CSV, which tells no types."""
+    """Write a table as CSV, which has no types; else as `write_parquet` does."""
     return _written(table, into, "csv", pa_csv.CSVWriter)
 
 

@@ -40,7 +40,7 @@ class ReleasedTable:
 
     @property
     def checksum(self) -> str:
-        """Of the release's manifest, in its every row."""
+        """Checksum of the release's manifest, which every row has."""
         return str(self.folder.manifest[CHECKSUM])
 
     @property
@@ -50,7 +50,7 @@ class ReleasedTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of its rows."""
+        """Schema of the rows."""
         return next(self.batches()).schema
 
     def reader(self) -> pa.RecordBatchReader:

@@ -225,7 +225,7 @@ def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
 def _nodes(
     question: UniverseQuestion, level: int, rows: pa.Table, above: pa.Table | None
 ) -> dict[str, object]:
-    """Of the rows of a level: the label, the place of the parent, the number of children."""
+    """Return the labels of a level's rows, the place of each parent and the number of children."""
     tree, nodes = question.domain.tree, rows["node"].to_numpy()
     found: dict[str, object] = {
         "labels": texts_of(tree.labels(level, nodes)),

@@ -33,7 +33,7 @@ class Axis:
 
     @property
     def name(self) -> str:
-        """Of the column, shortened."""
+        """Name of the column, shortened."""
         return clip(self.domain.column)
 
     @property

@@ -230,6 +230,6 @@ def _held(spec: Mapping[str, Any], state_bytes: int | None) -> str:
 
 
 def _number(text: str) -> float:
-    """Of a rational's text."""
+    """Return the number that a rational's text stands for."""
     above, _, below = text.partition("/")
     return float(above) / float(below or 1)

@@ -96,7 +96,7 @@ class Account:
         return replace(self, spent=spent)
 
     def row(self) -> dict[str, str]:
-        """As it is stored, but for the time it was made."""
+        """Return the account as it is stored, but for the time it was made."""
         spent = {f"spent_{name}": text for name, text in self.spent.texts().items()}
         return {
             "dataset": self.dataset,

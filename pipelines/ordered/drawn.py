@@ -164,9 +164,9 @@ def _density_level(
 def _drawn_level(
     question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
 ) -> int | None:
-    """Of a tree that was divided where rows are, the deepest level that is there whole down to
-    which its parts are few, and of which those that were reached hold more than their error on
-    average. None where there is none below the root."""
+    """Return the deepest level of a tree that was divided where rows are, which is there whole,
+    down to which its parts are few, and whose reached parts hold more than their error on average.
+    None where there is none below the root."""
     most = _DAYS if _is_temporal(question) else _BARS
     found = None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):

@@ -57,7 +57,7 @@ class HowMeasured:
 def of_whole_levels(
     question: OrderedQuestion, whole: Budget, levels: Sequence[pa.Table]
 ) -> HowMeasured:
-    """Of a tree whose levels were measured whole.
+    """Describe how a tree was measured whose levels were measured whole.
 
     Args:
         question: the tree.
@@ -108,7 +108,7 @@ def _method(question: OrderedQuestion, whole: Budget) -> str:
 
 
 def shape_text(fanouts: Sequence[int]) -> str:
-    """Of a tree, in words."""
+    """Return the shape of a tree in words."""
     return f"Fan-outs {' x '.join(map(str, fanouts))}" if fanouts else "A root alone"
 
 

@@ -46,7 +46,7 @@ class ShownKeys:
 
 
 def shown_number(question: Question, trees: int) -> int:
-    """As many keys as leave each a curve of 70 points."""
+    """Return the number of keys that leaves each a curve of 70 points."""
     return min(question.key_count, max(1, min(MAX_KEYS, MAX_POINTS // trees // 70)))
 
 

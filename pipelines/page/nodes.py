@@ -27,7 +27,7 @@ class ReleasedTables(Protocol):
 
     @property
     def manifest(self) -> Mapping[str, object]:
-        """Of the release; the version is shown where it holds one."""
+        """Manifest of the release; the version is shown where it holds one."""
 
     def batches(
         self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
@@ -38,7 +38,7 @@ class ReleasedTables(Protocol):
         """The rows of one part."""
 
     def quantiles(self) -> pa.Table | None:
-        """Those of all trees, None where none were asked for."""
+        """Quantiles of all trees; None where none were requested."""
 
 
 def level_limits(sizes: Sequence[int], rows: int) -> list[int]:

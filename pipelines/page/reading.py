@@ -24,7 +24,7 @@ CENTRED = (
 
 
 def unbiased_estimate(noun: str) -> Note:
-    """Of a tree whose estimates are linear in all noisy counts.
+    """Explain the estimates of a tree that are linear in all noisy counts.
 
     Args:
         noun: what is estimated.
@@ -37,7 +37,7 @@ def unbiased_estimate(noun: str) -> Note:
 
 
 def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
-    """Of the integers beside the estimates.
+    """Explain the integers beside the estimates.
 
     Args:
         parts: what is true of a node's children.
@@ -53,7 +53,7 @@ def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
 
 
 def interval(more: str, *, noun: str = "number") -> tuple[Note, Note]:
-    """Of the intervals.
+    """Explain the confidence intervals.
 
     Args:
         more: what does not hold of all intervals.

@@ -44,12 +44,12 @@ class Verified:
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """As it stands."""
+        """Manifest as it is stored."""
         return read_manifest(self.folder)
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        """Of its specification, with nothing taken from other entries.
+        """Plan of the manifest's specification, with nothing taken from other entries.
 
         Raises:
             CheckFailed: it cannot be planned.

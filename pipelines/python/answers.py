@@ -93,28 +93,28 @@ class Answers:
 
     @property
     def estimate(self) -> float:
-        """Of a single answer: its estimate."""
+        """Estimate of a single answer."""
         return float(self._only("estimate"))
 
     @property
     def std_error(self) -> float:
-        """Of a single answer: its standard error; NaN where it is not known."""
+        """Standard error of a single answer; NaN where it is not known."""
         found = self._only("std_error")
         return math.nan if found is None else float(found)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of a single answer: the interval for the true count."""
+        """Confidence interval of a single answer, for the true count."""
         return self._only("ci_low"), self._only("ci_high")
 
     @property
     def count(self) -> int:
-        """Of a single answer: the consistent whole number."""
+        """Consistent whole number of a single answer."""
         return int(self._only("count"))
 
     @property
     def value(self) -> Any:
-        """Of a single quantile: its value."""
+        """Value of a single quantile."""
         return self._only("value")
 
     def plot(self, ax: Any = None) -> Any:

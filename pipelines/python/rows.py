@@ -79,8 +79,8 @@ def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
 
 
 def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
-    """Of a pandas frame the columns that are read, without its index. NaN is null there, as in the
-    files that pandas writes."""
+    """Return the columns of a pandas frame that are read, without its index. NaN is null there, as
+    in the files that pandas writes."""
     there = _present(columns, list(frame.columns))
     return _column_by_column({name: frame[name] for name in there}, columns)
 

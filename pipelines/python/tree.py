@@ -56,7 +56,7 @@ class TreeAnswers:
 
     @property
     def confidence(self) -> float:
-        """Of its intervals."""
+        """Confidence of the intervals."""
         return float(getattr(self._tree, "confidence", self._tree.question.confidence))
 
     def at_confidence(self, confidence: float) -> TreeAnswers:

@@ -92,7 +92,7 @@ class InputSection(CsvInput):
 
     @property
     def options(self) -> dict[str, CsvFormat | JsonFormat | str]:
-        """Of the reader of the format, by name."""
+        """Options of the reader of the format, by name."""
         if self.format == "csv":
             return {"csv": self.csv}
         if self.format == "json":

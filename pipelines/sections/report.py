@@ -50,5 +50,5 @@ class ReportSection(Section):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """Those that are given, by name."""
+        """Texts that are given, by name."""
         return self.model_dump(exclude_none=True)

@@ -92,7 +92,8 @@ def parse_document(text: str, source: str) -> object:
 
 
 def _remark(text: str, mark: Any) -> str:
-    """That a line lacks a space, of the place of an error and the line before it."""
+    """Return a remark that a line lacks a space, given the place of an error and the line before
+    it."""
     if mark is None:
         return ""
     lines = [line for line in text.splitlines()[: mark.line + 1] if line.strip()]

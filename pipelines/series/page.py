@@ -50,7 +50,7 @@ class _OwnPeriod:
 
     @property
     def manifest(self) -> Mapping[str, object]:
-        """Of the run."""
+        """Manifest of the run."""
         return self._release.manifest
 
     def batches(
@@ -67,6 +67,6 @@ class _OwnPeriod:
         return of_span(self._release.part(kind, tree, key, index), self._span)
 
     def quantiles(self) -> pa.Table | None:
-        """Those of the period."""
+        """Quantiles of the period."""
         table = self._release.quantiles()
         return None if table is None else of_span(table, self._span)

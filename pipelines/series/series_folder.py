@@ -109,7 +109,7 @@ class WindowFolder:
 
     @property
     def plan(self) -> ReleasePlan:
-        """That of the last run whose estimates are used: it names the trees and the guarantee."""
+        """Plan of the last run whose estimates are used: it names the trees and the guarantee."""
         return self._series.run(self.window.arrived).plan
 
     @property

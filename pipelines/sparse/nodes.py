@@ -139,7 +139,7 @@ class _Asked:
 
     @property
     def rows(self) -> list[pa.Table]:
-        """Those found so far."""
+        """Rows found so far."""
         return [*self._found, *self._below]
 
     def add(self, level: int, rows: pa.Table) -> None:

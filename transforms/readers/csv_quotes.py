@@ -98,7 +98,7 @@ def _in_pairs(before: _Codes, ends: _Places, marks: Marks) -> bool:
 def _inside(
     places: _Places, before: _Codes, quoting: _Flags, *, newlines: bool, marks: Marks
 ) -> tuple[_Places, _Flags]:
-    """As `line_ends`.
+    """Return the ends of lines, and which of them lie inside a quoted field; see `line_ends`.
 
     Args:
         places: of quotes and ends of lines, ascending.

@@ -170,7 +170,7 @@ def _pattern(wanted: pa.DataType) -> str:
 
 
 def _doubtful_pattern(wanted: pa.DataType) -> str:
-    """Of all texts that may be values, and of few others."""
+    """Return a pattern that matches all texts that may be values, and few others."""
     if pa.types.is_date(wanted):
         return _MAYBE_DATE
     if pa.types.is_timestamp(wanted):

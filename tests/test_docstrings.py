@@ -1,0 +1,38 @@
+"""First lines of docstrings can be read without the name that they stand below."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGES = ("dpcore", "transforms", "pipelines")
+# A preposition or a pronoun in place of the noun.
+RIDDLE = re.compile(r"(Of|As|That|Those|Whose)\b")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def riddles(source: str) -> list[str]:
+    """Return the names whose docstrings begin with a word that needs the name."""
+    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED))
+    return [
+        getattr(node, "name", "module")
+        for node in nodes
+        if RIDDLE.match(ast.get_docstring(node) or "")
+    ]
+
+
+def test_first_lines_can_be_read_alone() -> None:
+    found = {
+        str(path.relative_to(PROJECT)): names
+        for package in PACKAGES
+        for path in sorted((PROJECT / package).rglob("*.py"))
+        if (names := riddles(path.read_text()))
+    }
+    assert found == {}
+
+
+def test_a_riddle_is_found() -> None:
+    assert riddles('def widths():\n    """Of the intervals."""\n') == ["widths"]
+    assert riddles('def widths():\n    """Half-widths of the intervals."""\n') == []
