@@ -87,8 +87,8 @@ class DrawnTree:
         return self.runs([(start, stop)])
 
     def runs(self, runs: Sequence[tuple[int, int]]) -> float:
-        """Return the variance of the sum over runs of leaves, which may overlap; NaN where an end is
-        no edge."""
+        """Return the variance of the sum over runs of leaves, which may overlap; NaN where an end
+        is no edge."""
         changes = np.zeros(self.plan.tree.leaves + 1, dtype=np.int64)
         for start, stop in runs:
             changes[start] += 1
