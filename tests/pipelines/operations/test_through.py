@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipelines.running import stage as stages
+from pipelines.running.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,17 @@ def test_of_two_launchers_one_has_made_it(
     monkeypatch.setattr(stages, "run_job", overtaken)
     outer = json.loads(workspace.release(None, "--json").out)
     assert inner[0]["manifest"] == outer["manifest"]
+    record = workspace.folder / "out.run.json"
+    assert record.stat().st_mode & 0o777 == 0o600
     assert (inner[0]["made"], outer["made"]) == (True, False)
+
+
+def test_a_record_is_begun_for_its_owner_alone(tmp_path: Path) -> None:
+    """A run that is killed after it claimed a release leaves it so."""
+    folder = str(tmp_path / "out")
+    assert RunRecord().claim(folder, "sum") and not RunRecord().claim(folder, "sum")
+    assert (tmp_path / "out.run.json").stat().st_mode & 0o777 == 0o600
+    assert RunRecord().claim(folder, "of another release")
 
 
 def test_a_series_has_spent_what_its_runs_need(workspace: Workspace, daily: str) -> None:
