@@ -62,7 +62,7 @@ MB = 2**20
 
 # The steps with which a phase begins; the last one begins when its step has ended.
 PLAN, HISTOGRAM, AFTER, REPORT = "plan", "histogram", "after", "report"
-BEGINS, ENDS = {"_Match": HISTOGRAM, "_Record": AFTER}, {"_Commit": REPORT}
+BEGINS, ENDS = {"_Shards": HISTOGRAM, "_Record": AFTER}, {"_Commit": REPORT}
 # What is done per row; and steps that run with the histogram, though they belong after it.
 ROW_STEPS, LATER_STEPS = ("_ReadSplit", "_CountRows"), ("_MergePlace",)
 # Whose bytes are shuffled once per release; those of _CountRows are once per bundle of rows.

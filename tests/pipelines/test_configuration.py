@@ -1172,9 +1172,15 @@ def test_a_column_that_no_type_makes_fit_for_two_trees(one: str, other: str, fit
 
 
 def test_a_column_of_csv_that_two_trees_read_as_two_types() -> None:
-    trees = f"[{{name: one, domain: {NUMBERS}}}, {{name: other, domain: {WHOLE}}}]"
-    with pytest.raises(InputError, match="the CSV column 'x' is read as"):
+    codes = "{column: x, categories: [1, 2]}"
+    trees = f"[{{name: one, domain: {NUMBERS}}}, {{name: other, domain: {codes}}}]"
+    with pytest.raises(InputError, match="'x' is read as double by tree one and as int64 by tree"):
         parse_configuration(text_with(trees=trees)).plan()
+
+
+def test_a_column_of_csv_that_two_trees_read_as_numbers() -> None:
+    trees = f"[{{name: one, domain: {NUMBERS}}}, {{name: other, domain: {WHOLE}}}]"
+    assert len(parse_configuration(text_with(trees=trees)).plan().questions) == 2
 
 
 @pytest.mark.parametrize(
