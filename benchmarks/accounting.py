@@ -37,7 +37,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def certificate(sigma: float) -> object:
-    """Of 30 levels with laws near one sigma."""
+    """Certify delta for 30 levels with laws near one sigma."""
     laws = [
         (DiscreteGaussian(sigma_squared=Fraction(sigma * (1 + level / 100)) ** 2), 1)
         for level in range(LEVELS)

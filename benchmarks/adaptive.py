@@ -68,7 +68,7 @@ class Errors:
 
 
 def plan_setting(cells: int, measure: Measure) -> TreeSetting:
-    """Of trees of so many cells, one for each release: keys stand for them."""
+    """Setting of trees of so many cells; each key is one release."""
     return TreeSetting(
         leaves=cells,
         unit=ADD_REMOVE_ROW,

@@ -70,7 +70,7 @@ class Method:
 
 
 def methods(plan: IrregularPlan, rows: float) -> Iterator[Method]:
-    """Those of the table, for people of this number."""
+    """Yield the methods of the table, for this number of people."""
     split = with_best_shares(plan)
     yield Method(
         name="planned", forest=IrregularForest(split), predicted=predicted_level_rmse(split)

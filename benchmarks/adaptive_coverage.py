@@ -35,7 +35,7 @@ Held = tuple[Flags, Flags]
 
 
 def held(plan: AdaptivePlan, widths: AdaptiveWidths, counts: Integers, number: int) -> list[Held]:
-    """Of the nodes and of the prefixes of one release."""
+    """Return which intervals of the nodes and of the prefixes cover, in one release."""
     forest = AdaptiveForest(plan)
     key = ReleaseKey(number.to_bytes(32, "big"))
     noise = NoiseSource(key=key, release="coverage", spec_digest=b"", global_digest=b"")

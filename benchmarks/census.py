@@ -227,12 +227,12 @@ class EqualSplit:
 
     @cached_property
     def law(self) -> NoiseLaw:
-        """Of the noise of every node."""
+        """Noise law of every node."""
         return noise_law(self.budget.share(Fraction(1, len(LEVELS))), 1, 1)
 
     @cached_property
     def weights(self) -> EstimationWeights:
-        """Of least squares."""
+        """Weights of least squares."""
         return estimation_weights(cast(Tree, self.tree), [self.law.variance] * len(LEVELS))
 
     @property
@@ -311,7 +311,7 @@ class Mean:
 
     @classmethod
     def of(cls, runs: Floats) -> Mean:
-        """Of (releases,) values."""
+        """Return the mean of (releases,) values, with its standard error."""
         error = float(runs.std(ddof=1)) / math.sqrt(runs.size)
         return cls(value=float(runs.mean()), standard_error=error)
 

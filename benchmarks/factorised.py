@@ -51,7 +51,8 @@ _MOST_SUMMED = 4096
 
 
 def tree_rmse(cells: int, measure: Measure) -> float:
-    """Of the planned tree: rho 1/2 is Gaussian noise of variance 1 for a row; epsilon is 1."""
+    """Error of the planned tree: rho 1/2 is Gaussian noise of variance 1 for a row; epsilon is
+    1."""
     amount = Fraction(1, 2) if measure is Measure.RHO else Fraction(1)
     budget = Budget(measure=measure, amount=amount)
     setting = TreeSetting(leaves=cells, unit=ADD_REMOVE_ROW, budget=budget)
@@ -71,7 +72,7 @@ def laplace_rmse(strategy: Strategy) -> float:
 
 
 def square_root_rmse(cells: int) -> float:
-    """Of the square root of the prefix sums: one column by all of its rows."""
+    """Error of the square root of the prefix sums: one column by all of its rows."""
     index = np.arange(1, cells)
     root: Floats = np.concatenate([[1.0], np.cumprod((2 * index - 1) / (2 * index))])
     return float(np.sqrt((root**2).sum() * np.cumsum(root**2).mean()))

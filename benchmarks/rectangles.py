@@ -160,7 +160,7 @@ def released(make: Callable[[Data, HypercubeDomain, float], Mechanism]) -> Relea
 
 
 def _planned(plan: Callable[..., Mechanism], mechanism: str, **given: Any) -> Release:
-    """As this project plans it; its guess is n."""
+    """Return a release with this project's plan; its guess is n."""
 
     def make(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
         choices = PartitionChoices.of(mechanism, rows=data.rows, **given)
@@ -170,7 +170,8 @@ def _planned(plan: Callable[..., Mechanism], mechanism: str, **given: Any) -> Re
 
 
 def _quadtree(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
-    """Of Cormode et al.: the budget of a level grows by 2^1/3 downwards; all nodes are split."""
+    """Return the quadtree of Cormode et al.: the budget of a level grows by 2^1/3 downwards; all
+    nodes are split."""
     depths = tuple(sorted({*range(0, domain.bits, 2), domain.bits}))
     shares = 2.0 ** (np.arange(len(depths)) / 3)
     return PartitionPlan(
@@ -218,7 +219,8 @@ OURS = "adaptive, for counts, count"
 def measured(
     data: Data, mechanism: str, product: int, releases: int
 ) -> Iterator[tuple[Key, Measured]]:
-    """Of each size of rectangles, and of counts and estimates where there are both."""
+    """Yield the measured error for each size of rectangles, and for counts and estimates where
+    there are both."""
     epsilon = product / data.rows
     rng = np.random.default_rng([17, product, list(MECHANISMS).index(mechanism)])
     asked = {

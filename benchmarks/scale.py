@@ -126,11 +126,11 @@ class Profile:
         return max(max(step.largest_given, step.largest_made) for step in self.steps.values())
 
     def seconds(self, names: Iterable[str]) -> float:
-        """Of some steps together."""
+        """Return the seconds of some steps together."""
         return sum(self.steps[name].seconds for name in names)
 
     def to_json(self) -> str:
-        """As it passes from process to process."""
+        """Return the profile as JSON, as it passes from process to process."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -56,7 +56,7 @@ def _flown(*names: str) -> list[Floats]:
 
 
 def _quarters(times: Floats) -> Floats:
-    """Of an hour, of the day, of times such as 1745."""
+    """Return the quarter of an hour, of the day, of times such as 1745."""
     return (times // 100 * 60 + times % 100) // 15
 
 

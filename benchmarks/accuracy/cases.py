@@ -77,7 +77,7 @@ class Case:
 
     @property
     def quantiles(self) -> tuple[Fraction, ...]:
-        """Those that a method has to name."""
+        """Quantiles that a method has to name."""
         return QUANTILES[self.asked] if self.asked else PERCENTILES
 
     @cached_property

@@ -79,7 +79,7 @@ def _answers(release: Release, cells: int, levels: Sequence[str]) -> Mapping[str
 
 
 def _node_answers(release: Release, levels: Sequence[str]) -> Mapping[str, Answers]:
-    """Of a hierarchy in one chunk."""
+    """Return the node answers of a hierarchy in one chunk."""
     rows = release.part("nodes", _TREE, 0, 0)
     level, node = rows["level"].to_numpy(), rows["node"].to_numpy()
     found = {}

@@ -27,7 +27,7 @@ _REPLAYED = 10
 
 @lru_cache(maxsize=2)
 def _deviations(counts: bytes) -> tuple[Floats, ...]:
-    """Of all buckets of 1, 2, 4, ... cells: sum |x_i - mean|, by where they start."""
+    """Return sum |x_i - mean| of all buckets of 1, 2, 4, ... cells, by where they start."""
     cells = np.frombuffer(counts)
     found = []
     length = 1

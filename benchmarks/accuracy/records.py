@@ -42,7 +42,8 @@ class Error:
 
     @classmethod
     def of(cls, task: str, values: list[float], scale: float) -> Error:
-        """Of one value a release, as `benchmarks.accuracy.tasks` makes them.
+        """Return the error over releases, each with one value as `benchmarks.accuracy.tasks` makes
+        it.
 
         >>> Error.of("ranges", [9.0, 9.0], 2.0)
         Error(mean=6.0, deviation=0.0, releases=2)

@@ -191,7 +191,8 @@ def _tasks(columns: Iterable[Column]) -> list[str]:
 
 
 def _best_table(here: Mapping[Column, Found]) -> str:
-    """Of each task: this project's best method, the best package and the best paper."""
+    """Return a table of each task: this project's best method, the best package and the best
+    paper."""
     rows = sorted({each.rows for each in here})
     lines = []
     for task in _tasks(here):

@@ -103,7 +103,8 @@ def _by_hand(
 def _planned(
     rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
 ) -> Callable[[Budget], Mechanism]:
-    """As a section would have it, with splits where counts exceed their noise."""
+    """Return a planner of a random mechanism, as a section would describe it, with splits where
+    counts exceed their noise."""
     given: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
     if sketches:
         shape = _shape(rng)

@@ -236,7 +236,7 @@ def are_neighbours(case: Case, one: Mapping[str, Counted], two: Mapping[str, Cou
 
 
 def _public_counts(question: Question, counts: Any) -> list[list[int]]:
-    """Of each level that is public."""
+    """Return the exact counts of each public level."""
     if isinstance(question, HypercubeQuestion):
         return [[counts.total]] if question.plan.public_total else []
     assert isinstance(question, TreeQuestion)

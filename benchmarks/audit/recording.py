@@ -51,7 +51,7 @@ class NamedStream:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Whose streams these are, where each node has one."""
+        """Nodes that the streams belong to, where each node has one."""
         return ()
 
 
@@ -172,7 +172,7 @@ class Recorded:
     )
 
     def check(self) -> None:
-        """That all noise was used, and no keystream for two things."""
+        """Check that all noise was used, and that no keystream was used twice."""
         unused = [place for place, draw in self.draws.items() if draw.size and draw.exact is None]
         assert not unused, f"noise was drawn and added to nothing at {unused[0]}"
         assert len(set(self.names)) == len(self.names), "a keystream was used twice"

@@ -50,7 +50,7 @@ Decision = tuple[int, SelectionLaw]
 
 @functools.lru_cache(maxsize=64)
 def probabilities(epsilon: Fraction, delta: Fraction, most: int) -> tuple[float, ...]:
-    """That a key of 0, 1, ... units is released, by the recursion.
+    """Return the probabilities that a key of 0, 1, ... units is released, by the recursion.
 
     >>> probabilities(Fraction(1), Fraction(1, 10), 2)[1]
     0.1

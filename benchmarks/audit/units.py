@@ -169,7 +169,7 @@ def audit_units(
     seed: int = 0,
     units: Sequence[PrivacyUnit] = UNITS,
 ) -> Finding:
-    """As `exact.audit`, between tables that differ in one unit of many rows.
+    """Audit as `exact.audit` does, between tables that differ in one unit of many rows.
 
     Args:
         kind, measure, plans, pairs, seed: as there.
@@ -189,7 +189,8 @@ def audit_units(
 def audit_sparse_units(
     *, plans: int, pairs: int, seed: int = 0, units: Sequence[PrivacyUnit] = UNITS
 ) -> Finding:
-    """As `published.audit_sparse`, between tables that differ in one unit of many rows."""
+    """Audit as `published.audit_sparse` does, between tables that differ in one unit of many
+    rows."""
     rng, found = Random(f"units of sparse trees {seed}"), Finding()
     order = rng.sample(units, len(units))
     for number in range(plans):
@@ -205,8 +206,8 @@ def audit_sparse_units(
 
 
 def audit_threshold_units(*, plans: int, pairs: int, seed: int = 0) -> Finding:
-    """As `threshold_cases.audit_thresholds`, between tables that differ in one unit of many rows,
-    of which one is counted."""
+    """Audit as `threshold_cases.audit_thresholds` does, between tables that differ in one unit of
+    many rows, of which one is counted."""
     rng, found = Random(f"units of searches {seed}"), Finding()
     units = [unit for unit in UNITS if unit.rows == 1]
     for number in range(plans):

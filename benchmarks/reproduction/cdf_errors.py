@@ -31,7 +31,7 @@ class Curve:
 
     @property
     def exact(self) -> float:
-        """Of the discrete noise that a release draws, in rows^2."""
+        """Exact error with the discrete noise that a release draws, in rows^2."""
         return self.plan.tree.leaves * predicted_cdf_rmse(self.plan) ** 2
 
     def measured(self, runs: int) -> Mean:

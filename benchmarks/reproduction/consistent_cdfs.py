@@ -84,7 +84,7 @@ def histogram_plan() -> TreePlan:
 
 
 def distances(prefixes: Floats | Integers, counts: Integers) -> Norms:
-    """Of (runs, K) prefix counts from the true ones, as distances of CDFs."""
+    """Return the distances of (runs, K) prefix counts from the true ones, as distances of CDFs."""
     errors = (prefixes - np.cumsum(counts, axis=1)) / ROWS
     return Norms(l1=np.abs(errors).sum(axis=1), l2=np.sqrt((errors**2).sum(axis=1)))
 

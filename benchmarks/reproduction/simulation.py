@@ -39,7 +39,7 @@ class Mean:
 
     @classmethod
     def of(cls, runs: Floats) -> Mean:
-        """Of (runs,) values."""
+        """Return the mean of (runs,) values, with its standard error."""
         spread = float(runs.std(ddof=1)) / math.sqrt(runs.size)
         return cls(value=float(runs.mean()), standard_error=spread)
 

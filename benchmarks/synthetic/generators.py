@@ -150,7 +150,8 @@ def _planned(points: Floats, epsilon: float, rng: np.random.Generator) -> Releas
 
 
 def sparse_bytes(counts: ExactCounts, level: int) -> int:
-    """Of exact counts at a level: a table, or codes and counts where these are fewer."""
+    """Return the bytes of exact counts at a level: a table, or codes and counts where these are
+    fewer."""
     occupied = counts.cells(min(level, 53 if counts.dimensions == 1 else level))[0].size
     return 8 * min(2**level, 2 * int(occupied))
 

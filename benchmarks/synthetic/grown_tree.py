@@ -30,7 +30,7 @@ class Step:
 
     @property
     def variance(self) -> float:
-        """Of the noise of one node."""
+        """Variance of the noise of one node."""
         return 2 / self.epsilon**2
 
 

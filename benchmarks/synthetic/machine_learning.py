@@ -32,7 +32,7 @@ HELD_OUT = 16_281
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of a classifier on real rows.
+    """Score of a classifier on real rows.
 
     Attributes:
         accuracy: the fraction of right answers.
@@ -64,13 +64,13 @@ def by_partition(generator: Generator, epsilon: float, sizes: Sequence[int]) -> 
 
 
 def majority(test: Integers, train: Integers) -> Score:
-    """Of the answer that most training rows have; the label is the last column."""
+    """Score of the answer that most training rows have; the label is the last column."""
     answer = int(train[:, -1].mean() >= 0.5)
     return Score(accuracy=float((test[:, -1] == answer).mean()), area=0.5)
 
 
 def score(train: Integers, test: Integers) -> Score:
-    """Of gradient boosted trees; the label, 0 or 1, is the last column.
+    """Score of gradient boosted trees; the label, 0 or 1, is the last column.
 
     Where all training rows have one label, the classifier is that answer.
     """

@@ -82,7 +82,8 @@ class PrivHP:
 
     @property
     def state_bytes(self) -> int:
-        """Of counters and sketches while rows are read, 8 bytes each; exact counts not included."""
+        """Bytes of counters and sketches while rows are read, 8 bytes each; exact counts not
+        included."""
         sketch = self.sketch.rows * self.sketch.width if self.sketch else 0
         return 8 * (2 ** (self.dense + 1) - 1 + (self.depth - self.dense) * sketch)
 

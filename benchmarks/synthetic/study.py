@@ -95,7 +95,8 @@ def streams(*place: int | str) -> tuple[np.random.Generator, np.random.Generator
 
 
 def run_case(case: Case) -> dict[str, tuple[Mean, float]]:
-    """Of each generator that can: the distance, and the mean bytes of state."""
+    """Return for each generator that supports the case: the distance, and the mean bytes of
+    state."""
     chosen = [each for each in GENERATORS if each.columns >= case.columns]
     found: dict[str, list[tuple[float, int]]] = {each.name: [] for each in chosen}
     for run in range(case.runs):
