@@ -45,5 +45,5 @@ def free_port() -> int:
 
 
 def engine_ports() -> Ports:
-    """Those of an engine."""
+    """Return free ports for an engine."""
     return Ports(**{each.name: free_port() for each in fields(Ports)})

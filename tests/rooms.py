@@ -75,7 +75,7 @@ def crossings_of(path: str, source: str) -> list[Crossing]:
 
 
 def all_crossings() -> list[Crossing]:
-    """Those of the three packages."""
+    """Return all crossings in the three packages."""
     paths = (path for package in ("dpcore", *UPPER) for path in (PROJECT / package).rglob("*.py"))
     return sorted(
         each

@@ -20,7 +20,7 @@ KINDS = [each for each in vars(pipeline_options).values() if isinstance(each, ty
 
 @pytest.fixture(autouse=True)
 def remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for the session, also where this file alone has imported Beam."""
+    """Use the memory for Beam as the session does, also where this file alone has imported Beam."""
     beam_memory.remember(monkeypatch)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-PACKAGES = ("dpcore", "transforms", "pipelines")
+PACKAGES = ("dpcore", "transforms", "pipelines", "tests", "benchmarks", "deploy")
 # A preposition or a pronoun in place of the noun.
 RIDDLE = re.compile(r"(Of|As|That|Those|Whose)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -107,7 +107,7 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
 
 
 def probability(run: Run, rows: dict[int, int]) -> float:
-    """Of the numbers that a way asked for."""
+    """Return the probability of the noisy counts that a run drew, given the rows of each cell."""
     found = 1.0
     for (law, depth, nodes), values in zip(run.asked, run.values, strict=True):
         rate = float(1 / law.scale)

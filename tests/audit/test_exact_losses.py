@@ -278,7 +278,7 @@ def an_unmeasured_root_read_exactly(patch: Patch) -> None:
 
 
 def nodes_without_rows_left_without_noise(patch: Patch) -> None:
-    """As if only those had to be hidden that the data touch."""
+    """Plant a fault: nodes without rows get no noise, as if only nodes with rows needed it."""
     own = NodeNoise.at
 
     def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Measured:

@@ -75,7 +75,7 @@ class Prescribed:
         return Measured(value, np.full(len(nodes), law.variance))
 
     def variance(self, level: int) -> float:
-        """Of the noise of a level."""
+        """Variance of the noise at a level."""
         law = self.question.plan.laws[level]
         assert law is not None
         return law.variance

@@ -104,7 +104,7 @@ class Prescribed:
 
     @property
     def log_probability(self) -> float:
-        """Of the splits, as the run asked for noise."""
+        """Log-probability of the run's splits, under the noise law that it requested."""
         split = np.array([node in self.splits for node in self.visited])
         (law,) = (law for use, law in self.laws if use == "split")
         return float(np.where(split, *log_splits(law, np.array(self.biased))).sum())
@@ -298,7 +298,7 @@ def test_the_plan_grows_each_tree_with_the_probability_enumerated(
 
 
 def nodes_split(run: Prescribed) -> Splits:
-    """Those of the grown tree."""
+    """Return the nodes of the grown tree that were split."""
     levels = zip(itertools.count(), run.tree.levels, run.tree.leaves())
     return Splits(
         (level, node) for level, own, ends in levels for node in own.nodes[~ends].tolist()
@@ -356,7 +356,7 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
     ("fanout", "told"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
 )
 def test_no_path_tells_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
-    """Of any length up to 40 levels, and any counts: deeper than all trees can be listed."""
+    """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
     plan = law_of(fanout, 1, split).plan
     assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
     assert 1 / plan.split_law.scale < split

@@ -61,12 +61,12 @@ SMALL = [unit for unit in UNITS if unit.rows <= 4]
 
 
 def sparse() -> Finding:
-    """Of sparse trees, by the exact law of what is published."""
+    """Audit sparse trees by the exact law of what is published."""
     return audit_sparse_units(plans=10, pairs=4, seed=SEED, units=SMALL)
 
 
 def searches() -> Finding:
-    """Of searches between thresholds, which count a unit once, by the exact law of the release."""
+    """Audit threshold searches that count a unit once, by the exact law of the release."""
     return audit_threshold_units(plans=8, pairs=3, seed=SEED)
 
 
@@ -114,7 +114,7 @@ def noise_made_for_a_row(patch: Patch) -> None:
 
 
 def noise_made_for_a_key(patch: Patch) -> None:
-    """As if a unit had rows under one key only."""
+    """Plant a fault: calibrate the noise as if a unit had rows under one key only."""
     own = PrivacyUnit.heaviest
     patch.setattr(PrivacyUnit, "heaviest", lambda self, keyed: (1, own(self, keyed=keyed)[1], 0))
 

@@ -79,7 +79,7 @@ def test_launcher_prints_its_version_without_a_shell() -> None:
 
 
 def test_key_for_a_group_is_refused_until_it_is_the_users_own(files: Path) -> None:
-    """As Kubernetes mounts a secret where pods have an fsGroup."""
+    """Check a secret as Kubernetes mounts it where pods have an fsGroup."""
     group, key = 20001, files / "release.key"
     secret, own = files / "secret.key", files / "own"
     own.mkdir()

@@ -71,7 +71,7 @@ def bucket(storage, monkeypatch: pytest.MonkeyPatch, rows, request) -> str:
 
 @pytest.fixture
 def configuration(bucket: str, tmp_path: Path) -> str:
-    """Of a release from the bucket to the bucket."""
+    """Write the configuration of a release from the bucket to the bucket; return its path."""
     chosen = settings(f"{bucket}/rows/*.parquet", f"{bucket}/out", tmp_path)
     del chosen["key_file"]
     path = tmp_path / "release.yaml"

@@ -62,7 +62,8 @@ class PlainCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of all processes: this project, and this Python as ``python``, which a pool starts."""
+        """Environment of all processes: this project, and this Python as ``python``, which a pool
+        starts."""
         search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         given = {"PATH": search, "PYTHONPATH": str(PROJECT), "TMPDIR": str(self.folder)}
         return os.environ | given | {"JDK_JAVA_OPTIONS": BRIEF}

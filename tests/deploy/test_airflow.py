@@ -80,7 +80,7 @@ class Airflow:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its processes."""
+        """Environment of Airflow's processes."""
         return {name: each for name, each in os.environ.items() if name != "PYTHONPATH"} | {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
@@ -125,7 +125,7 @@ def airflow_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Airf
 
 @pytest.fixture(params=["3.3", "2.11"])
 def airflow(request: pytest.FixtureRequest, airflow_of: Callable[[str], Airflow]) -> Airflow:
-    """That of each version."""
+    """Airflow in each tested version."""
     return airflow_of(request.param)
 
 

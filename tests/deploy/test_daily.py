@@ -59,7 +59,7 @@ def test_command(days: Days) -> None:
 
 @pytest.mark.parametrize("folder", ["daily", "daily-on-flink"])
 def test_options_are_known(folder: str) -> None:
-    """Of the command, and of Beam: an unknown one would be told before anything else."""
+    """Check the options of the command and of Beam: an unknown one would be the first error."""
     path = {"daily": "cronjob.yaml", "daily-on-flink": "engine.yaml"}[folder]
     (value,) = manifests(KUBERNETES / folder / path)
     (container,) = next(pods(value))["spec"]["containers"]

@@ -21,7 +21,7 @@ SCHEDULE = Path(__file__).resolve().parents[2] / "deploy" / "airflow" / "dptrees
 
 
 class Operator:
-    """As much of Airflow's operator as is used."""
+    """Stand-in for Airflow's operator, with the parts that are used."""
 
     log = logging.getLogger(__name__)
 

@@ -62,7 +62,7 @@ def random_adaptive_plan(
 
 
 def source(number: int, digest: bytes = b"") -> NoiseSource:
-    """Of the noise of one of many releases."""
+    """Noise source of one of many releases."""
     key = ReleaseKey(number.to_bytes(32, "big"))
     return NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=digest)
 

@@ -22,8 +22,8 @@ RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 def random_irregular_tree(
     rng: np.random.Generator, *, height: int = 4, fanout: int = 4, roots: int = 1
 ) -> IrregularTree:
-    """Of 1 to ``height`` levels below the root, with single children and leaves above the lowest
-    level."""
+    """Return a random tree of 1 to ``height`` levels below the root, with single children and
+    leaves above the lowest level."""
     sizes, listed = [], roots
     for level in range(int(rng.integers(1, height + 1))):
         children = rng.integers(1, fanout + 1, listed)

@@ -54,7 +54,7 @@ def committed() -> dict[str, str]:
 
 
 def released_by_steps(name: str) -> Path:
-    """As `released`, without an engine."""
+    """Make the release of `released` without an engine."""
     configuration = load_configuration(str(write_configuration(Path(), name)))
     output, key = configuration.output, configuration.key.checked()
     rows = pq.read_table("rows.parquet")

@@ -110,7 +110,7 @@ def test_verbose_shows_the_engines_log(
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_reader_that_goes_away(released: Workspace, unbuffered: str) -> None:
-    """As `dptrees query ... | head -0`: silence and exit code 0."""
+    """Check a closed pipe, as in `dptrees query ... | head -0`: silence and exit code 0."""
     reading, writing = os.pipe()
     os.close(reading)
     question = ("query", released.output, "top", "--tree", "all", "-n", "100000")

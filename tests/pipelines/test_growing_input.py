@@ -36,7 +36,7 @@ def node_files(workspace: Workspace) -> dict[str, bytes]:
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
 @pytest.mark.parametrize("word", [None, "null"])
 def test_a_missing_column_is_null(workspace: Workspace, format: str, word: str | None) -> None:
-    """As if the file had the column, with nulls."""
+    """Compare with the release of a file that has the column, with nulls."""
 
     def grown(settings: dict[str, Any]) -> None:
         settings["input"] |= {"format": format, "path": str(workspace.rows)}

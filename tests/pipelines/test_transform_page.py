@@ -34,7 +34,8 @@ def written_examples(page: Path, folder: Path) -> list[str]:
 
 
 def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
-    """Whose keys are selected from the rows: stand-ins for them must not be released."""
+    """Refuse a plan whose keys are selected from the rows: placeholders for them must not be
+    released."""
 
     def private(settings: dict[str, Any]) -> None:
         settings["privacy"]["delta"] = 1e-6

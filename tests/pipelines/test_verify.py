@@ -143,7 +143,7 @@ def weaker_words(manifest: dict[str, Any]) -> None:
 
 
 def halved_everywhere(manifest: dict[str, Any]) -> None:
-    """As if the budget had been half: in specification, guarantee and entries of trees."""
+    """Halve the budget in the specification, the guarantee and the entries of trees."""
     from dpcore.release.guarantee import manifest_of
     from dpcore.release.plan import plan_from_spec
 

@@ -165,7 +165,7 @@ def test_refuses_other_fractions(
 
 
 class Wrapped:
-    """As Beam wraps tagged and windowed elements."""
+    """Stand-in for the class in which Beam wraps tagged and windowed elements."""
 
     def __init__(self, value: object) -> None:
         self.value = value

@@ -132,8 +132,9 @@ def test_discrete_noise_comes_close_to_the_closed_forms_where_it_is_large() -> N
 
 
 def pooled_deviations(factor: Fraction) -> list[float]:
-    """Of the four printed norms, from 600 runs with noise off by a factor: from the mean of the
-    paper's 100 runs and the rerun's 200, in standard errors of all together."""
+    """Return the deviations of the four printed norms, from 600 runs with noise off by a factor:
+    from the mean of the paper's 100 runs and the rerun's 200, in standard errors of all
+    together."""
     plan = planted(consistent_cdfs.histogram_plan(), factor)
     found = consistent_cdfs.histogram_norms(plan, consistent_cdfs.uniform_counts(600))
     return [
@@ -227,7 +228,7 @@ def test_the_ratios_of_the_efficient_estimate_are_exact(public_total: bool) -> N
 
 
 def deviations(plan: TreePlan, factor: Fraction, exact: Sequence[float]) -> list[float]:
-    """Of the measured errors of every measured level of 10,000 trees."""
+    """Return the deviations of the measured errors of every measured level of 10,000 trees."""
     means = honaker_nodes.measured_ratios(planted(plan, factor), honaker_nodes.TREES)
     first = int(plan.public_total)
     pairs = zip(means[first:], exact[first:], strict=True)

@@ -201,7 +201,8 @@ def test_theorem_3_holds_for_privhp() -> None:
 
 
 def coefficients(values: Floats) -> list[float]:
-    """Of Schauder's tents and the line, from (2^L + 1,) values at equal distances."""
+    """Return the coefficients of Schauder's tents and the line, from (2^L + 1,) values at equal
+    distances."""
     found = [values[-1] - values[0]]
     while values.size > 2:
         found += list(values[1::2] - (values[:-1:2] + values[2::2]) / 2)

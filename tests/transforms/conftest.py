@@ -59,7 +59,7 @@ def key_file(tmp_path: Path, key: ReleaseKey) -> Path:
 
 @pytest.fixture
 def nonce() -> bytes:
-    """Of the folders that `run` makes releases in."""
+    """Nonce of the folders that `run` makes releases in."""
     return NONCE
 
 

@@ -146,7 +146,7 @@ def test_what_is_asked_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
 
 
 def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
-    """Those of one tree, of its keys, and the same counts in a tree without branches."""
+    """Check that no two branches have the same noise, within a tree and between its keys."""
     run_steps(plan(), ROWS.slice(0, 0), tmp_path / "out")
     tables = {p.name: pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir()}
     noises = [

@@ -58,7 +58,8 @@ def test_what_is_shuffled_is_not_pickled(make_plan, reference, data, tmp_path) -
 
 
 def test_faults_are_planted_in_steps_of_the_job(make_plan, reference, data, tmp_path) -> None:
-    """Those tests need engines that are mostly not there, and wait for a step by its name."""
+    """Check that the steps that faults wait for by name exist: those tests need engines that are
+    mostly not installed."""
     proto, _ = graph_of(make_plan("value"), reference, data, str(tmp_path / "out"))
     names = [each.unique_name for each in proto.components.transforms.values()]
     assert all(any(step in name for name in names) for step in STEPS)

@@ -65,7 +65,7 @@ def test_counters_are_those_of_the_plan_and_of_the_files(
 
 
 def other_rows(rows: pa.Table) -> pa.Table:
-    """As many rows, of which other ones, and far more, are dropped or out of bounds."""
+    """Return as many rows, of which other ones, and far more, are dropped or out of bounds."""
     value = np.full(rows.num_rows, np.nan)
     value[::7] = 1e6
     return rows.set_column(rows.column_names.index("value"), "value", pa.array(value))

@@ -42,7 +42,7 @@ Failure = Callable[[str, str], None]
 
 
 class StoreError(Exception):
-    """As clients of object stores have them: neither an OSError nor one of Beam's."""
+    """Error like those of object store clients: neither an OSError nor one of Beam's."""
 
 
 class Upload(io.BytesIO):
@@ -211,7 +211,7 @@ def put_rows(store: dict[str, bytes], folder: Path, key: Path, rows: pa.Table) -
 
 @pytest.fixture
 def configuration(tmp_path: Path, key_file: Path, rows: pa.Table, store) -> str:
-    """Of a release to the store, which is not made yet."""
+    """Write the configuration of a release to the store, which is not made yet; return its path."""
     return put_rows(store, tmp_path, key_file, rows)
 
 

@@ -14,7 +14,7 @@ from transforms.passing import is_no_memory, may_pass, not_now
 
 
 class ClientError(Exception):
-    """As clients of services have them."""
+    """Error like those of service clients."""
 
     def __init__(self, code: int) -> None:
         super().__init__("Smith, John")
@@ -22,7 +22,7 @@ class ClientError(Exception):
 
 
 class ConnectTimeoutError(Exception):
-    """As botocore calls one."""
+    """Error with the name of one of botocore's."""
 
 
 PASSING = {

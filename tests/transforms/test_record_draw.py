@@ -77,7 +77,7 @@ def test_a_witness_is_asked_before_anything_is_recorded(make_plan, reference, tm
 
 @pytest.mark.parametrize("left", ["nothing", "another", "damaged"])
 def test_a_job_that_outlived_its_folder_draws_nothing(left, make_plan, reference, tmp_path) -> None:
-    """As a jar or a template does that is run again, under a nonce that was used."""
+    """Run a step again, as a jar or a template does, under a nonce that was used."""
     plan, asked, out = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8), [], tmp_path / "out"
     chunks = len(plan.questions[0].places)
     if left != "nothing":

@@ -64,7 +64,8 @@ def test_what_the_manifest_does_not_name_goes(out, make_plan, release_files) -> 
 def test_of_two_draws_of_a_chunk_the_loser_is_cleared(
     make_plan, data, run, tmp_path, release_files, monkeypatch
 ) -> None:
-    """As if files changed while an engine computed again: each attempt at a part writes another."""
+    """Make each attempt at a part write other bytes, as if files changed while an engine computed
+    again."""
     attempts = iter(range(100))
 
     def other_bytes(table: pa.Table) -> bytes:

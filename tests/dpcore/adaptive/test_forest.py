@@ -125,7 +125,8 @@ def test_estimates_are_dense_least_squares_on_the_drawn_tree(
 @pytest.mark.parametrize("kind", ["uniform", "irregular"])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_released_tells_all_that_was_solved(kind: str, seed: int) -> None:
-    """Of several keys, with trees cut in chunks: `DrawnTrees` of ended and estimates alone."""
+    """Rebuild all solved values of several keys, with trees cut in chunks, from `DrawnTrees` of the
+    ended nodes and the estimates alone."""
     rng = np.random.default_rng(500 + seed)
     tree = random_tree(rng, kind)
     plan = random_adaptive_plan(rng, tree, keyed=True, counts=seed % 2 == 0)

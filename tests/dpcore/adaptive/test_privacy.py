@@ -175,7 +175,7 @@ class Recursion:
         self._known: dict[tuple[object, ...], float] = {}
 
     def total(self, one: Any, other: Any) -> float:
-        """Of two vectors of leaves."""
+        """Return the recursion's result for two vectors of leaf counts."""
         tree = self.plan.tree
         pairs = list(zip(tree.level_counts(one), tree.level_counts(other), strict=True))
         return self._node(pairs, 0, 0, 0)
@@ -229,7 +229,8 @@ class Recursion:
 
 
 def neighbours(unit: PrivacyUnit, leaves: int, base: Any) -> list[tuple[Any, Any]]:
-    """Of all that a unit of at most so many rows, in one tree, may add or move."""
+    """Return all neighboring pairs that one unit with at most its number of rows, in one tree,
+    makes."""
     moved = [
         np.bincount(np.array(rows, dtype=np.int64), minlength=leaves)
         for size in range(unit.rows + 1)

@@ -152,10 +152,10 @@ def test_sums_at_edges_have_errors_and_others_are_bounded() -> None:
 
 @cache
 def scores(*, counts: bool) -> tuple[Array, int, int]:
-    """Of many releases the squared errors of nodes of the tree that came out, by their stated
-    variances; how many intervals hold, and how many there are. The nine intervals of a release
-    depend on each other, so that a count of them has at most three times the standard error of
-    independent ones."""
+    """Return the mean squared errors of many releases over their stated variances, the number of
+    intervals that cover, and the number of intervals. The nine intervals of a release depend on
+    each other, so that a count of them has at most three times the standard error of independent
+    ones."""
     question = adaptive_question(counts=counts, threshold=8)
     exact = level_sums(question.plan.tree, LEAVES.reshape(1, -1))
     squares, held, asked = [], 0, 0

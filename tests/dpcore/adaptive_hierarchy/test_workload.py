@@ -25,7 +25,7 @@ TERMS = Terms(unit=ADD_REMOVE_ROW)
 
 
 def asked(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:
-    """Of a tree of few rows, whose nodes are better not split."""
+    """Workload for a tree of few rows, whose nodes are better not split."""
     standard = HierarchyWorkload(name="t", domain=domain)
     return AdaptiveHierarchyWorkload(name="t", standard=standard, guessed_rows=3.0, is_open=is_open)
 

@@ -107,7 +107,7 @@ def test_margins_hold(shape: str) -> None:
     "told", [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)]
 )
 def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]) -> None:
-    """Of 10^9 rows, a cell of nearly all in the middle of others with one row each."""
+    """Check the margins for 10^9 rows: nearly all in the middle cell, one in each other cell."""
     cells, rows = 100_000, 10**9
     counts = np.ones(cells, np.int64)
     counts[cells // 2] = rows - cells + 1

@@ -85,7 +85,7 @@ def test_a_reach_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("measure", Measure)
 def test_ends_are_at_the_ranks_that_they_reach_for(measure: Measure) -> None:
-    """Of a large budget, so that nothing is off."""
+    """Check the ends with a large budget, so that noise moves no rank."""
     counts, plan = np.full(CELLS, 1000), interval_plan(measure, Fraction(2000))
     ends = chosen_quantiles(counts, plan, public_stream("reach")).ends
     assert ends is not None and max(reach(plan, place) for place in range(3)) < 1000
@@ -129,7 +129,7 @@ def test_intervals_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("quantile", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_the_sensitivity_is_that_of_pairs_too(unit: PrivacyUnit, quantile: Fraction) -> None:
-    """Of all runs of tiny histograms, and all reaches that matter in them."""
+    """Search all pairs of neighboring tiny histograms, and all reaches that matter in them."""
     most, found = rank_sensitivity(unit, quantile, whole=True, keyed=False)[0], 0
     for one, two in neighbours(unit):
         for rows in (0, 1, 3):

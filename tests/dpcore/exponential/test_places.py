@@ -36,6 +36,6 @@ def test_clipped_distances_weigh_nothing_beside_the_floor(power: int) -> None:
 
 
 def test_at_a_lower_rate_they_would_be_seen() -> None:
-    """As it was before such rates were refused: far places seemed as near as 2^22 rows, and a
-    choice lost more than its epsilon."""
+    """Show why such rates are refused: far places seemed as near as 2^22 rows, and a choice lost
+    more than its epsilon."""
     assert off(_LEAST_RATE / 2**4, 2**36) > 2**10 * ERROR

@@ -178,7 +178,7 @@ def test_a_rate_30_percent_too_large_is_found(
 def test_a_wanted_rank_that_seems_to_stand_still_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As if distances moved apart by one for each row."""
+    """Plant a fault: a sensitivity as if distances moved apart by one for each row."""
     monkeypatch.setattr(planning, "rank_sensitivity", lambda *_, **__: (Fraction(1), Fraction(1)))
     part = Fraction(9, 10)
     pair = crafted(part, ADD_REMOVE_ROW)
@@ -187,7 +187,7 @@ def test_a_wanted_rank_that_seems_to_stand_still_is_found(
 
 
 def test_a_budget_spent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the choices of a path did not add up."""
+    """Plant a fault: a budget as if the choices of a path did not add up."""
     monkeypatch.setattr(planning, "_spent", lambda rank, left: dict.fromkeys(range(3), left))
     assert worst(plan_of(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))) > 1
 
@@ -238,7 +238,7 @@ def test_a_row_more_is_a_row_more_on_one_side(
 def test_the_sensitivity_is_that_of_all_distances(
     unit: PrivacyUnit, part: Fraction, whole: bool
 ) -> None:
-    """Of the distances of cells, and of places in them; of two parts if not the whole."""
+    """Check the distances of cells, and of places in them; of two parts if not the whole."""
 
     def distances(counts: tuple[int, ...]) -> list[Fraction]:
         wanted, found, before = part * sum(counts), [], 0

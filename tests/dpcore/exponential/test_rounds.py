@@ -99,7 +99,7 @@ def test_what_is_asked_is_read_back() -> None:
 @pytest.mark.parametrize("share", [NONE, Fraction(1, 4)])
 @pytest.mark.parametrize("keyed", [False, True])
 def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
-    """Of a large budget: they are the quantiles; of every key."""
+    """Check every key with a large budget: the released values are the quantiles."""
     asked = replace(question(keyed=keyed, share=share), chunk_leaves=8)
     assert asked.rounds == 3 + bool(share) and len(asked.places) == 7 * asked.key_count
     counts = np.full((asked.key_count, CELLS), 100)

@@ -91,7 +91,7 @@ def test_a_specification_gives_the_same_matrix(strategy: Strategy) -> None:
 
 
 def test_another_matrix_than_planned_is_refused() -> None:
-    """As a machine would make whose arithmetic is off."""
+    """Refuse a matrix such as a machine with inexact arithmetic would make."""
     one = best_strategy(20, CDF)
     with pytest.raises(MatrixError, match="another matrix"):
         replace(one, threshold=one.threshold + 0.05).dense()

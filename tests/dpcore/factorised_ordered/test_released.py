@@ -104,7 +104,7 @@ def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -
 
 
 def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> None:
-    """Of 60 rows in three cells of sixty, and nothing elsewhere."""
+    """Compare errors for 60 rows in three of sixty cells, with no rows elsewhere."""
     counts = np.zeros((1, CELLS), dtype=np.int64)
     counts[0, [3, 20, 41]] = 30, 20, 10
     question, runs, truth = question_of(), 100, np.cumsum(counts)
@@ -129,7 +129,8 @@ def test_every_key_has_its_answers() -> None:
 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 def test_intervals_of_ranges_and_quantiles_cover(unit: PrivacyUnit) -> None:
-    """As often as they say: of a range exactly, of a quantile at least."""
+    """Check that intervals cover at their stated rate: exactly for a range, at least for a
+    quantile."""
     question, counts, runs = question_of(unit), some_counts(), 400
     cdf = np.cumsum(counts)
     median = int(np.searchsorted(cdf, np.ceil(cdf[-1] / 2)))

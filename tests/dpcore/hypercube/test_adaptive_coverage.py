@@ -24,8 +24,8 @@ AMOUNTS = {Measure.EPSILON: Fraction(1, 2), Measure.RHO: Fraction(1, 50)}
 def drawn(
     measure: Measure, *, apart: bool, noise_of: type[NodeNoise] = NodeNoise
 ) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-    """Of each draw what is estimated of the nodes below the root, standard errors, exact counts,
-    and which of the nodes of the first level are split."""
+    """Yield for each draw the estimates of the nodes below the root, their standard errors, the
+    exact counts, and which nodes of the first level are split."""
     question = question_of(
         BOX, "adaptive", depth=8, measure=measure, amount=AMOUNTS[measure], decided_apart=apart
     )
@@ -79,7 +79,7 @@ def test_intervals_hold(measure: Measure) -> None:
 
 
 def test_variances_are_read_back() -> None:
-    """Of the nodes that were split, and of those measured again."""
+    """Check the variances of the nodes that were split, and of those measured again."""
     question = question_of(BOX, "adaptive", amount=Fraction(1))
     tree = released(question, rows_of(BOX, 2000))
     squares = tree.partition.squares

@@ -27,7 +27,7 @@ def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:
 
 
 def box(*sides: tuple[int, int]) -> HypercubeDomain:
-    """Of (cells, depth)."""
+    """Build a domain with one axis for each pair (cells, depth)."""
     axes = tuple(whole(cells, f"c{place}") for place, (cells, _) in enumerate(sides))
     return HypercubeDomain(axes=axes, depths=tuple(depth for _, depth in sides))
 

@@ -31,7 +31,7 @@ BOX = box_domain(6, 11)
 
 @cache
 def sampler() -> RowSampler:
-    """Of some 3,000 rows in parts of several sizes."""
+    """Sampler of a release of some 3,000 rows, with leaf regions of several sizes."""
     rows = rows_of(BOX, 3000)
     return released(question_of(BOX, amount=Fraction(1), bits_apart=2), rows).sampler()
 

@@ -40,7 +40,7 @@ SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Of the draws of one class, over all keys: the class and the first draw."""
+    """Place of the draws of one class, over all keys: the class and the first draw."""
 
     code: int
     start: int

@@ -41,7 +41,7 @@ ADD = ADD_REMOVE_ROW
 
 
 def draws(law: Any, rng: np.random.Generator, shape: tuple[int, int], scale: float) -> Array:
-    """Of the law, or of one whose scale is off."""
+    """Draw noise from the law, or from one whose scale is off."""
     if isinstance(law, DiscreteLaplace):
         p = -math.expm1(-1 / (float(law.scale) * scale))
         return (rng.geometric(p, shape) - rng.geometric(p, shape)).astype(float)
@@ -162,7 +162,7 @@ def covered(law: Any, margin: float) -> float:
 
 
 def middling_plan(seed: int) -> IrregularPlan:
-    """Of some 2000 nodes, most with a law of their own."""
+    """Return a random plan of some 2,000 nodes, most with a law of their own."""
     rng = np.random.default_rng([9, seed])
     sizes, count = [], 1
     for mean in (8, 8, 5, 5):

@@ -92,7 +92,8 @@ def make_plan(
 
 
 def forest_of(plan: TreePlan, runs: int) -> PapersForest:
-    """Of many units, each a run; under a public total too, where a plan stands for one tree."""
+    """Return a forest of many units, each a run; under a public total too, where a plan describes
+    one tree."""
     size = runs * plan.tree.leaves
     forest = PapersForest(plan, chunk_leaves=size)
     forest.chunking = UniformChunking(tree=plan.tree, keys=runs, chunk_leaves=size)
@@ -198,7 +199,7 @@ EDGE = Tree(leaves=110, fanouts=(5, 5, 5))
 
 
 def draws(law: NoiseLaw, rng: np.random.Generator, size: int) -> Array:
-    """Of a Laplace law, fast and in bulk."""
+    """Draw from a Laplace law, fast and in bulk."""
     assert isinstance(law, DiscreteLaplace)
     success = -math.expm1(-1 / float(law.scale))
     drawn: Array = rng.geometric(success, size) - rng.geometric(success, size)

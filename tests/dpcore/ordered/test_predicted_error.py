@@ -75,7 +75,7 @@ def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Of all estimates: per level (runs, n_l), and of the K prefixes (runs, K)."""
+    """Errors of all estimates: per level (runs, n_l), and of the K prefixes (runs, K)."""
 
     levels: list[Array]
     prefixes: Array
@@ -161,7 +161,8 @@ def uneven_plan(setting: str, measure: Measure) -> TreePlan:
 
 @pytest.fixture(scope="module")
 def runs(replace_laws: Make) -> Callable[[str, Measure, Fraction], Errors]:
-    """Of the uneven plan with its noise, or with noise of another scale."""
+    """Return a cached function that runs the uneven plan with its noise, or with noise of another
+    scale, and returns the errors."""
 
     @cache
     def made(setting: str, measure: Measure, factor: Fraction) -> Errors:

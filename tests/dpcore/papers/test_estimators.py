@@ -61,7 +61,8 @@ class Case:
         return weights
 
     def responses(self, estimator: Estimator) -> TreeEstimate:
-        """Of one unit in each measured node, one tree of a batch for each."""
+        """Return the estimates if one measured node has the value 1 and all others 0, one tree of a
+        batch for each measured node."""
         sizes, place = self.tree.level_sizes, 0
         count = len(self.nodes())
         levels: list[Any] = [None] * len(sizes)

@@ -64,7 +64,7 @@ def test_every_estimate_is_within_the_relative_error(seed: int) -> None:
 
 
 def test_a_tree_below_the_largest_threshold_is_handed_on() -> None:
-    """As printed, a tree without any TOP would get no estimate and no further round."""
+    """Check a tree without any TOP: as printed, it would get no estimate and no further round."""
     counts = np.zeros(TREE.leaves, dtype=np.int64)
     counts[5] = 1000
     estimates = reduce_to_classification(TREE, counts, PRECISE, public_stream("small"))

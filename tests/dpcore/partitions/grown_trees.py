@@ -103,12 +103,12 @@ class DenseTree:
         )
 
     def estimates(self, level: int) -> tuple[Floats, Floats]:
-        """Of the nodes of a level, and their variances."""
+        """Return the estimates of the nodes of a level, and their variances."""
         own = self.sums[level]
         return own @ self.values, np.einsum("nk,kl,nl->n", own, self.covariance, own)
 
     def variance_of(self, weights: list[Floats]) -> float:
-        """Of a weighted sum of leaves, by level."""
+        """Return the variance of a weighted sum of leaves; weights are given by level."""
         flat = np.zeros(len(self.values))
         for ends, own in zip(self.ends, weights, strict=True):
             flat[ends[ends >= 0]] = own[ends >= 0]

@@ -76,7 +76,7 @@ def test_other_numbers_of_columns_measure_all_levels() -> None:
 
 @pytest.mark.parametrize("measure", Measure)
 def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) -> None:
-    """Of three columns every level, of two those that are split in quarters."""
+    """Check that budgets double with each level and that thresholds follow the children's noise."""
     amount = Fraction(1, 50)
     setting = setting_of(bits=16, dimensions=3, measure=measure, amount=amount)
     plan = plan_adaptive(setting, choices_of(depth=16, decided_apart=False))

@@ -17,7 +17,7 @@ from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree
 
 
 def algorithm_4(parent: float, left: float, right: float) -> tuple[float, float]:
-    """As printed."""
+    """Return the children's values by Algorithm 4, as printed."""
     left, right = max(left, 0.0), max(right, 0.0)
     excess = left + right - parent
     if left - excess / 2 < 0:

@@ -38,7 +38,7 @@ def test_estimates_and_variances_are_those_of_dense_algebra(root: str) -> None:
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_the_comparison_sees_a_wrong_variance(root: str) -> None:
-    """Of one level, 30 % off in scale."""
+    """Plant a fault: the variance of one level is off by 30 % in scale."""
     tree = random_tree(np.random.default_rng(5), root, steps=(2, 2))
     levels = list(tree.levels)
     levels[1] = replace(levels[1], variance=1.69 * levels[1].variance)

@@ -15,7 +15,8 @@ from dpcore.privacy.spending import Spending, moved_of_levels
 
 
 def exact_delta(moves: tuple[int, ...], variance: float, epsilon: float) -> float:
-    """Of counts of one law that move by so much each, over all outputs that are not too rare."""
+    """Return the exact delta of counts with noise of one law that move by so much each, over all
+    outputs that are not too rare."""
     reach = int(13 * variance**0.5) + max(moves)
     noise = np.arange(-reach, reach + 1)
     before = np.exp(-(noise**2) / (2 * variance))

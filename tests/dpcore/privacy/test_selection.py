@@ -113,7 +113,8 @@ def test_every_neighbouring_pair_keeps_the_guarantee(
 
 
 def p_value(law: SelectionLaw, claimed: SelectionLaw) -> float:
-    """Of 1 to 30 units, that the draws of a law come from the claimed one; least of all."""
+    """Return the smallest p-value, over 1 to 30 units, of the hypothesis that the draws of a law
+    come from the claimed one."""
     units = np.repeat(np.arange(1, 31), DRAWS)
     drawn = law.released(units, public_stream("selection")).reshape(30, DRAWS).sum(axis=1)
     return float(

@@ -157,7 +157,7 @@ def test_no_fraction_of_no_rows(
 
 
 def some_cells() -> QuantileCells:
-    """Of 2 keys and 2 quantiles."""
+    """Quantile cells of 2 keys and 2 quantiles."""
     return QuantileCells(
         cell=np.array([[0, 5], [-1, 10]]),
         share=np.array([[0.0, 0.5], [0.0, 1.0]]),

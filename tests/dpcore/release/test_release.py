@@ -51,7 +51,7 @@ def release(
     make_release_plan: Make,
     release_key: ReleaseKey,
 ) -> Release:
-    """Of a tree "plain" and a tree "keyed" with 3 keys."""
+    """Release of a tree "plain" and a tree "keyed" with 3 keys."""
     return make_release(make_question, make_release_plan, release_key, request.param)
 
 

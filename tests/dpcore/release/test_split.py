@@ -286,7 +286,7 @@ def test_no_release_spends_more_than_the_whole(
 
 
 def check_spent(plan: ReleasePlan, amount: Fraction, delta: Fraction | None) -> None:
-    """That trees together spend no more than the whole, by sums of what each says it spends."""
+    """Check that the trees together spend no more than the whole, by sums of what each states."""
     spent = plan.spending
     if plan.stated is None:
         assert max(spent.epsilon, spent.rho) <= amount

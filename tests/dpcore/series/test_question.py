@@ -205,9 +205,10 @@ def test_counts_near_the_limit_saturate_and_do_not_wrap() -> None:
 def test_the_variance_of_every_day_is_that_of_the_theory(
     measure: Measure, temporal: TemporalTree
 ) -> None:
-    """Of n independent errors, the mean of their squares over the variance has a standard deviation
-    of at most sqrt(5 / n) (a Laplace law's fourth moment is 6 times its squared variance, and less
-    of sums): 5.5 of it, over 13 days and 2 measures, is a false alarm below 1e-6."""
+    """Compare the mean square of each day's errors with its variance. Over n independent errors the
+    ratio has a standard deviation of at most sqrt(5 / n) (a Laplace law's fourth moment is 6 times
+    its squared variance, and less of sums): 5.5 of it, over 13 days and 2 measures, is a false
+    alarm below 1e-6."""
     keys = 4000
     runs = Runs.of(one_level(Budget(measure=measure, amount=Fraction(1, 10)), keys=keys), temporal)
     runs.run()

@@ -42,7 +42,8 @@ def shape_of(kind: SketchKind, rows: int = 1, width: int = 64) -> SketchShape:
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("scale", [NONE, SOME])
 def test_the_variance_of_a_row_and_f2(kind: SketchKind, data: str, scale: Fraction) -> None:
-    """Of a code that was never counted; F2 over the same draws."""
+    """Check the variance of the estimate for a code that was never counted, and F2 over the same
+    draws."""
     shape, counts, draws = shape_of(kind), DATA[data], 1000
     f2, noise = float((counts**2).sum()), DiscreteLaplace(scale=scale).variance
     squares, moments = np.empty(draws), np.empty(draws)
@@ -81,7 +82,7 @@ def test_order_statistics_by_brute_force(rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [2, 4, 6])
 def test_the_middle_two_of_an_even_number(rows: int) -> None:
-    """Of many atoms: by simulation, and for two rows the mean itself."""
+    """Check medians of many atoms by simulation, and for two rows against the mean itself."""
     rng = np.random.default_rng(rows)
     atoms = np.sort(rng.exponential(size=4000))
     law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms)

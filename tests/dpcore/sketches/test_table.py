@@ -116,7 +116,8 @@ def test_what_cannot_be_counted() -> None:
 @pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("kind", SketchKind)
 def test_a_row_of_data_moves_it_by_its_sensitivity(relation: PrivacyUnit, kind: SketchKind) -> None:
-    """Of 500 draws of functions some attain it, in all rows at once, and none goes beyond."""
+    """Attain the sensitivity, in all rows at once, in some of 500 draws of functions, and exceed it
+    in none."""
     shape, rest = SketchShape(kind=kind, rows=2, width=2), np.array([5, 6, 6], np.uint64)
     found = []
     for draw in range(500):

@@ -184,7 +184,8 @@ def test_refusals(release: Release) -> None:
 @pytest.mark.parametrize("prune", [0, 30])
 @pytest.mark.parametrize("form", DOMAINS)
 def test_what_is_said_of_nodes_always_holds(form: str, prune: int) -> None:
-    """Of those that are there, bounds of the count; of those that are not, the most they have."""
+    """Check that every published node has rows, and that an unpublished one has at most the stated
+    number."""
     exact, largest, within = exact_counts(form), 0, 0
     asked = question(form, prune=prune)
     for run in range(25):

@@ -169,7 +169,8 @@ def widths_of(height: int, confidence: float = CONFIDENCE, cutoff: int = 2) -> T
 def misses(
     plan: ThresholdPlan, widths: ThresholdIntervals, counts: np.ndarray, copies: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of every level, how many copies have a count below its interval, and above: (n,) each."""
+    """Return for every level how many copies have a count below its interval, and above: (n,)
+    each."""
     fanouts = (2,) * int(np.log2(counts.size))
     tree = Tree(leaves=counts.size, fanouts=fanouts)
     exact = tree.level_counts(counts)

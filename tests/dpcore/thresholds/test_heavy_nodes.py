@@ -296,7 +296,8 @@ def test_all_outputs_of_neighbours_keep_epsilon_and_delta(epsilon: object, facto
 
 
 def reduction_law(counts: tuple[int, int], steps: list[Classification]) -> dict[object, float]:
-    """Of the tree of two leaves, the probability of which round each node is found in."""
+    """Return the probability of each outcome for the tree of two leaves: which round finds each
+    node."""
     law: dict[object, float] = {((), (), ()): 1.0}
     for step in reversed(steps):
         after: dict[object, float] = {}

@@ -122,7 +122,8 @@ def test_equals_dense_least_squares_with_a_variance_per_node(
     level_matrix: Callable[..., Any],
     seed: int,
 ) -> None:
-    """As in a spine, whose leaves are the estimated roots of unequal subtrees."""
+    """Check levels with a variance per node, as in a spine, whose leaves are the estimated roots of
+    unequal subtrees."""
     rng = np.random.default_rng(100 + seed)
     for _ in range(15):
         tree = random_tree(rng)

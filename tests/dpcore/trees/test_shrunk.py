@@ -17,7 +17,7 @@ TREE = Tree(leaves=100, fanouts=(4, 5, 6))
 
 
 def some_estimates(rows: int, seed: int = 1) -> list[Floats]:
-    """Of leaves with noise, so that all levels agree."""
+    """Return noisy estimates that are sums of noisy leaves, so that all levels agree."""
     random = np.random.default_rng(seed)
     leaves = random.poisson(1.5, (rows, TREE.leaves)) + random.laplace(0, 2.0, (rows, TREE.leaves))
     return TREE.level_counts(leaves)
@@ -36,7 +36,7 @@ def test_rising_means_are_isotonic_regression(rows: list[list[int]]) -> None:
 
 @pytest.mark.parametrize("public", [False, True])
 def test_rising_counts_are_the_closest_ones(public: bool) -> None:
-    """Of all nonnegative integers up to 5, by squares of prefixes."""
+    """Compare with all nonnegative integers up to 11, by squared errors of prefixes."""
     random = np.random.default_rng(4)
     estimates = random.normal(1, 2, (40, 3))
     totals = np.full(40, 4) if public else None

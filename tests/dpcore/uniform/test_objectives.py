@@ -53,7 +53,8 @@ def test_a_specification_is_read_back(objective: Objective) -> None:
 
 
 def test_objectives_that_ask_differently_differ() -> None:
-    """As values and in what they write down; numbers of another type ask the same."""
+    """Check that objectives differ as values and in their specifications; numbers of another type
+    make the same objective."""
     assert len(set(OBJECTIVES)) == len(OBJECTIVES)
     texts = {json.dumps(objective.spec(), sort_keys=True) for objective in OBJECTIVES}
     assert len(texts) == len(OBJECTIVES)

@@ -40,7 +40,7 @@ class Visit(NamedTuple):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a service that runs."""
+    """Address of a running expansion service."""
     log: Path = tmp_path_factory.mktemp("service") / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -163,7 +163,7 @@ def test_what_is_exported_are_the_quantiles_alone(
 def test_a_page_of_some_of_many_quantiles_has_no_headline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a median that is not among them."""
+    """Check a page whose quantiles do not include the median."""
     monkeypatch.setattr("pipelines.exponential.page.MAX_QUANTILES", 24)
     made(f"quantiles: [{', '.join(f'{each / 100:g}' for each in range(10, 60))}]")
     page = Path("out", "report.html").read_text()

@@ -88,7 +88,8 @@ def test_iceberg(released: Workspace, catalog: Any) -> None:
 def test_another_release_beside_it(
     again: Workspace, catalog: Any, tmp_path: Path, format: str
 ) -> None:
-    """Of another configuration, with a parameter that the first one has not."""
+    """Export a release of another configuration, with a parameter that the first one does not
+    have."""
     deltalake = table_library("deltalake")
     into = "counts" if format == "iceberg" else str(tmp_path / "lake")
     options = ["--to", format, "--into", into]

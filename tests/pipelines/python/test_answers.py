@@ -237,7 +237,7 @@ def test_names_of_the_module_are_those_for_users() -> None:
 
 
 def test_categories_without_an_order_have_no_cdf() -> None:
-    """As on the command line."""
+    """Check that the error is the same as on the command line."""
     domain = {"column": "x", "type": "category", "categories": ["a", "b"]}
     privacy = {"epsilon": 1, "neighbors": "add_remove"}
     config = {"privacy": privacy, "trees": [{"name": "x", "domain": domain}]}

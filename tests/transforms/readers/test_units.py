@@ -101,7 +101,7 @@ def test_an_integer_is_one_unit_however_it_is_written(format: str, tmp_path: Pat
 
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_without_a_type_a_text_is_a_unit(format: str, tmp_path: Path) -> None:
-    """As docs/bounding.md says."""
+    """Check units without a type, as docs/bounding.md describes them."""
     found = units(format, pa.array(["7", "7.0", "07", "7x"]), tmp_path)
     assert len(set(found)) == 4
 
