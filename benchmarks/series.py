@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def print_cost(periods: int, rows: int, cells: int) -> None:
-    """The time of every day of a binary series, and of a day that stands alone."""
+    """The time of every day of a binary series, and of a day that is alone."""
     print(f"{rows:,} rows a day, one ordered tree of {cells:,} cells, rho 1, {periods} periods")
     print(f"{'day':>6} {'closes':>7} {'carries':>8} {'seconds':>8} {'cpu':>6} {'state bytes':>12}")
     with tempfile.TemporaryDirectory() as name:

@@ -3,7 +3,7 @@
     rows -> bounding -> exact counts
 
 The unit is as heavy as it can be and placed worst: more rows than are counted, all alike, or under
-every key, or of a few kinds. The rows of other units stand around it, those of both tables in an
+every key, or of a few kinds. The rows of other units surround it, those of both tables in an
 order of their own, since neither order nor other units may change which rows stay.
 """
 

@@ -1,6 +1,6 @@
 """Monte Carlo runs of a plan on many data sets at once, by the steps of a release.
 
-Every run is a data set of its own with noise of its own: the trees stand side by side in the
+Every run is a data set of its own with noise of its own: the trees are side by side in the
 forest, as those of the keys of a group-by column do. A run of one data set has the bits that
 `dpcore.release.in_memory.release_counts` gives it. The release key is fixed, so that all figures
 repeat.
@@ -90,7 +90,7 @@ def simulate(
         plan: of the tree, which fits one chunk.
         counts: (runs, K) exact counts of the leaves.
         name: of the runs; the same name, plan and counts give the same noise.
-        consistency: which integers stand beside the estimates.
+        consistency: which integers accompany the estimates.
     """
     release = make_release_plan(plan, name=name, consistency=consistency)
     noise = _noise_source(release, counts)

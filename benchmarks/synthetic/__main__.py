@@ -32,7 +32,7 @@ SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def document(extent: Extent, data: Path) -> str:
-    """All that stands between the marks."""
+    """Return the text between the marks."""
     parts = [
         "## Expected distance",
         main_tables(extent),

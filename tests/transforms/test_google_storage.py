@@ -159,7 +159,7 @@ def test_release_kill_query_and_repair(
     assert main(["report", root]) == 0
     assert main(["verify", root, "--key", str(key_file), "--data", whole]) == 0
 
-    # Damaged, and mended from the same rows; not from others.
+    # Damaged, and repaired from the same rows; not from others.
     part = next(name for name in sorted(released) if name.startswith("cdf/"))
     bucket.put(f"whole/{part}", b"damaged")
     assert main(["verify", root]) == 2

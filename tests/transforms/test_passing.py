@@ -1,4 +1,4 @@
-"""What may pass by itself is told apart from what somebody must mend."""
+"""Errors that may pass by themselves are distinguished from errors that somebody must fix."""
 
 from __future__ import annotations
 
