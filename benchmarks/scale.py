@@ -73,7 +73,7 @@ SHUFFLED_STEPS = ("_Draw", "_Gather")
 clock = time.process_time
 
 
-# --- what one watched release tells ---
+# --- what one watched release reports ---
 
 
 @dataclass(kw_only=True)
@@ -237,7 +237,7 @@ def watch_steps(watch: Watch) -> None:
 
 
 def watched_release(config: str) -> Profile:
-    """Make the release of a configuration in this process, and tell how it went."""
+    """Make the release of a configuration in this process, and report how it went."""
     watch = Watch()
     watch_steps(watch)
     from pipelines.command import main as command

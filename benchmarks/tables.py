@@ -130,7 +130,7 @@ def measure(kind: str, folder: Path) -> None:
     started = time.perf_counter()
     rows = read(kind, folder)
     seconds = time.perf_counter() - started
-    # Of this program alone: getrusage tells the largest of what the process was before it, too.
+    # Of this program alone: getrusage reports the largest of what the process was before it, too.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = int(re.findall(r"^VmHWM:\s+(\d+)", status, re.MULTILINE)[0]) / 1024
     print(f"{kind:<12} {seconds:6.2f} s {rows / seconds / 1e6:6.2f} M rows/s {peak:7.0f} MiB")

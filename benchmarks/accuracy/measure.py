@@ -14,7 +14,7 @@ from benchmarks.accuracy.tasks import errors_of
 
 
 def key_of(method: Method, case: Case) -> str:
-    """What tells releases of one method and case from others."""
+    """Name that distinguishes releases of one method and case from others."""
     return f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.asked}"
 
 

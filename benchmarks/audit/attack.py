@@ -156,7 +156,7 @@ class Statistics:
             own[np.clip(np.searchsorted(values, column), 0, len(values) - 1)]
             for column, values, own in columns
         ]
-        # Each number's two columns, estimate and integer, tell nearly the same: also the half.
+        # Each number's two columns, estimate and integer, show nearly the same: also the half.
         half = len(ratios) // 2
         sums = [np.sum(ratios, axis=0), np.sum(ratios[: max(1, half)], axis=0)]
         return np.column_stack([numbers, numbers @ self.weights, *sums])
@@ -164,7 +164,7 @@ class Statistics:
 
 def _log_ratios(one: Floats, two: Floats) -> tuple[Floats, Floats]:
     """The values that a number took, in a few groups, and the log ratio of each; 0 for a number
-    that does not tell the two apart, whose ratios would be chance."""
+    that does not distinguish the two, whose ratios would be chance."""
     together = np.sort(np.concatenate([one, two]))
     values = np.unique(together)
     if len(values) > _GROUPS:

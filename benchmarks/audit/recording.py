@@ -117,7 +117,7 @@ class Draw:
 
 
 class Noise(np.ndarray[Any, Any]):
-    """Noise that tells what it is added to, and can do nothing else."""
+    """Noise that records what it is added to, and can do nothing else."""
 
     added: Callable[[Any, Integers], Any]
 
@@ -224,7 +224,7 @@ def recorded_release(
 
 
 def public_output(release: Release) -> dict[Any, str]:
-    """All that a release shows, by part, as texts that tell every bit."""
+    """All that a release shows, by part, as strings that contain every bit."""
     parts = {("quantiles",): repr(release.quantiles and release.quantiles.to_pydict())}
     for question in release.plan.questions:
         for each in question.parts():

@@ -31,7 +31,7 @@ from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 
-# Thresholds are told apart by multiples of this, larger than every count and threshold here.
+# Thresholds are distinguished by multiples of this, larger than every count and threshold here.
 _SPREAD = 2**40
 # Noise of a threshold beyond this many scales is left out: a part of 1e-17.
 _REACH = 40

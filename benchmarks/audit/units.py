@@ -65,7 +65,7 @@ UNITS = tuple(
 
 
 def with_units(case: Case) -> Case:
-    """A release whose tables tell the unit of each row, null for some."""
+    """A release whose tables name the unit of each row, null for some."""
     people = Palette(type=pa.string(), values=(*OTHERS, None))
     return Case(plan=case.plan, palettes={**case.palettes, COLUMN: people})
 

@@ -1,4 +1,4 @@
-"""docs/deploy tells the versions that are used, and commands that the tests' clusters run."""
+"""docs/deploy names the versions that are used, and commands that the tests' clusters run."""
 
 from __future__ import annotations
 

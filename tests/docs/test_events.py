@@ -1,4 +1,4 @@
-"""The table of events in docs/operations.md is what the code tells."""
+"""The table of events in docs/operations.md is what the code reports."""
 
 from __future__ import annotations
 

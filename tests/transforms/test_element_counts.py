@@ -1,4 +1,4 @@
-"""What an engine counts by itself, elements between steps, does not tell two inputs apart that
+"""What an engine counts by itself, elements between steps, does not distinguish two inputs that
 differ in one row, even where that row is alone in its chunk."""
 
 from collections import Counter

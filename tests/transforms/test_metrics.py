@@ -1,4 +1,4 @@
-"""Counters tell how much of the work is done, and nothing that depends on the rows."""
+"""Counters show how much of the work is done, and nothing that depends on the rows."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`dptrees check`: what it tells of the rows, and that it writes nothing."""
+"""`dptrees check`: what it reports about the rows, and that it writes nothing."""
 
 from __future__ import annotations
 

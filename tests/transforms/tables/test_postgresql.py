@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL: one snapshot for all parts, types, secrets that are never told."""
+"""Rows of PostgreSQL: one snapshot for all parts, types, secrets that are never shown."""
 
 import os
 import pickle
