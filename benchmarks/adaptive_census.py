@@ -34,11 +34,11 @@ from benchmarks.census import LEVELS, RHODE_ISLAND, Blocks, read_blocks
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
 from dpcore.arrays import Floats, Integers
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import threshold_candidate
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_best_shares
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.relative_planner import threshold_candidate
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure

@@ -17,11 +17,11 @@ import numpy as np
 
 from benchmarks.adaptive import PRODUCTS, counts_of, plan_setting, shares_of_cells
 from dpcore.adaptive.forest import AdaptiveForest
+from dpcore.adaptive.intervals import node_intervals, prefix_intervals
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.planner import plan_adaptive
 from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
-from dpcore.adaptive_ordered.intervals import node_intervals, prefix_intervals
 from dpcore.arrays import Flags, Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource

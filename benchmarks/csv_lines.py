@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import CategoryDomain, NumberDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
@@ -44,7 +45,9 @@ def plan_of_domains() -> ReleasePlan:
         OrderedQuestion(
             name=domain.column,
             domain=domain,
-            plan=plan_tree(TreeSetting(leaves=domain.cells, budget=share, unit=ADD_REMOVE_ROW)),
+            mechanism=UniformMechanism(
+                plan=plan_tree(TreeSetting(leaves=domain.cells, budget=share, unit=ADD_REMOVE_ROW))
+            ),
         )
         for domain in DOMAINS
     ]

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
-from dpcore.ordered.question import CdfQuestion
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -119,7 +120,7 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
     strategy = FactorisedWorkload(name="x", domain=domain).planned(share, terms)
     for rows in (100, 1000, 10_000, 100_000, 1_000_000):
         tree = OrderedWorkload(name="x", domain=domain, for_counts=True, guessed_rows=rows)
-        asked: list[tuple[CdfQuestion, str]] = [
+        asked: list[tuple[OrderedQuestion[Any], str]] = [
             (tree.planned(share, terms), "count"),
             (replace(strategy, consistency=Consistency.TOP_DOWN), "count"),
             (strategy, "count"),
@@ -134,7 +135,7 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
 
 
 def _errors(
-    question: CdfQuestion, column: str, data: DataSet, rows: int, releases: int
+    question: OrderedQuestion[Any], column: str, data: DataSet, rows: int, releases: int
 ) -> tuple[float, float]:
     """Root mean squares over prefixes and over ranges."""
     plan = ReleasePlan(name="r", unit=question.unit, budget=_HALF, questions=(question,))

@@ -31,13 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Integers
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import (
-    RelativeCandidate,
-    noise_candidates,
-    threshold_candidate,
-)
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import MAX_COUNT
 from dpcore.papers.relative_estimation import smallest_threshold

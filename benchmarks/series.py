@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -168,7 +169,7 @@ def print_measured(periods: int, keys: int) -> None:
             print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
 
 
-def _counts(budget: Budget, keys: int) -> OrderedQuestion:
+def _counts(budget: Budget, keys: int) -> OrderedQuestion[UniformMechanism]:
     """One count for each key."""
     plan = TreePlan(
         tree=Tree(leaves=1, fanouts=()),
@@ -180,12 +181,14 @@ def _counts(budget: Budget, keys: int) -> OrderedQuestion:
     return OrderedQuestion(
         name="counts",
         domain=IntegerDomain(column="x", lower=0, upper=1),
-        plan=plan,
+        mechanism=UniformMechanism(plan=plan),
         keys=KeyList(column="key", keys=tuple(f"k{number}" for number in range(keys))),
     )
 
 
-def _errors(tree: OrderedQuestion, split: TemporalSplit, keys: int) -> np.ndarray[Any, Any]:
+def _errors(
+    tree: OrderedQuestion[UniformMechanism], split: TemporalSplit, keys: int
+) -> np.ndarray[Any, Any]:
     """(T, keys) of the totals to date of a series of the same counts every day."""
     budget = tree.plan.budget
     amounts = budget.split(split.shares)

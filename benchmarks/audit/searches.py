@@ -26,7 +26,8 @@ from benchmarks.audit.rows import (
     Integers,
 )
 from dpcore.arrays import Floats
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace
@@ -185,7 +186,9 @@ class _AnySource:
         return NamedStream(place, RandomStream(bytes(32)))
 
 
-def estimates_law(question: ThresholdQuestion, counts: Integers) -> dict[bytes, float]:
+def estimates_law(
+    question: HierarchyQuestion[ThresholdMechanism], counts: Integers
+) -> dict[bytes, float]:
     """The probability of every release of a tree with these exact counts, over all its keys."""
     found: dict[bytes, float] = defaultdict(float)
     for run, released in _runs(question, counts):
@@ -194,7 +197,9 @@ def estimates_law(question: ThresholdQuestion, counts: Integers) -> dict[bytes, 
     return dict(found)
 
 
-def _runs(question: ThresholdQuestion, counts: Integers) -> Iterator[tuple[Run, bytes]]:
+def _runs(
+    question: HierarchyQuestion[ThresholdMechanism], counts: Integers
+) -> Iterator[tuple[Run, bytes]]:
     answers: list[int] | None = []
     chunks = list(question.forest.chunking)
     while answers is not None:
@@ -214,7 +219,7 @@ def _runs(question: ThresholdQuestion, counts: Integers) -> Iterator[tuple[Run, 
 
 
 def threshold_loss(
-    question: ThresholdQuestion, one: Integers, two: Integers, delta: float
+    question: HierarchyQuestion[ThresholdMechanism], one: Integers, two: Integers, delta: float
 ) -> float:
     """The epsilon at a delta between the releases of two tables, the larger of both directions."""
     laws = [estimates_law(question, counts) for counts in (one, two)]

@@ -20,24 +20,26 @@ from benchmarks.audit.claim import Claim
 from benchmarks.audit.series_target import SeriesTarget
 from benchmarks.audit.target import NAME, Target
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.arrays import Floats
+from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import plan_strategy, told_tree
 from dpcore.factorised.read import Read
-from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_equal_shares
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.thresholds import ThresholdMechanism
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
@@ -136,7 +138,7 @@ def _ordered(
     domain = IntegerDomain(column="value", lower=0, upper=plan.tree.leaves)
     one = (3, 1, 0, 2)[: plan.tree.leaves]
     return _of_budget(
-        OrderedQuestion(name=NAME, domain=domain, plan=plan),
+        OrderedQuestion(name=NAME, domain=domain, mechanism=UniformMechanism(plan=plan)),
         one=one,
         two=(one[0], one[1] + unit.rows, *one[2:]),
     )
@@ -178,7 +180,7 @@ def _factorised(budget: Budget) -> Target:
         strategy=plan_strategy(3, Read(kind="cdf")),
     )
     domain = IntegerDomain(column="value", lower=0, upper=3)
-    question = FactorisedQuestion(name=NAME, domain=domain, plan=plan)
+    question = OrderedQuestion(name=NAME, domain=domain, mechanism=FactorisedMechanism(plan=plan))
     return _of_budget(question, one=(3, 1, 0), two=(3, 2, 0))
 
 
@@ -191,7 +193,9 @@ def _quantile(budget: Budget) -> Target:
     plan = ExponentialPlan(
         cells=len(one), unit=ADD_REMOVE, budget=budget, quantiles=(Fraction(1, 2),)
     )
-    question = ExponentialQuestion(name=NAME, domain=domain, plan=plan, quantiles=(0.5,))
+    question = ExponentialQuestion(
+        name=NAME, domain=domain, mechanism=ExponentialMechanism(plan=plan), quantiles=(0.5,)
+    )
     return _of_budget(question, _read_quantile, one=one, two=(*one[:-1], 5))
 
 
@@ -207,7 +211,7 @@ def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
         decision_part=decision_part,
     )
     domain = IntegerDomain(column="value", lower=0, upper=4)
-    question = AdaptiveQuestion(name=NAME, domain=domain, plan=plan)
+    question = OrderedQuestion(name=NAME, domain=domain, mechanism=AdaptiveMechanism(plan=plan))
     return _of_budget(question, _read_divided, one=(2, 1, 0, 0), two=(3, 1, 0, 0))
 
 
@@ -226,9 +230,8 @@ def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
     question = HierarchyQuestion(
         name=NAME,
         domain=domain,
-        plan=with_equal_shares(plan),
+        mechanism=IrregularMechanism(plan=with_equal_shares(plan), estimation="none"),
         measure=measure,
-        estimation="none",
     )
     added = 1 if measure is None else measure.lower
     return _of_budget(question, one=(2, 1, 3), two=(2, 1 + added, 3))
@@ -246,7 +249,7 @@ def _adaptive_hierarchy() -> Target:
         level_amounts=(ONE / 20, 19 * ONE / 20),
         thresholds=(7,),
     )
-    question = AdaptiveHierarchyQuestion(name=NAME, domain=domain, plan=plan)
+    question = HierarchyQuestion(name=NAME, domain=domain, mechanism=AdaptiveMechanism(plan=plan))
     return _of_budget(question, one=(2, 1, 3), two=(2, 2, 3))
 
 
@@ -264,7 +267,9 @@ def _thresholds() -> Target:
         estimate=Fraction(10),
     )
     plan = TreeThresholds(tree=domain.tree.shape, thresholds=claiming((searched,), ADD_REMOVE))
-    question = ThresholdQuestion(name=NAME, domain=domain, plan=plan, objective=OBJECTIVE)
+    question = HierarchyQuestion(
+        name=NAME, domain=domain, mechanism=ThresholdMechanism(plan=plan, objective=OBJECTIVE)
+    )
     epsilon, delta = question.spending.own
     return Target(
         plan=threshold_plan(question),

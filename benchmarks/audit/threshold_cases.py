@@ -27,8 +27,9 @@ from benchmarks.audit.rows import (
 from benchmarks.audit.searches import threshold_loss
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_paths
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
@@ -58,7 +59,7 @@ def _round(rng: Random, tau: int) -> ThresholdRound:
 
 def threshold_question(
     rng: Random, unit: PrivacyUnit, *, keyed: bool
-) -> tuple[ThresholdQuestion, Palettes]:
+) -> tuple[HierarchyQuestion[ThresholdMechanism], Palettes]:
     """A small tree searched in one or two rounds, which claims what these spend."""
     paths = ("a", "b") if keyed else rng.choice(TREES)
     universe = universe_from_paths(pa.array(paths), "/")
@@ -67,8 +68,11 @@ def threshold_question(
     rounds = tuple(_round(rng, tau) for tau in taus)
     plan = TreeThresholds(tree=domain.tree.shape, thresholds=claiming(rounds, unit), keyed=keyed)
     keys = KeyList(column="by", keys=("AA", "DL")) if keyed else None
-    question = ThresholdQuestion(
-        name="tree", domain=domain, plan=plan, keys=keys, objective=OBJECTIVE
+    question = HierarchyQuestion(
+        name="tree",
+        domain=domain,
+        mechanism=ThresholdMechanism(plan=plan, objective=OBJECTIVE),
+        keys=keys,
     )
     palettes = {"path": Palette(type=pa.string(), values=(*paths, "x", None))}
     return question, palettes if keys is None else palettes | {"by": key_palette(keys)}
@@ -91,7 +95,7 @@ def claiming(rounds: tuple[ThresholdRound, ...], unit: PrivacyUnit) -> Threshold
     )
 
 
-def threshold_plan(question: ThresholdQuestion) -> ReleasePlan:
+def threshold_plan(question: HierarchyQuestion[ThresholdMechanism]) -> ReleasePlan:
     """The release of one tree between thresholds."""
     epsilon, delta = question.spending.own
     return ReleasePlan(
@@ -103,7 +107,9 @@ def threshold_plan(question: ThresholdQuestion) -> ReleasePlan:
     )
 
 
-def shows_more(question: ThresholdQuestion, one: Integers, two: Integers) -> bool:
+def shows_more(
+    question: HierarchyQuestion[ThresholdMechanism], one: Integers, two: Integers
+) -> bool:
     """Whether a release with the estimates of another table gives another output."""
     plan, measured = threshold_plan(question), {}
     measure = ThresholdForest.measure

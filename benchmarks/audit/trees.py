@@ -31,6 +31,8 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
@@ -156,7 +158,7 @@ def ordered_draft(rng: Random, name: str, unit: PrivacyUnit, *, published: bool 
     consistency = rng.choice(_OF_PAPERS) if published else Consistency.TOP_DOWN
     quantiles, chunk = rng.choice([(), (0.5,), (0, 0.1, 1)]), rng.choice([3, 6, 100])
 
-    def make(budget: Budget) -> OrderedQuestion:
+    def make(budget: Budget) -> OrderedQuestion[UniformMechanism]:
         plan = planner(
             TreeSetting(
                 leaves=domain.cells,
@@ -169,10 +171,9 @@ def ordered_draft(rng: Random, name: str, unit: PrivacyUnit, *, published: bool 
         question = OrderedQuestion(
             name=name,
             domain=domain,
-            plan=plan,
+            mechanism=UniformMechanism(plan=plan, consistency=consistency),
             keys=keys,
             quantiles=quantiles,
-            consistency=consistency,
         )
         # Public, and of no matter here; to compute them takes most of a small tree's time.
         levels = (2.0,) * (plan.tree.height + 1)
@@ -275,7 +276,7 @@ def hierarchy_draft(
     public = rng.randrange(shape.height) if invariants else None
     chunk = rng.choice([2, 4, 100])
 
-    def make(budget: Budget) -> HierarchyQuestion:
+    def make(budget: Budget) -> HierarchyQuestion[IrregularMechanism]:
         keyed = keys is not None
         sensitivities = (
             ()
@@ -295,10 +296,9 @@ def hierarchy_draft(
         question = HierarchyQuestion(
             name=name,
             domain=domain,
-            plan=split(plan),
+            mechanism=IrregularMechanism(plan=split(plan), estimation=estimation),
             keys=keys,
             measure=measure,
-            estimation=estimation,
         )
         forest = type(question.forest)  # in small chunks, as if the tree were large
         question.__dict__["forest"] = forest(

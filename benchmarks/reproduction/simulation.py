@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.make import IntegerDomain
@@ -77,7 +78,9 @@ def make_release_plan(
         upper=plan.tree.leaves,
         missing="first" if plan.public_total else "drop",
     )
-    question = OrderedQuestion(name=TREE, domain=domain, plan=plan, consistency=consistency)
+    question = OrderedQuestion(
+        name=TREE, domain=domain, mechanism=UniformMechanism(plan=plan, consistency=consistency)
+    )
     return ReleasePlan(name=name, unit=plan.unit, budget=plan.budget, questions=(question,))
 
 

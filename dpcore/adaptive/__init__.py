@@ -6,10 +6,10 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "drawn": ("DrawnTree",),
-    "told_errors": ("told_of_nodes", "told_of_points"),
-    "forest": ("AdaptiveForest",),
-    "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
+    "entry": ("named_levels_of",),
+    "intervals": ("quantile_ends",),
+    "mechanism": ("AdaptiveMechanism", "adaptive_mechanism_from_spec"),
+    "plan": ("AdaptivePlan",),
     "planner": ("most_rows", "plan_adaptive"),
-    "roots": ("ENDED", "AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
     "widths": ("AdaptiveWidths", "adaptive_widths"),
 }

@@ -10,8 +10,9 @@ import pyarrow as pa
 from dpcore.adaptive.drawn_trees import DrawnTrees, listed_of
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import DrawnPrefixes
+from dpcore.questions.intervals import Intervals
+from dpcore.questions.mechanism import ReportedErrors
 from dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
-from dpcore.questions.tree_question import Intervals, ToldErrors
 from dpcore.trees.forest import LevelSolution
 
 
@@ -20,7 +21,7 @@ def told_of_nodes(
     keys: int,
     nodes: pa.Table,
     intervals: Callable[[LevelSolution, float | None], Intervals],
-) -> tuple[DrawnTrees, float | None, Iterator[ToldErrors]]:
+) -> tuple[DrawnTrees, float | None, Iterator[ReportedErrors]]:
     """Return the drawn trees, the public number of rows, and the stated errors of all nodes by
     level.
 
@@ -41,7 +42,7 @@ def told_of_nodes(
     levels = drawn.levels(listed["estimate"])
     total = float(levels[0].estimate[0, 0]) if plan.public_total else None
 
-    def told() -> Iterator[ToldErrors]:
+    def told() -> Iterator[ReportedErrors]:
         for level, solved in enumerate(levels):
             at = listed["estimate"][level][0]
             estimate, error, low, high = (each[:, at] for each in intervals(solved, total))
@@ -55,7 +56,7 @@ def told_of_points(
     drawn: DrawnTrees,
     points: pa.Table,
     intervals: Callable[[DrawnPrefixes], Intervals],
-) -> ToldErrors:
+) -> ReportedErrors:
     """Return the stated errors of the points of the CDFs.
 
     Args:

@@ -26,6 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats
@@ -148,6 +149,27 @@ def modelled_errors(plan: AdaptivePlan, guessed_rows: float | None, *, counts: b
         squares = (1 - part) * _squares(plan, level, rows, counts) + part * squares
     errors = tuple(np.sqrt(squares).tolist())
     return Planned(plan=plan, level_errors=errors, ends=sparse[0] if sparse else height)
+
+
+def level_errors(mechanism: AdaptiveMechanism) -> tuple[float, ...]:
+    """Return (h + 1,) the errors that the planner's model predicts: `Planned.level_errors`."""
+    plan, guess = mechanism.plan, mechanism.guessed_rows
+    return modelled_errors(plan, guess, counts=mechanism.counts).level_errors
+
+
+def split_errors(mechanism: AdaptiveMechanism) -> tuple[float, ...]:
+    """Return (h + 1,) the root mean square errors of each level's estimates if every node is
+    split."""
+    return modelled_errors(mechanism.plan, None, counts=mechanism.counts).level_errors
+
+
+def predicted_rmse(mechanism: AdaptiveMechanism) -> float:
+    """Return the root of the weighted mean, over levels, of the squares of `level_errors`."""
+    errors = level_errors(mechanism)
+    weights = (1.0,) * len(errors)
+    if mechanism.weights is not None and any(mechanism.weights.levels):
+        weights = mechanism.weights.levels
+    return float(np.sqrt(np.average(np.square(errors), weights=weights)))
 
 
 def _squares(plan: AdaptivePlan, ends: int, rows: Sequence[float], counts: bool) -> Floats:

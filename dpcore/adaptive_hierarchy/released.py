@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.questions.released import Answer
 from dpcore.questions.tables import NODES
@@ -37,7 +38,7 @@ _BOUND = (
 class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
     """The answers about one adaptive hierarchy."""
 
-    question: AdaptiveHierarchyQuestion
+    question: HierarchyQuestion[AdaptiveMechanism]
 
     def at_confidence(self, confidence: float) -> ReleasedAdaptiveHierarchy:
         return ReleasedAdaptiveHierarchy(self.question, self._read, confidence)
@@ -52,10 +53,13 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
 
     @cached_property
     def _own_widths(self) -> AdaptiveWidths:
-        if self.confidence == self.question.confidence:
-            return self.question.widths
+        own = self.question.widths
+        if self.confidence == self.question.confidence and isinstance(own, AdaptiveWidths):
+            return own
         return adaptive_widths(
-            self.question.plan.budget.measure, self.confidence, counts=self.question.counts
+            self.question.mechanism.plan.budget.measure,
+            self.confidence,
+            counts=self.question.mechanism.counts,
         )
 
     def _margin(self, level: int, std_error: float) -> float:
@@ -79,7 +83,7 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
         """The count of some nodes together, of which none is below another."""
         if len(nodes) == 1:
             return super()._sum_of(nodes, label, key)
-        code, tree = self._code(key), self.question.plan.tree
+        code, tree = self._code(key), self.question.mechanism.plan.tree
         estimate, count = self._together(nodes, code)
         runs = merged_runs((each.start, each.stop) for each in starmap(tree.leaf_range, nodes))
         variance = self._drawn_of(code).runs(runs)
@@ -116,7 +120,7 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
 
     def _ends_of(self, runs: Sequence[Run], code: int, total: int) -> tuple[float, float]:
         """The interval of the rows of some runs of leaves, whose ends are edges."""
-        tree = self.question.plan.tree
+        tree = self.question.mechanism.plan.tree
         assert isinstance(tree, IrregularTree)
         nodes = [node for run in runs for node in tree.covering(*run)]
         estimate, _ = self._together(nodes, code)
@@ -141,12 +145,14 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
     def _drawn_of(self, code: int) -> DrawnTree:
         """The tree that came out under a key, kept once it was read."""
         if code not in self._trees:
-            self._trees[code] = DrawnTree.of_rows(self.question.plan, self._rows_of_key(code))
+            self._trees[code] = DrawnTree.of_rows(
+                self.question.mechanism.plan, self._rows_of_key(code)
+            )
         return self._trees[code]
 
     def _rows_of_key(self, code: int) -> pa.Table:
         """Return, for all nodes of a key, the columns that describe its shape."""
-        sizes, split = self.question.plan.tree.level_sizes, self._chunking.split_level
+        sizes, split = self.question.mechanism.plan.tree.level_sizes, self._chunking.split_level
         parts = [
             part
             for level in range(split)

@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive_hierarchy.planner import (
+    Planned,
+    is_worth_it,
+    plan_adaptive_hierarchy,
+    predicted_rmse,
+)
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
@@ -24,7 +30,9 @@ ADAPTIVE = "adaptive"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQuestion]):
+class AdaptiveHierarchyWorkload(
+    Workload[HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism]]
+):
     """The counts of the nodes of a public universe, of which sparse ones are not split.
 
     Args:
@@ -57,71 +65,92 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
     def error_unit(self) -> str | None:
         return None if self.guessed_rows is None else "rows"
 
-    def condition(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str | None:
-        if self.guessed_rows is None or isinstance(question, HierarchyQuestion):
+    def condition(
+        self,
+        question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
+    ) -> str | None:
+        if self.guessed_rows is None or isinstance(question.mechanism, IrregularMechanism):
             return None
         return f"for {self.guessed_rows:,.0f} rows, spread evenly"
 
-    def planned(self, share: Share, terms: Terms) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
+    def planned(
+        self, share: Share, terms: Terms
+    ) -> HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism]:
         """
         Raises:
             Refusal: the tree is too large to decide on its nodes, and nothing else is open.
             ValueError: likewise, the share is too small or too large for its decisions.
         """
         standard = self.standard.planned(share, terms)
-        assert isinstance(standard, HierarchyQuestion)
+        assert isinstance(standard.mechanism, IrregularMechanism)
         if not self.is_open:
-            return self._adaptive(standard.plan, terms.confidence)
+            return self._adaptive(standard.mechanism.plan, terms.confidence)
         try:
-            found = self._adaptive(standard.plan, terms.confidence)
-            return found if self._is_worth_it(standard.plan) else standard
+            found = self._adaptive(standard.mechanism.plan, terms.confidence)
+            return found if self._is_worth_it(standard.mechanism.plan) else standard
         except ValueError:  # too large a tree, or too small a budget: one that splits every node
             return standard
 
-    def _adaptive(self, split: IrregularPlan, confidence: float) -> AdaptiveHierarchyQuestion:
-        return AdaptiveHierarchyQuestion(
+    def _adaptive(
+        self, split: IrregularPlan, confidence: float
+    ) -> HierarchyQuestion[AdaptiveMechanism]:
+        return HierarchyQuestion(
             name=self.name,
             domain=self.standard.domain,
-            plan=self._found(split).plan,
+            mechanism=AdaptiveMechanism(
+                plan=self._found(split).plan,
+                weights=self.standard.weights,
+                guessed_rows=self.guessed_rows,
+            ),
             keys=self.keys,
             confidence=confidence,
             weight=self.weight,
-            weights=self.standard.weights,
-            guessed_rows=self.guessed_rows,
         )
 
-    def predicted(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> float:
+    def predicted(
+        self,
+        question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
+    ) -> float:
         """The weighted root mean square error in rows: for the guess; without one, if every node is
         split."""
-        if isinstance(question, HierarchyQuestion):
+        if isinstance(question.mechanism, IrregularMechanism):
             return predicted_hierarchy_error(question)
-        return question.predicted_rmse
+        return predicted_rmse(question.mechanism)
 
     def of_keys(self, keys: Keys) -> AdaptiveHierarchyWorkload:
         return replace(self, keys=keys, standard=replace(self.standard, keys=keys))
 
-    def settled(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> Workload[Any]:
-        if isinstance(question, HierarchyQuestion):
+    def settled(
+        self,
+        question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
+    ) -> Workload[Any]:
+        if isinstance(question.mechanism, IrregularMechanism):
             return self.standard
         return replace(self, is_open=False)
 
     def linear(self) -> Workload[Any]:
         return self.standard if self.is_open else self
 
-    def why(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str | None:
+    def why(
+        self,
+        question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
+    ) -> str | None:
         if not self.is_open:
             return None
         return f"chosen for the guess of {self.guessed_rows:,.0f} rows: {self._reason(question)}"
 
-    def _reason(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str:
+    def _reason(
+        self,
+        question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
+    ) -> str:
         read = "counts" if self.counts else "estimates"
-        if isinstance(question, AdaptiveHierarchyQuestion):
+        if isinstance(question.mechanism, AdaptiveMechanism):
             return (
                 f"an adaptive tree, as its {read} are expected to be closer than where every node "
                 "is split"
             )
         try:
-            self._adaptive(question.plan, question.confidence)
+            self._adaptive(question.mechanism.plan, question.confidence)
         except ValueError as error:
             told = error.rule if isinstance(error, Refusal) else error
             return f"every node is split, as an adaptive tree cannot be had: {told}"

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.intervals import quantile_ends
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.adaptive_ordered.intervals import quantile_ends
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
-from dpcore.ordered.quantiles import Ends
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import CdfAnswers
+from dpcore.questions.intervals import Ends
 from dpcore.questions.released import Answer
 from dpcore.questions.tables import NODES
 
@@ -31,12 +32,12 @@ _BOUND = (
 class AdaptiveCdf(CdfAnswers):
     """The answers about one adaptive tree over an ordered domain."""
 
-    question: AdaptiveQuestion
+    question: OrderedQuestion[AdaptiveMechanism]
     _last: tuple[int, DrawnTree] | None = None
 
     @cached_property
     def _widths(self) -> AdaptiveWidths:
-        return self.question.widths_at(self.confidence)
+        return self.question.mechanism.widths(self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:
         return float(self._widths.margin(np.array(std_error * std_error)))
@@ -59,7 +60,7 @@ class AdaptiveCdf(CdfAnswers):
         parts = [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
         if chunking.split_level:
             parts.insert(0, self._read(NODES, name, code, chunking.holders(0, 0, 0)[0]))
-        return DrawnTree.of_rows(self.question.plan, pa.concat_tables(parts))
+        return DrawnTree.of_rows(self.question.mechanism.plan, pa.concat_tables(parts))
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         if simultaneous:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.planner import plan_adaptive
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.adaptive_ordered.whole_levels import rows_of_adaptive
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import CdfWorkload
 from dpcore.questions.workload import Share, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveWorkload(CdfWorkload[AdaptiveQuestion]):
+class AdaptiveWorkload(CdfWorkload[OrderedQuestion[AdaptiveMechanism]]):
     """The CDF and quantiles of an ordered domain, by a tree that is divided only where rows are.
 
     How far off it will be depends on the data, so it has no predicted error to compare.
@@ -37,22 +38,21 @@ class AdaptiveWorkload(CdfWorkload[AdaptiveQuestion]):
     guessed_rows: float | None = None
     fanouts: tuple[int, ...] | None = None
 
-    def planned(self, share: Share, terms: Terms) -> AdaptiveQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[AdaptiveMechanism]:
         plan = plan_adaptive(
             self.setting(share, terms),
             counts=self.counts,
             guessed_rows=self.guessed_rows,
             fanouts=self.fanouts,
         )
-        return AdaptiveQuestion(
+        return OrderedQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan,
+            mechanism=AdaptiveMechanism(plan=plan, guessed_rows=self.guessed_rows),
             keys=self.keys,
             quantiles=self.quantiles,
             confidence=terms.confidence,
             weight=self.weight,
-            guessed_rows=self.guessed_rows,
         )
 
     def is_better(self, share: Share, terms: Terms) -> bool:

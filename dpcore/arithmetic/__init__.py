@@ -5,18 +5,8 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "angles": (
-        "cos",
-        "sin",
-        "sinc",
-        "sine_square",
-        "within_half_turn",
-    ),
-    "convolutions": (
-        "integer_series_product",
-        "later_terms",
-        "series_product",
-    ),
+    "angles": ("cos", "sin", "sinc", "sine_square", "within_half_turn"),
+    "convolutions": ("integer_series_product", "later_terms", "series_product"),
     "dual": ("Dual",),
     "elementary": (
         "cube_root",
@@ -60,9 +50,5 @@ FACE = {
         "power_of_ten",
         "row_dots",
     ),
-    "triangular": (
-        "inverse_upper",
-        "solved_lower",
-        "solved_upper",
-    ),
+    "triangular": ("inverse_upper", "solved_lower", "solved_upper"),
 }

@@ -6,6 +6,6 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "unit_ids": ("NEEDED", "UnitIds", "Units", "check_unit_types"),
-    "unit_values": ("declared_values",),
     "unit_rows": ("MOST_SHARDS", "SHARDS", "TreeBounding", "WAITING_ROWS"),
+    "unit_values": ("declared_values",),
 }

@@ -1,6 +1,6 @@
 """Quantiles by the exponential mechanism, one after the other down a tree of quantiles.
 
-Floor 6: imports from floors 0 to 5. FACE is what others may hold this room to, by module; all else
+Floor 7: imports from floors 0 to 6. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.exponential.forest import ExponentialForest, chosen_of, measured_of
+from dpcore.exponential.forest import chosen_of, measured_of
 from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
+from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.rounds import answered, asked_from, next_asked
@@ -33,7 +34,7 @@ from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import pack, unpack
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
+from dpcore.trees.forest import Measurements, RootSolutions
 
 # The weights' floor then adds less than a thousandth of a percent to any margin's probability of a
 # cell, and a tenth of a percent to that of a place.
@@ -52,7 +53,7 @@ INTERVAL_WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialQuestion(TreeQuestion):
+class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
     """Quantiles over an ordered domain, for each key.
 
     Args:
@@ -62,12 +63,10 @@ class ExponentialQuestion(TreeQuestion):
         Refusal: more cells than a choice may have.
     """
 
-    kind = "exponential"
     output_only = ("confidence", "weight")
     tables = (NODES,)
 
     domain: OrderedDomain
-    plan: ExponentialPlan
     quantiles: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -83,18 +82,15 @@ class ExponentialQuestion(TreeQuestion):
                 f"{MOST_CELLS}",
             )
 
+    @property
+    def plan(self) -> ExponentialPlan:
+        """The plan of the mechanism."""
+        return self.mechanism.plan
+
     @cached_property
     def order(self) -> list[int]:
         """Positions of the quantiles among those of the plan."""
         return [self.plan.quantiles.index(exact_quantile(each)) for each in self.quantiles]
-
-    @cached_property
-    def forest(self) -> ExponentialForest:
-        """The histograms, as many to a chunk as it holds."""
-        return ExponentialForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
-
-    def margins(self, solved: LevelSolution) -> NoReturn:
-        raise self._without_nodes()
 
     @cached_property
     def rank_margins(self) -> list[Margin]:
@@ -111,11 +107,6 @@ class ExponentialQuestion(TreeQuestion):
         return [reach(self.plan, place) for place in self.order]
 
     @property
-    def public_total(self) -> bool:
-        """No number of rows is told."""
-        return False
-
-    @property
     def counts_rows(self) -> bool:
         return not self.domain.counts_units
 
@@ -128,10 +119,6 @@ class ExponentialQuestion(TreeQuestion):
 
     def recall(self, entry: Mapping[str, object]) -> None:
         """Nothing took long."""
-
-    @property
-    def widths(self) -> NoReturn:
-        raise self._without_nodes()
 
     def node_labels(self, level: int, nodes: Integers) -> NoReturn:
         raise self._without_nodes()
@@ -242,14 +229,8 @@ class ExponentialQuestion(TreeQuestion):
             "name": self.name,
             "domain": self.domain.spec(),
             "keys": None if self.keys is None else self.keys.spec(),
-            "budget": str(self.plan.budget.amount),
+            **self.mechanism.spec(),
             "quantiles": list(self.quantiles),
-            "places": PLACES,
-            **(
-                {"interval_share": str(self.plan.interval_share)}
-                if self.plan.interval_share
-                else {}
-            ),
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
@@ -299,7 +280,7 @@ def exponential_question_from_spec(
     return ExponentialQuestion(
         name=spec["name"],
         domain=domain,
-        plan=plan,
+        mechanism=ExponentialMechanism(plan=plan),
         chunk_leaves=spec["chunk_leaves"],
         keys=keys_from_spec(spec["keys"]),
         quantiles=tuple(spec["quantiles"]),

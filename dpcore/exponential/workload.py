@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.exponential.margins import rank_errors, root_mean_square
+from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion, exact_quantile
 from dpcore.ordered.make import OrderedDomain
@@ -56,7 +57,7 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
         return ExponentialQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan,
+            mechanism=ExponentialMechanism(plan=plan),
             keys=self.keys,
             quantiles=self.quantiles,
             confidence=terms.confidence,

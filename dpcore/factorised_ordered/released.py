@@ -8,10 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.errors.intervals import prefix_margin
+from dpcore.factorised.errors import FactorisedErrors
+from dpcore.factorised.forest import errors_of
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.widths import NormalWidths
-from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.ordered.quantiles import Ends, difference_ends
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import CdfAnswers
+from dpcore.questions.intervals import Ends, difference_ends
 from dpcore.questions.released import Answer
 from dpcore.trees.forest import PrefixSolution
 
@@ -19,7 +22,11 @@ from dpcore.trees.forest import PrefixSolution
 class ReleasedFactorised(CdfAnswers):
     """The answers about one tree over an ordered domain, from noisy weighted sums of its cells."""
 
-    question: FactorisedQuestion
+    question: OrderedQuestion[FactorisedMechanism]
+
+    @property
+    def _errors(self) -> FactorisedErrors:
+        return errors_of(self.question.mechanism.plan)
 
     @property
     def _widths(self) -> NormalWidths:
@@ -29,7 +36,7 @@ class ReleasedFactorised(CdfAnswers):
         return self._widths.width * std_error
 
     def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
-        errors = self.question.forest.errors
+        errors = self._errors
         prefixes = PrefixSolution(
             estimate=rows["estimate"].to_numpy()[None],
             variance=errors.prefixes[None],
@@ -42,14 +49,14 @@ class ReleasedFactorised(CdfAnswers):
     def _runs_answer(
         self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
     ) -> Answer:
-        variance, (estimate, count) = self.question.forest.errors.runs(runs), found
+        variance, (estimate, count) = self._errors.runs(runs), found
         error = variance, self._widths.width * math.sqrt(variance)
         return self._answer_of(label, estimate, error, count, code)
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, widths = self._code(key), self._widths
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
-        variance = self.question.forest.errors.runs([(start, stop)])
+        variance = self._errors.runs([(start, stop)])
         width = widths.band(self.question.domain.cells) if simultaneous else widths.width
         margin = width * math.sqrt(variance)
         if start == 0:  # as in the table of the CDF

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpcore.factorised.forest import errors_of
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import MOST_LEAVES, plan_strategy, told_tree
 from dpcore.factorised.read import Read
-from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import CdfWorkload
 from dpcore.privacy.budget import Measure
 from dpcore.questions.workload import Noise, Share, Terms, Way
@@ -17,7 +18,7 @@ from dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeOb
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
+class FactorisedWorkload(CdfWorkload[OrderedQuestion[FactorisedMechanism]]):
     """The CDF, quantiles or ranges of an ordered domain, by the best weighted sums of its cells.
 
     Args:
@@ -75,7 +76,7 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
             )
         super().check(measure, delta=delta)
 
-    def planned(self, share: Share, terms: Terms) -> FactorisedQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[FactorisedMechanism]:
         setting = self.setting(share, terms)
         plan = FactorisedPlan(
             tree=told_tree(setting.leaves),
@@ -86,10 +87,10 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
             keyed=setting.keyed,
         )
         _ = plan.law  # refuses a budget that is too small
-        return FactorisedQuestion(
+        return OrderedQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan,
+            mechanism=FactorisedMechanism(plan=plan),
             keys=self.keys,
             quantiles=self.quantiles,
             confidence=terms.confidence,
@@ -106,6 +107,8 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
             return Read(kind="quantiles", shares=self.objective.quantiles)
         return Read(kind="cdf")
 
-    def predicted(self, question: FactorisedQuestion) -> float:
+    def predicted(self, question: OrderedQuestion[FactorisedMechanism]) -> float:
         """What the strategy is for, in rows."""
-        return errors_of(question.plan).rmse(self.read(public_total=question.public_total))
+        return errors_of(question.mechanism.plan).rmse(
+            self.read(public_total=question.public_total)
+        )

@@ -1,35 +1,30 @@
 """A question about a hierarchy: the counts, or bounded sums, of all nodes of a public universe.
 
-Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
+The universe may be large, so a question travels without what follows from it: the shape of the tree
+is taken from the universe again where the question arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.hierarchy.domain import hierarchy_domain_from_spec
-from dpcore.hierarchy.entry import hierarchy_levels_of
-from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
+from dpcore.arrays import Flags, Integers
+from dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
 from dpcore.hierarchy.universe import OTHER, Universe
-from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
+from dpcore.irregular.plan import sum_sensitivities
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import MovedCounts, moved_of_levels
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.mechanism import Layout
+from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
+from dpcore.questions.question import PublicTable
 from dpcore.questions.root_messages import (
     SentRoots,
     pack_measured,
@@ -39,101 +34,96 @@ from dpcore.questions.root_messages import (
     unpack_solutions,
 )
 from dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
+from dpcore.questions.tables import NODES, nodes_table
+from dpcore.questions.tree_question import M, TreeQuestion
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import pack_many, unpack_many
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
-from dpcore.trees.forest import LevelSolution
+from dpcore.trees.forest import Measurements, RootSolutions
 
-LEAST_SQUARES, NONE = "least_squares", "none"
-TOP_DOWN, SMALLEST_FIRST = "top_down", "smallest_first"
+# The kind that a specification need not name.
+DEFAULT_KIND = "hierarchy"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchyQuestion(UniverseQuestion):
-    """The counts of all nodes of a hierarchy.
+class HierarchyQuestion(TreeQuestion[M]):
+    """The counts, or bounded sums, of all nodes of a hierarchy.
 
     Args:
-        weights: what the plan was made for; or
-        objective: errors relative to counts.
+        domain: the universe, and how rows fall into its leaves.
         measure: the column that is summed, None where rows are counted.
-        estimation: "least_squares", or "none": counts are read as they were measured.
-        consistency: "top_down", or "smallest_first": what there is too much of is taken off the
-            smallest nodes first, see `dpcore.trees.irregular_consistency`.
         spine_leaves: the most chunk roots that are solved together; a tree with more has branches.
             Streams of noise follow them.
 
     Raises:
         ValueError: parts that do not fit each other.
-
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.hierarchy.domain import HierarchyDomain
-    >>> from dpcore.irregular.planner import with_best_shares
-    >>> from dpcore.hierarchy.leaves import universe_from_codes
-    >>> places = HierarchyDomain(
-    ...     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)),
-    ...     columns=("place",))
-    >>> plan = IrregularPlan(
-    ...     tree=places.tree.shape, unit=ADD_REMOVE_ROW,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> question = HierarchyQuestion(
-    ...     name="people", domain=places, plan=with_best_shares(plan))
-    >>> question.node_labels(1, np.arange(2)).to_pylist()
-    ['01', '02']
     """
 
-    output_only = ("confidence", "weight", "weights", "objective", "estimation", "consistency")
-    widths_kind = IrregularWidths
-    plan: IrregularPlan
-    weights: NodeWeights | None = None
-    objective: RelativeObjective | None = None
+    tables = (NODES,)
+    output_only = ("confidence", "weight")
+
+    domain: HierarchyDomain
     measure: MeasureColumn | None = None
-    estimation: str = LEAST_SQUARES
-    consistency: str = TOP_DOWN
     spine_leaves: int = SPINE_LEAVES
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        tree = self.plan.tree
-        _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts
-        if self.estimation not in (LEAST_SQUARES, NONE):
-            raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
-        if self.consistency not in (TOP_DOWN, SMALLEST_FIRST):
-            raise ValueError(f"consistency: there is none of the name {self.consistency!r}")
-        if self.plan.public_level is not None and self.measure is not None:
+        plan: Any = self.plan
+        if self.measure is None:
+            return
+        if not self.mechanism.measures_sums:
+            raise ValueError(f"measure: sums do not go with the mechanism {self.kind}")
+        if self.mechanism.public_level is not None:
             raise ValueError("measure: the sums of public nodes are not supported")
-        if self.measure is not None:
-            needed = sum_sensitivities(
-                tree,
-                self.plan.unit,
-                lower=self.measure.lower,
-                upper=self.measure.upper,
-                keyed=self.plan.keyed,
-            )
-            pairs = zip(self.plan.sensitivities, needed, strict=True)
-            if any(has[0] < sum_[0] or has[1] < sum_[1] for has, sum_ in pairs):
-                raise ValueError("plan: its noise is too small for the bounds of the measure")
-        chunking = self.forest.chunking
-        is_split = chunking.split_level < tree.height or not chunking.branches
-        if chunking.spine.leaves > self.spine_leaves or not is_split:
-            raise ValueError(
-                f"domain: a node with more than {self.chunk_leaves} children, or with as many "
-                "subtrees that no chunk holds together, needs a level in between"
-            )
-
-    @cached_property
-    def forest(self) -> IrregularForest:
-        """The trees in chunks."""
-        kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
-        return kind(
-            self.plan,
-            keys=self.key_count,
-            chunk_leaves=self.chunk_leaves,
-            spine_leaves=self.spine_leaves,
-            signed=self.is_signed,
-            smallest_first=self.consistency == SMALLEST_FIRST,
+        needed = sum_sensitivities(
+            plan.tree,
+            plan.unit,
+            lower=self.measure.lower,
+            upper=self.measure.upper,
+            keyed=plan.keyed,
         )
+        pairs = zip(plan.sensitivities, needed, strict=True)
+        if any(has[0] < sum_[0] or has[1] < sum_[1] for has, sum_ in pairs):
+            raise ValueError("plan: its noise is too small for the bounds of the measure")
+
+    @property
+    def layout(self) -> Layout:
+        return replace(super().layout, spine_leaves=self.spine_leaves)
+
+    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
+        """The paths of nodes."""
+        return self.domain.tree.paths(level, nodes)
+
+    def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """All but those that only continue a leaf of an upper level."""
+        return self.domain.tree.is_named(level, nodes)
+
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
+        levels, _ = self.forest.solve(chunk, measured, roots)
+        total = self.released_total(roots)
+        return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
+
+    @property
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        return (self.domain.universe, *super().public_tables)
+
+    def with_public_tables(
+        self, shared: Callable[[PublicTable], PublicTable]
+    ) -> HierarchyQuestion[M]:
+        universe = shared(self.domain.universe)
+        assert isinstance(universe, Universe)
+        copy = replace(self, domain=replace(self.domain, universe=universe))
+        if "widths" in self.__dict__:
+            copy.remember_widths(self.widths)
+        return TreeQuestion.with_public_tables(copy, shared)  # type: ignore[return-value]
+
+    @property
+    def is_signed(self) -> bool:
+        return self.measure is not None and self.measure.signed
 
     @cached_property
     def branches(self) -> Sequence[Place]:
@@ -149,7 +139,8 @@ class HierarchyQuestion(UniverseQuestion):
         return self.forest.chunking.branch(place.group, branch_index(place.number))
 
     def draw_branch(self, branch: Place, sent: Mapping[Place, bytes], noise: NoiseSource) -> Drawn:
-        forest, chunk, told = self.forest, self._branch(branch), SentRoots.of(sent)
+        forest: Any = self.forest
+        chunk, told = self._branch(branch), SentRoots.of(sent)
         measured = forest.measure_branch(self.name, chunk, told.totals, noise)
         known = [*measured, told.roots.reshape(chunk.rows, -1)]
         totals = forest.chunk_totals(chunk, told.totals)
@@ -165,7 +156,8 @@ class HierarchyQuestion(UniverseQuestion):
             unpack_many(kept),
         )
         roots = np.frombuffer(below).reshape(chunk.rows, -1)
-        solutions, solved = self.forest.solve_branch(
+        forest: Any = self.forest
+        solutions, solved = forest.solve_branch(
             chunk, [*unpack_measured(levels, chunk.rows), roots], unpack_solutions(returned)
         )
         chunks = chunking.chunks_of(branch_index(branch.number))
@@ -175,48 +167,10 @@ class HierarchyQuestion(UniverseQuestion):
         return Gathered(returned_to, [self._spine(branch, solutions, solved)])
 
     @cached_property
-    def widths(self) -> IrregularWidths:
-        """Half-widths of the confidence intervals."""
-        return irregular_widths(self.plan, self.confidence)
-
-    @property
-    def public_total(self) -> bool:
-        return self.plan.public_level is not None
-
-    @property
-    def is_signed(self) -> bool:
-        return self.measure is not None and self.measure.signed
-
-    @property
-    def moved_counts(self) -> MovedCounts | None:
-        """Counts that one unit can move, as `TreeQuestion.moved_counts` has them; None where levels
-        are pooled."""
-        plan, tree = self.plan, self.plan.tree
-        if any((fanouts == 1).any() for fanouts in tree.fanouts):
-            return None
-        return moved_of_levels(
-            (law, plan.sensitivities[level])
-            for level in range(tree.height + 1)
-            if (law := plan.law(level, 0)) is not None
-        )
-
-    @cached_property
-    def _margins(self) -> list[Floats]:
-        if isinstance(self.forest, AsMeasuredForest):
-            return self.forest.margins(self.confidence)
-        return node_margins(self.plan, self.widths)
-
-    def margins(self, solved: LevelSolution) -> Floats:
-        margins, tree = self._margins[solved.level], self.plan.tree
-        nodes = np.arange(solved.first_node, solved.first_node + solved.estimate.shape[-1])
-        if solved.level == tree.height > 0:
-            nodes = np.searchsorted(tree.child_starts[-1], nodes, side="right") - 1
-        return margins[nodes]
-
-    @cached_property
     def slots(self) -> Slots | None:
         """Where rows are counted before their leaves are known; None where they are looked up."""
-        tree, domain = self.plan.tree, self.domain
+        domain = self.domain
+        tree = domain.tree.shape
         if not (self.unit.is_row and domain.universe.is_parted):
             return None
         slots = Slots(
@@ -299,7 +253,7 @@ class HierarchyQuestion(UniverseQuestion):
 
     @property
     def declared_public(self) -> str | None:
-        level = self.plan.public_level
+        level = self.mechanism.public_level
         if level is None or (level == 0 and not self.domain.drops_rows):
             return None
         return f"{self.domain.tree.level_names[level]} of {self.name}"
@@ -320,83 +274,69 @@ class HierarchyQuestion(UniverseQuestion):
         return (
             {"name": self.name}
             | budget_entry(self)
-            | {
-                "mechanism": "tree",
-                "estimation": self.estimation,
-                "consistency": self.consistency,
-                "levels": hierarchy_levels_of(self),
-                "policies": policies,
-                "interval_widths": self.widths.spec(),
-            }
+            | self.mechanism.entry(self.domain.tree.level_names)
+            | {"policies": policies, "interval_widths": self.widths.spec()}
         )
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; the universe by its digest.
         `hierarchy_question_from_spec` reads it back."""
-        plan, weights = self.plan, self.weights
-        # Of a tree without branches it shapes nothing.
-        cut: dict[str, object] = {"spine_leaves": self.spine_leaves} if self.branches else {}
-        repaired = {} if self.consistency == TOP_DOWN else {"consistency": self.consistency}
-        return (
-            cut
-            | repaired
-            | {
-                "name": self.name,
-                "domain": self.domain.spec(),
-                "keys": None if self.keys is None else self.keys.spec(),
-                "leaves": plan.tree.leaves,
-                "level_amounts": [str(amount) for amount in plan.level_amounts],
-                "budget": str(plan.budget.amount),
-                "public_level": plan.public_level,
-                "sensitivities": [list(pair) for pair in plan.sensitivities],
-                "measure": None if self.measure is None else self.measure.spec(),
-                "estimation": self.estimation,
-                "confidence": self.confidence,
-                "weight": str(self.weight),
-                "weights": None if weights is None else weights.spec(),
-                "objective": None if self.objective is None else self.objective.spec(),
-                "chunk_leaves": self.chunk_leaves,
-            }
-        )
+        return {
+            # Without branches the spine shapes nothing.
+            **({"spine_leaves": self.spine_leaves} if self.branches else {}),
+            **({} if self.kind == DEFAULT_KIND else {"kind": self.kind}),
+            "name": self.name,
+            "domain": self.domain.spec(),
+            "keys": None if self.keys is None else self.keys.spec(),
+            **({"measure": self._measure_spec()} if self.mechanism.measures_sums else {}),
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+            "chunk_leaves": self.chunk_leaves,
+            **self.mechanism.spec(),
+        }
+
+    def _measure_spec(self) -> dict[str, object] | None:
+        return None if self.measure is None else self.measure.spec()
+
+    def __getstate__(self) -> dict[str, object]:
+        mechanism = self.mechanism
+        own = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.name != "plan"}
+        plan: Any = self.plan
+        parts = {f.name: getattr(plan, f.name) for f in fields(plan) if f.name != "tree"}
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        kept |= {"mechanism": (type(mechanism), own, type(plan), parts)}
+        if "widths" in self.__dict__:
+            kept["widths"] = self.widths
+        return kept
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        self.__dict__.update(state)
+        kind, own, plan, parts = self.__dict__["mechanism"]
+        self.__dict__["mechanism"] = kind(plan=plan(tree=self.domain.tree.shape, **parts), **own)
 
 
 def hierarchy_question_from_spec(
-    spec: Mapping[str, object], unit: PrivacyUnit, measure: Measure, universe: Universe
-) -> HierarchyQuestion:
-    """The question of a specification, as `HierarchyQuestion.spec` tells it, over its universe.
+    spec: Mapping[str, Any], universe: Universe, read: Callable[[HierarchyDomain], M]
+) -> HierarchyQuestion[M]:
+    """Return the question of a specification, as `HierarchyQuestion.spec` writes it.
+
+    Args:
+        spec: plain JSON values.
+        universe: the one that it names by its digest.
+        read: the mechanism of the specification, for a domain.
 
     Raises:
         ValueError: the universe is not the one that the specification names.
     """
-    domain, keys, summed = spec["domain"], spec["keys"], spec["measure"]
-    amounts, pairs, weights = spec["level_amounts"], spec["sensitivities"], spec["weights"]
-    public_level, objective = spec["public_level"], spec["objective"]
-    assert objective is None or isinstance(objective, dict)
-    assert isinstance(domain, dict) and isinstance(amounts, list) and isinstance(pairs, list)
-    assert isinstance(public_level, int | None)
-    places = hierarchy_domain_from_spec(domain, universe)
-    key_list = keys_from_spec(keys)
-    plan = IrregularPlan(
-        tree=places.tree.shape,
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
-        level_amounts=tuple(Fraction(amount) for amount in amounts),
-        public_level=public_level,
-        keyed=key_list is not None,
-        sensitivities=tuple((int(l1), int(l2)) for l1, l2 in pairs),
-    )
+    domain, summed = hierarchy_domain_from_spec(spec["domain"], universe), spec.get("measure")
     return HierarchyQuestion(
         name=str(spec["name"]),
-        domain=places,
-        plan=plan,
-        chunk_leaves=int(str(spec["chunk_leaves"])),
-        spine_leaves=int(str(spec.get("spine_leaves", SPINE_LEAVES))),
-        keys=key_list,
-        confidence=float(str(spec["confidence"])),
-        weight=Fraction(str(spec["weight"])),
-        weights=NodeWeights.from_spec(weights) if isinstance(weights, dict) else None,
-        measure=measure_from_spec(summed) if isinstance(summed, dict) else None,
-        objective=None if objective is None else relative_objective_from_spec(objective),
-        estimation=str(spec["estimation"]),
-        consistency=str(spec.get("consistency", TOP_DOWN)),
+        domain=domain,
+        mechanism=read(domain),
+        chunk_leaves=int(spec["chunk_leaves"]),
+        spine_leaves=int(spec.get("spine_leaves", SPINE_LEAVES)),
+        keys=keys_from_spec(spec["keys"]),
+        confidence=float(spec["confidence"]),
+        weight=Fraction(spec["weight"]),
+        measure=None if summed is None else measure_from_spec(summed),
     )

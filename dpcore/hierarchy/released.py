@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,10 @@ from dpcore.errors.law import ROUNDING, ErrorLaw
 from dpcore.errors.merged_law import MergedLaw
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import OTHER
-from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.widths import IrregularWidths, irregular_widths
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart, named_level
@@ -29,22 +30,25 @@ class ReleasedHierarchy(ReleasedTree):
 
     unordered = "is a hierarchy, not ordered"
 
-    question: UniverseQuestion
+    question: HierarchyQuestion[Any]
 
     def __init__(
-        self, question: UniverseQuestion, read: ReadPart, confidence: float | None = None
+        self,
+        question: HierarchyQuestion[Any],
+        read: ReadPart,
+        confidence: float | None = None,
     ) -> None:
         super().__init__(question, read, confidence)
 
     def at_confidence(self, confidence: float) -> ReleasedHierarchy:
-        if not isinstance(self.question, HierarchyQuestion):
+        if not isinstance(self.question.mechanism, IrregularMechanism):
             super().at_confidence(confidence)  # refuses
         return ReleasedHierarchy(self.question, self._read, confidence)
 
     @cached_property
     def _widths(self) -> IrregularWidths:
-        assert isinstance(self.question, HierarchyQuestion)
-        return irregular_widths(self.question.plan, self.confidence)
+        assert isinstance(self.question.mechanism, IrregularMechanism)
+        return irregular_widths(self.question.mechanism.plan, self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:
         forest = self.question.forest
@@ -87,7 +91,7 @@ class ReleasedHierarchy(ReleasedTree):
     def children(self, path: str, key: object = None) -> list[Answer]:
         """Return the children of a node, as `Released.children` does, in their order."""
         level, node = self.find(path)
-        tree = self.question.plan.tree
+        tree = self.question.mechanism.plan.tree
         nodes = [] if level == tree.height else tree.children(level, node)
         if not len(nodes) or not self.question.listed(level + 1, np.array(nodes)).all():
             raise ValueError(f"path {path!r}: leads to a leaf, which has no children")
@@ -106,12 +110,14 @@ class ReleasedHierarchy(ReleasedTree):
         if level <= found:
             names = self.question.domain.tree.level_names
             raise ValueError(f"level: {names[level]} is not below path {path!r}")
-        first, stop = self.question.plan.tree.node_ranges(found, node, node + 1)[level - found]
+        first, stop = self.question.mechanism.plan.tree.node_ranges(found, node, node + 1)[
+            level - found
+        ]
         return self._largest_between(level, first, stop - 1, count, self._code(key))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Return the sum of the nodes that paths lead to, as `Released.sum` does."""
-        tree, names = self.question.plan.tree, [str(path) for path in paths]
+        tree, names = self.question.mechanism.plan.tree, [str(path) for path in paths]
         nodes = [self.find(name) for name in names]
         runs = [
             NamedRun(name, below.start, below.stop)
@@ -189,7 +195,7 @@ class ReleasedHierarchy(ReleasedTree):
 
     def _sum_error(self, nodes: Sequence[tuple[int, int]]) -> tuple[float, float]:
         """The variance of the sum of the estimates of some nodes, and half its interval."""
-        if not isinstance(self.question, HierarchyQuestion):
+        if not isinstance(self.question.mechanism, IrregularMechanism):
             raise ValueError(
                 f"sum: the counts of tree {self._name} were found between thresholds, and the "
                 "error of their sum is not known; ask for the nodes above them"
@@ -207,8 +213,8 @@ class ReleasedHierarchy(ReleasedTree):
 
     @cached_property
     def _errors(self) -> IrregularErrors:
-        assert isinstance(self.question, HierarchyQuestion)
-        return IrregularErrors(self.question.plan)
+        assert isinstance(self.question.mechanism, IrregularMechanism)
+        return IrregularErrors(self.question.mechanism.plan)
 
 
 def _other_last(answers: list[Answer]) -> list[Answer]:

@@ -13,14 +13,15 @@ from typing import Literal
 
 from dpcore.arithmetic.sums import dot
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.question import LEAST_SQUARES, NONE, TOP_DOWN, HierarchyQuestion
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import noise_candidates, threshold_candidate
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
 from dpcore.irregular.planner import predicted_node_rmse, with_best_shares, with_equal_shares
+from dpcore.levels.irregular import LEAST_SQUARES, NONE, TOP_DOWN, IrregularMechanism
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.relative_planner import noise_candidates, threshold_candidate
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.group import GroupPrivacy
@@ -36,7 +37,9 @@ PLANNED, TREE, THRESHOLDS = "planned", "tree", "thresholds"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
+class HierarchyWorkload(
+    Workload[HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism]]
+):
     """The counts, or bounded sums, of all nodes of a public universe.
 
     Args:
@@ -106,30 +109,37 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
                 "does not go with the mechanism thresholds, whose noise is truncated Laplace noise",
             )
 
-    def planned(self, share: Share, terms: Terms) -> HierarchyQuestion | ThresholdQuestion:
+    def planned(
+        self, share: Share, terms: Terms
+    ) -> HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism]:
         if share.delta is not None or self.mechanism == THRESHOLDS:
             return self._by_thresholds(share, terms)
         plan, estimation = self._measured(share.budget, terms)
         return HierarchyQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan,
+            mechanism=IrregularMechanism(
+                plan=plan,
+                weights=self.weights,
+                objective=self.objective,
+                estimation=estimation,
+                consistency=self.consistency,
+            ),
             keys=self.keys,
             confidence=terms.confidence,
             weight=self.weight,
-            weights=self.weights,
-            objective=self.objective,
             measure=self.measure,
-            estimation=estimation,
-            consistency=self.consistency,
         )
 
-    def predicted(self, question: HierarchyQuestion | ThresholdQuestion) -> float:
-        if isinstance(question, ThresholdQuestion):
+    def predicted(
+        self,
+        question: HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism],
+    ) -> float:
+        if isinstance(question.mechanism, ThresholdMechanism):
             return predicted_threshold_error(question)
         return predicted_hierarchy_error(question)
 
-    def _by_thresholds(self, share: Share, terms: Terms) -> ThresholdQuestion:
+    def _by_thresholds(self, share: Share, terms: Terms) -> HierarchyQuestion[ThresholdMechanism]:
         """
         Raises:
             Refusal: there is no delta, the tree is too large, or thresholds cannot rise for the
@@ -149,19 +159,21 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
                 "mechanism",
                 "thresholds need a tree of at most 2^17 leaves and an error that is forgiven",
             )
-        return ThresholdQuestion(
+        return HierarchyQuestion(
             name=self.name,
             domain=self.domain,
-            plan=TreeThresholds(
-                tree=self.domain.tree.shape,
-                thresholds=found.plan,
-                keyed=self.keys is not None,
-                rows_at_most=self.rows_at_most,
+            mechanism=ThresholdMechanism(
+                plan=TreeThresholds(
+                    tree=self.domain.tree.shape,
+                    thresholds=found.plan,
+                    keyed=self.keys is not None,
+                    rows_at_most=self.rows_at_most,
+                ),
+                objective=self.objective,
             ),
             keys=self.keys,
             confidence=terms.confidence,
             weight=self.weight,
-            objective=self.objective,
         )
 
     def _public_level(self, terms: Terms) -> int | None:
@@ -225,16 +237,18 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
         return with_best_shares(leaves_only, self.weights), LEAST_SQUARES
 
 
-def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
+def predicted_hierarchy_error(
+    question: HierarchyQuestion[IrregularMechanism],
+) -> float:
     """What a hierarchy is planned for: the weighted root mean square error in rows, or the
     objective of errors relative to counts."""
-    if question.objective is not None:
-        objective = question.objective
-        least_squares = question.estimation == LEAST_SQUARES
+    if question.mechanism.objective is not None:
+        objective = question.mechanism.objective
+        least_squares = question.mechanism.estimation == LEAST_SQUARES
         of = objective.of_estimates if least_squares else objective.of_measurements
-        return of(question.plan)
-    plan, forest = question.plan, question.forest
-    weights = question.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
+        return of(question.mechanism.plan)
+    plan, forest = question.mechanism.plan, question.forest
+    weights = question.mechanism.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
     if not isinstance(forest, AsMeasuredForest):
         return predicted_node_rmse(plan, weights)
     if plan.tree.height == 0:
@@ -244,10 +258,12 @@ def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
     return math.sqrt(math.fsum(dot(own, each) for own, each in parts) / weights.total)
 
 
-def predicted_threshold_error(question: ThresholdQuestion) -> float:
+def predicted_threshold_error(
+    question: HierarchyQuestion[ThresholdMechanism],
+) -> float:
     """The bound of the objective of a hierarchy that is measured by thresholds."""
-    plan = question.plan
-    return question.objective.of_thresholds(plan.errors, plan.tree.height)
+    plan = question.mechanism.plan
+    return question.mechanism.objective.of_thresholds(plan.errors, plan.tree.height)
 
 
 # Searches of seconds, which comparing compositions asks for several times.

@@ -1,6 +1,6 @@
 """Trees of any fan-outs, measured linearly: the same nouns as `uniform`.
 
-Floor 3: imports from floors 0 and 2. FACE is what others may hold this room to, by module; all else
+Floor 3: imports from floors 0 to 2. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

@@ -9,20 +9,19 @@ probability, so the interval covers the true quantile at least as often as state
 
 Every chunk states what it knows (`chunk_quantiles`); merging is a minimum and a maximum.
 
-Source: the design, section 5; Var D_b = Var P_b - 2 q alpha_b g_0 + q^2 g_0.
+Source: the design, section 5; `dpcore.questions.intervals` has the intervals of D_b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
-from dpcore.errors.intervals import prefix_margin
-from dpcore.trees.forest import PrefixSolution
+from dpcore.questions.intervals import Ends
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,35 +80,6 @@ class Totals:
 
     count: Integers
     before_count: Integers
-
-
-# Of a quantile: the low and the high ends of the intervals of D_b at every leaf, (units, n) each.
-Ends = Callable[[float], tuple[Floats, Floats]]
-
-
-def difference_ends(
-    prefixes: PrefixSolution,
-    total: Floats,
-    variance: float,
-    width: float | tuple[float, float],
-) -> Ends:
-    """The intervals of D_b from the variances of a plan.
-
-    Args:
-        prefixes: (units, n) the chunk's CDF points.
-        total: (units,) the estimates of the whole trees.
-        variance: of these; 0 where they are public.
-        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every share
-            of the total, so any quantile may be asked for.
-    """
-
-    def ends(quantile: float) -> tuple[Floats, Floats]:
-        difference = prefixes.estimate - quantile * total[:, None]
-        own = prefixes.variance + variance * (quantile * quantile - 2 * quantile * prefixes.alpha)
-        margin = prefix_margin(width, own)
-        return difference - margin, difference + margin
-
-    return ends
 
 
 def chunk_quantiles(

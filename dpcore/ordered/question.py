@@ -1,52 +1,41 @@
-"""A question about an ordered domain: its nodes, CDF and quantiles."""
+"""A question about an ordered domain: its nodes, CDF and quantiles, by any mechanism."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.intervals import clipped_intervals, prefix_margin
-from dpcore.ordered.errors import widths_of
+from dpcore.arrays import Integers
 from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.ordered.quantiles import Ends, QuantileCells, difference_ends
+from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
-from dpcore.papers.forest import PapersForest
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import MovedCounts
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.intervals import Ends, Intervals
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Increments, Part
 from dpcore.questions.tables import CDF as CDF_TABLE
 from dpcore.questions.tables import NODES, QUANTILES, nodes_table
-from dpcore.questions.tree_question import Intervals, TreeQuestion
+from dpcore.questions.tree_question import M, TreeQuestion
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import (
-    LevelSolution,
-    Measurements,
-    PrefixSolution,
-    RootSolutions,
-)
+from dpcore.trees.forest import Measurements, PrefixSolution, RootSolutions
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.entry import levels_of
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
-from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
-from dpcore.uniform.widths import IntervalWidths
+
+# The kind that a specification need not name.
+DEFAULT_KIND = "ordered"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CdfQuestion(TreeQuestion):
+class OrderedQuestion(TreeQuestion[M]):
     """One tree over an ordered domain: its nodes, CDF and quantiles, however they are measured.
 
     Args:
@@ -57,6 +46,7 @@ class CdfQuestion(TreeQuestion):
     """
 
     tables = ("nodes", "cdf")
+    output_only = ("quantiles", "confidence", "weight")
 
     domain: OrderedDomain
     quantiles: tuple[float, ...] = ()
@@ -65,6 +55,8 @@ class CdfQuestion(TreeQuestion):
         super().__post_init__()
         if self.public_total and self.domain.drops_rows:
             raise ValueError("plan: the total is not public where a policy drops rows")
+        if not self.is_ordered and not self.mechanism.errors_are_known:
+            raise ValueError("domain: categories without an order have no parts to divide")
         if not self.is_ordered and self.quantiles:
             raise ValueError("quantiles: categories without an order have none")
         if self.domain.counts_units and self.keys is not None:
@@ -115,23 +107,23 @@ class CdfQuestion(TreeQuestion):
             labels[place] = labels[place] if words is None else words
         return labels
 
-    @abstractmethod
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
-        """The estimates of CDF points with their errors.
+        """Return the estimates of CDF points with their errors.
 
         Args:
             prefixes: (units, n) of a chunk.
             total: the public number of rows, None where it is private.
         """
+        return self.rule.prefixes(prefixes, total)
 
-    @abstractmethod
     def difference_ends(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
-        """The intervals that quantiles are found by.
+        """Return the intervals that quantiles are found by.
 
         Args:
             prefixes: (units, n) of a chunk.
             roots: (units,) the solutions of its subtrees' roots.
         """
+        return self.rule.differences(prefixes, roots)
 
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
@@ -160,164 +152,48 @@ class CdfQuestion(TreeQuestion):
     def _cells(self, note: bytes) -> QuantileCells:
         return QuantileCells.from_array(unpack(note).reshape(4, -1, len(self.quantiles)))
 
-
-@dataclass(frozen=True, kw_only=True)
-class OrderedQuestion(CdfQuestion):
-    """One tree over an ordered domain whose levels are measured whole.
-
-    Args:
-        objective: what the plan was made for.
-        consistency: which integers stand beside the estimates.
-        for_counts: the plan was made for them.
-        guessed_rows: the public guess at which their errors are predicted.
-
-    Raises:
-        ValueError: parts that do not fit each other.
-    """
-
-    kind = "ordered"
-    output_only = (
-        *("quantiles", "confidence", "weight", "objective", "estimation", "consistency"),
-        *("for", "guessed_rows"),
-    )
-    widths_kind = IntervalWidths
-
-    plan: TreePlan
-    objective: Objective = CDF
-    consistency: Consistency = Consistency.TOP_DOWN
-    for_counts: bool = False
-    guessed_rows: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.consistency is Consistency.SHRUNK and not self.plan.is_efficient:
-            raise ValueError("consistency: shrunk counts are of efficient estimates")
-        if self._is_published and self.domain.cells > self.chunk_leaves:
-            raise ValueError(
-                f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
-                f"closest CDF, which need a whole tree at once: at most {self.chunk_leaves}"
-            )
-
-    @property
-    def _is_published(self) -> bool:
-        """Whether the answer is one of the papers', which need a whole tree at once."""
-        return not self.plan.is_efficient or self.consistency in (Consistency.L1, Consistency.L2)
-
-    @cached_property
-    def forest(self) -> UniformForest | PapersForest:
-        """The trees in chunks."""
-        if self._is_published:
-            return PapersForest(
-                self.plan,
-                keys=self.key_count,
-                chunk_leaves=self.chunk_leaves,
-                consistency=self.consistency,
-            )
-        return UniformForest(
-            self.plan,
-            keys=self.key_count,
-            chunk_leaves=self.chunk_leaves,
-            shrunk=self.consistency is Consistency.SHRUNK,
-        )
-
-    @cached_property
-    def widths(self) -> IntervalWidths:
-        """Half-widths of the confidence intervals, in standard errors."""
-        return widths_of(self.plan, self.confidence)
-
-    @property
-    def public_total(self) -> bool:
-        return self.plan.public_total
-
-    @property
-    def moved_counts(self) -> MovedCounts | None:
-        return moved_counts(self.plan)
-
-    def margins(self, solved: LevelSolution) -> Floats:
-        return self.widths.levels[solved.level] * np.sqrt(solved.variance)
-
-    def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
-        return clipped_intervals(
-            prefixes.estimate,
-            prefixes.variance,
-            prefix_margin(self.widths.sloped, prefixes.variance),
-            np.inf if total is None else total,
-        )
-
-    def difference_ends(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
-        return difference_ends(prefixes, roots.total, self.forest.root_variance, self.widths.sloped)
-
     def entry(self) -> dict[str, object]:
         return (
             {"name": self.name}
             | budget_entry(self)
-            | {
-                "mechanism": self.plan.measured.value,
-                "estimation": self.plan.estimator.value,
-                "consistency": self.consistency.value,
-                "levels": levels_of(self.plan),
-                "policies": policies_of(self),
-                "interval_widths": self.widths.spec(),
-            }
+            | self.mechanism.entry(None)
+            | {"policies": policies_of(self), "interval_widths": self.widths.spec()}
         )
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; `ordered_question_from_spec`
         reads it back."""
-        plan = self.plan
         return {
+            **({} if self.kind == DEFAULT_KIND else {"kind": self.kind}),
             "name": self.name,
             "domain": self.domain.spec(),
             "keys": None if self.keys is None else self.keys.spec(),
-            "leaves": plan.tree.leaves,
-            "fanouts": list(plan.tree.fanouts),
-            "level_amounts": [str(amount) for amount in plan.level_amounts],
-            "budget": str(plan.budget.amount),
-            "public_total": plan.public_total,
             "quantiles": list(self.quantiles),
             "confidence": self.confidence,
             "weight": str(self.weight),
-            "objective": self.objective.spec(),
-            "mechanism": plan.measured.value,
-            "estimation": plan.estimator.value,
-            "consistency": self.consistency.value,
             "chunk_leaves": self.chunk_leaves,
-            **({"for": "counts"} if self.for_counts else {}),
-            **({} if self.guessed_rows is None else {"guessed_rows": self.guessed_rows}),
+            **self.mechanism.spec(),
         }
 
 
 def ordered_question_from_spec(
-    spec: Mapping[str, object], unit: PrivacyUnit, measure: Measure
-) -> OrderedQuestion:
-    """The question of a specification, as `OrderedQuestion.spec` tells it."""
-    fanouts, amounts, quantiles = spec["fanouts"], spec["level_amounts"], spec["quantiles"]
-    assert isinstance(fanouts, list) and isinstance(amounts, list) and isinstance(quantiles, list)
-    keys, objective, cells = spec["keys"], spec["objective"], spec["domain"]
-    guessed_rows = spec.get("guessed_rows")
-    assert isinstance(cells, dict) and isinstance(objective, dict)
-    domain = make_domain(cells)
-    plan = TreePlan(
-        tree=Tree(leaves=int(str(spec["leaves"])), fanouts=tuple(fanouts)),
-        unit=domain.counted(unit),
-        budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
-        level_amounts=tuple(Fraction(amount) for amount in amounts),
-        public_total=bool(spec["public_total"]),
-        keyed=keys is not None,
-        measured=Measured(spec["mechanism"]),
-        estimator=Estimator(spec["estimation"]),
-    )
+    spec: Mapping[str, Any], unit: PrivacyUnit, read: Callable[[PrivacyUnit], M]
+) -> OrderedQuestion[M]:
+    """Return the question of a specification, as `OrderedQuestion.spec` writes it.
+
+    Args:
+        spec: plain JSON values.
+        unit: of the release.
+        read: the mechanism of the specification, for the unit that the domain counts.
+    """
+    domain = make_domain(spec["domain"])
     return OrderedQuestion(
         name=str(spec["name"]),
         domain=domain,
-        plan=plan,
-        chunk_leaves=int(str(spec["chunk_leaves"])),
-        keys=keys_from_spec(keys),
-        quantiles=tuple(quantiles),
-        confidence=float(str(spec["confidence"])),
-        weight=Fraction(str(spec["weight"])),
-        objective=objective_from_spec(objective),
-        consistency=Consistency(spec["consistency"]),
-        for_counts=spec.get("for") == "counts",
-        guessed_rows=None if guessed_rows is None else int(str(guessed_rows)),
+        mechanism=read(domain.counted(unit)),
+        chunk_leaves=int(spec["chunk_leaves"]),
+        keys=keys_from_spec(spec["keys"]),
+        quantiles=tuple(spec["quantiles"]),
+        confidence=float(spec["confidence"]),
+        weight=Fraction(spec["weight"]),
     )

@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.errors import range_error, range_margin, runs_error, widths_of
-from dpcore.ordered.quantiles import Ends, Totals, chunk_quantiles, difference_ends
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.levels.errors import range_error, range_margin, runs_error, widths_of
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
+from dpcore.questions.intervals import Ends, difference_ends
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
 from dpcore.questions.released_tree import ReleasedTree
@@ -37,11 +39,11 @@ _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 class CdfAnswers(ReleasedTree):
     """The answers about one tree over an ordered domain, however it was measured."""
 
-    question: CdfQuestion
+    question: OrderedQuestion[Any]
 
     def __init__(
         self,
-        question: CdfQuestion,
+        question: OrderedQuestion[Any],
         read: ReadPart,
         quantiles: pa.Table | None,
         confidence: float | None = None,
@@ -200,7 +202,7 @@ class CdfAnswers(ReleasedTree):
         except ValueError:
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
         asked = replace(self.question, quantiles=(quantile,))
-        code, leaves = self._code(key), self.question.plan.tree.leaves
+        code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
         rows = self._cdf_rows(code)
         counts = rows["count"].to_numpy()[None]
         cells = chunk_quantiles(
@@ -271,7 +273,7 @@ class CdfAnswers(ReleasedTree):
         """The estimate and the count of all leaves before a boundary."""
         if boundary == 0:
             return 0.0, 0
-        leaf = code * self.question.plan.tree.leaves + boundary - 1
+        leaf = code * self.question.mechanism.plan.tree.leaves + boundary - 1
         chunk = self._chunking[int(self._chunking.numbers(np.array([leaf]))[0])]
         rows = self._key_rows(CDF, chunk, code)
         place = leaf - chunk.start if not self._whole else boundary - 1
@@ -288,19 +290,20 @@ class CdfAnswers(ReleasedTree):
 class ReleasedCdf(CdfAnswers):
     """The answers about one tree over an ordered domain whose levels were measured whole."""
 
-    question: OrderedQuestion
+    question: OrderedQuestion[UniformMechanism]
 
     def _margin(self, level: int, std_error: float) -> float:
         return self._widths.levels[level] * std_error
 
     @cached_property
     def _widths(self) -> IntervalWidths:
-        if self.confidence == self.question.confidence:
-            return self.question.widths
-        return widths_of(self.question.plan, self.confidence)
+        own = self.question.widths
+        if self.confidence == self.question.confidence and isinstance(own, IntervalWidths):
+            return own
+        return widths_of(self.question.mechanism.plan, self.confidence)
 
     def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
-        forest = self.question.forest
+        forest: Any = self.question.forest
         chunks = self._chunks(code)
         weights = [forest.prefix_variances(chunk) for chunk in chunks]
         variance, alpha = (
@@ -327,17 +330,17 @@ class ReleasedCdf(CdfAnswers):
     def _runs_answer(
         self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
     ) -> Answer:
-        law, (estimate, count) = runs_error(self.question.plan, runs), found
+        law, (estimate, count) = runs_error(self.question.mechanism.plan, runs), found
         error = max(0.0, law.variance), range_margin(law, self.confidence)
         return self._answer_of(label, estimate, error, count, code)
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
-        law = range_error(question.plan, start, stop)
+        law = range_error(question.mechanism.plan, start, stop)
         variance = max(0.0, law.variance)
         if simultaneous:
-            width = simultaneous_width(question.plan, self.confidence)
+            width = simultaneous_width(question.mechanism.plan, self.confidence)
             margin = float(band_margin(width, np.array(variance)))
         elif start == 0:  # as in the table of the CDF
             margin = float(prefix_margin(self._widths.sloped, np.array(variance)))

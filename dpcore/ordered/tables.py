@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution, RootSolutions
 
 if TYPE_CHECKING:  # which calls this file
-    from dpcore.ordered.question import CdfQuestion
+    from dpcore.ordered.question import OrderedQuestion
 
 
 _CDF_COLUMNS = (
@@ -24,7 +24,7 @@ _CDF_COLUMNS = (
 
 
 def cdf_table(
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     chunk: Chunk,
     prefixes: PrefixSolution,
     roots: RootSolutions,
@@ -54,7 +54,7 @@ def cdf_table(
     )
 
 
-def _upper_edges(question: CdfQuestion, chunk: Chunk, rows: int, wide: int) -> pa.Array:
+def _upper_edges(question: OrderedQuestion[Any], chunk: Chunk, rows: int, wide: int) -> pa.Array:
     """Return the upper edges of the leaves of a chunk, (rows * wide,)."""
     start = chunk.start % question.plan.tree.leaves
     upper = question.domain.upper_edges(start, start + wide)
@@ -65,7 +65,7 @@ def _upper_edges(question: CdfQuestion, chunk: Chunk, rows: int, wide: int) -> p
 
 
 def solved_quantiles(
-    question: CdfQuestion, chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
+    question: OrderedQuestion[Any], chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
 ) -> QuantileCells | None:
     """What a solved chunk tells of the question's quantiles; None where none were asked for."""
     if not question.quantiles:
@@ -82,7 +82,7 @@ def solved_quantiles(
     return cells if question.forest.chunking.split_level == 0 else cells.collapse()
 
 
-def quantiles_table(question: CdfQuestion, cells: QuantileCells) -> pa.Table:
+def quantiles_table(question: OrderedQuestion[Any], cells: QuantileCells) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``cells``.
 
     ``value``, ``ci_low``, ``ci_high`` are numbers, null where the domain's values are none (dates,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
@@ -18,7 +19,7 @@ from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
 
-Asked = TypeVar("Asked", bound=CdfQuestion)
+Asked = TypeVar("Asked", bound=OrderedQuestion[Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class CdfWorkload(Workload[Asked]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedWorkload(CdfWorkload[OrderedQuestion]):
+class OrderedWorkload(CdfWorkload[OrderedQuestion[UniformMechanism]]):
     """The CDF, quantiles, ranges or nodes of an ordered domain.
 
     Args:
@@ -79,7 +80,7 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
     ...      "outside": "clamp", "missing": "first"}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> question = ages.planned(one, Terms(unit=SUBSTITUTE_ROW))
-    >>> question.plan.public_total, round(ages.predicted(question), 1)
+    >>> question.mechanism.plan.public_total, round(ages.predicted(question), 1)
     (True, 10.2)
     """
 
@@ -103,7 +104,7 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
             return "rows"
         return f"{unit} of {self.name}"
 
-    def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[UniformMechanism]:
         setting = self.setting(share, terms)
         plan = plan_mechanism(
             self.mechanism,
@@ -125,22 +126,24 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan,
+            mechanism=UniformMechanism(
+                plan=plan,
+                objective=self.objective,
+                consistency=self.consistency,
+                for_counts=self.for_counts,
+                guessed_rows=self.guessed_rows,
+            ),
             keys=self.keys,
             quantiles=self.quantiles,
             confidence=terms.confidence,
             weight=self.weight,
-            objective=self.objective,
-            consistency=self.consistency,
-            for_counts=self.for_counts,
-            guessed_rows=self.guessed_rows,
         )
 
-    def condition(self, question: CdfQuestion) -> str | None:
+    def condition(self, question: OrderedQuestion[Any]) -> str | None:
         return "of the estimates, not of the counts" if self.for_counts else None
 
-    def predicted(self, question: OrderedQuestion) -> float:
+    def predicted(self, question: OrderedQuestion[UniformMechanism]) -> float:
         """What the plan is for; of estimates that are not efficient, the error of a CDF point."""
-        if question.plan.is_efficient:
-            return predicted_error(question.plan, question.objective)
-        return predicted_cdf_rmse(question.plan)
+        if question.mechanism.plan.is_efficient:
+            return predicted_error(question.mechanism.plan, question.mechanism.objective)
+        return predicted_cdf_rmse(question.mechanism.plan)

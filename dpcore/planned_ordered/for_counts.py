@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
-from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.ordered.question import CdfQuestion
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.planned_ordered.past_trees import PastTreesWorkload, is_by_rho
 from dpcore.questions.workload import Noise, Share, Terms
 from dpcore.repair.error import assumed_rows
@@ -31,7 +32,7 @@ class CountsWorkload(PastTreesWorkload):
     those of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by up to 1.07.
     """
 
-    def planned(self, share: Share, terms: Terms) -> CdfQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[Any]:
         if self._is_past_trees(share, terms):
             return self.factorised.planned(share, terms)
         return self.whole.planned(share, terms)
@@ -47,13 +48,13 @@ class CountsWorkload(PastTreesWorkload):
         rows = assumed if self.whole.guessed_rows is None else self.whole.guessed_rows
         return rows >= _FEWEST_ROWS * assumed
 
-    def condition(self, question: CdfQuestion) -> str | None:
+    def condition(self, question: OrderedQuestion[Any]) -> str | None:
         return self.whole.condition(question)
 
-    def why(self, question: CdfQuestion) -> str | None:
+    def why(self, question: OrderedQuestion[Any]) -> str | None:
         rows = self.whole.guessed_rows
         guess = "counts" if rows is None else f"the guess of {rows:,} rows"
-        if isinstance(question, FactorisedQuestion):
+        if isinstance(question.mechanism, FactorisedMechanism):
             return (
                 f"chosen for {guess}: a strategy past trees (mechanism factorised), as its counts "
                 "are expected to be closer than whole levels'"

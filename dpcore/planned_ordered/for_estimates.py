@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.ordered.question import CdfQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.planned_ordered.past_trees import PastTreesWorkload, is_by_rho
 from dpcore.questions.workload import Share, Terms
 
@@ -19,7 +20,7 @@ class EstimatesWorkload(PastTreesWorkload):
     1,024 cells, by the strategy past trees where its predicted error is below the tree's.
     """
 
-    def planned(self, share: Share, terms: Terms) -> CdfQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[Any]:
         tree = self.whole.planned(share, terms)
         if not is_by_rho(share, terms) or self.whole.domain.cells > _MOST_CELLS:
             return tree
@@ -28,8 +29,8 @@ class EstimatesWorkload(PastTreesWorkload):
             return strategy
         return tree
 
-    def why(self, question: CdfQuestion) -> str | None:
-        if not isinstance(question, FactorisedQuestion):
+    def why(self, question: OrderedQuestion[Any]) -> str | None:
+        if not isinstance(question.mechanism, FactorisedMechanism):
             return None
         return (
             "chosen for estimates: a strategy past trees (mechanism factorised), as its predicted "

@@ -6,21 +6,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive_ordered.whole_levels import noise_if_all_split, rows_of_adaptive
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.better import is_better
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
+class GuessedWorkload(Workload[OrderedQuestion[Any] | ExponentialQuestion]):
     """What is asked of an ordered domain, by what a guess says is closest at the budget: few
     quantiles by the exponential mechanism, else an adaptive tree, else whole levels.
 
@@ -37,13 +38,13 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
     adaptive: AdaptiveWorkload | None = None
     exponential: ExponentialWorkload | None = None
 
-    def planned(self, share: Share, terms: Terms) -> CdfQuestion | ExponentialQuestion:
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[Any] | ExponentialQuestion:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
         if self.adaptive is not None and self.adaptive.is_better(share, terms):
             return self.adaptive.planned(share, terms)
-        whole: CdfQuestion = self.whole.planned(share, terms)
+        whole: OrderedQuestion[Any] = self.whole.planned(share, terms)
         return whole
 
     def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
@@ -57,11 +58,11 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
             return None
         return found if is_better(found.plan, self.guessed_rows) else None
 
-    def predicted(self, question: CdfQuestion | ExponentialQuestion) -> float:
+    def predicted(self, question: OrderedQuestion[Any] | ExponentialQuestion) -> float:
         """What the mechanism is for; of an adaptive tree the noise of a CDF point if every node is
         split."""
-        if isinstance(question, AdaptiveQuestion):
-            return noise_if_all_split(question.plan)
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            return noise_if_all_split(question.mechanism.plan)
         return self.settled(question).predicted(question)
 
     def of_keys(self, keys: Keys) -> GuessedWorkload:
@@ -73,11 +74,11 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
             exponential=None if self.exponential is None else replace(self.exponential, keys=keys),
         )
 
-    def settled(self, question: CdfQuestion | ExponentialQuestion) -> Workload[Any]:
+    def settled(self, question: OrderedQuestion[Any] | ExponentialQuestion) -> Workload[Any]:
         if isinstance(question, ExponentialQuestion):
             assert self.exponential is not None
             return self.exponential
-        if isinstance(question, AdaptiveQuestion):
+        if isinstance(question.mechanism, AdaptiveMechanism):
             assert self.adaptive is not None
             return self.adaptive
         return self.whole.settled(question)
@@ -85,24 +86,24 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
     def linear(self) -> Workload[Any]:
         return self.whole.linear()
 
-    def why(self, question: CdfQuestion | ExponentialQuestion) -> str:
+    def why(self, question: OrderedQuestion[Any] | ExponentialQuestion) -> str:
         return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + self._reason(
             question
         )
 
-    def _reason(self, question: CdfQuestion | ExponentialQuestion) -> str:
+    def _reason(self, question: OrderedQuestion[Any] | ExponentialQuestion) -> str:
         if isinstance(question, ExponentialQuestion):
             return (
                 "the exponential mechanism, as so few quantiles are expected to be nearer than a "
                 "tree's; it gives no CDF and no counts"
             )
-        if isinstance(question, AdaptiveQuestion):
+        if isinstance(question.mechanism, AdaptiveMechanism):
             return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
         if self.adaptive is None:
             named = "whole levels planned for counts"
-            if isinstance(question, FactorisedQuestion):
+            if isinstance(question.mechanism, FactorisedMechanism):
                 named = "a strategy past trees (mechanism factorised)"
             return f"{named}, as quantiles are read off counts"
-        assert isinstance(question, OrderedQuestion)
-        most = float(f"{rows_of_adaptive(question.plan.setting, counts=False):.2g}")
+        assert isinstance(question.mechanism, UniformMechanism)
+        most = float(f"{rows_of_adaptive(question.mechanism.plan.setting, counts=False):.2g}")
         return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.factorised_ordered.workload import FactorisedWorkload
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Measure
 from dpcore.questions.workload import Share, Terms, Workload
@@ -14,7 +15,7 @@ from dpcore.rows.keys import Keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class PastTreesWorkload(Workload[CdfQuestion]):
+class PastTreesWorkload(Workload[OrderedQuestion[Any]]):
     """What is asked of either; which is taken, and why, is for those that read estimates or counts.
 
     Args:
@@ -29,15 +30,15 @@ class PastTreesWorkload(Workload[CdfQuestion]):
     def error_unit(self) -> str:
         return self.whole.error_unit
 
-    def predicted(self, question: CdfQuestion) -> float:
+    def predicted(self, question: OrderedQuestion[Any]) -> float:
         return self.settled(question).predicted(question)
 
     def of_keys(self, keys: Keys) -> PastTreesWorkload:
         whole, factorised = replace(self.whole, keys=keys), replace(self.factorised, keys=keys)
         return replace(self, keys=keys, whole=whole, factorised=factorised)
 
-    def settled(self, question: CdfQuestion) -> Workload[Any]:
-        return self.whole if isinstance(question, OrderedQuestion) else self.factorised
+    def settled(self, question: OrderedQuestion[Any]) -> Workload[Any]:
+        return self.whole if isinstance(question.mechanism, UniformMechanism) else self.factorised
 
     def linear(self) -> Workload[Any]:
         return self.whole

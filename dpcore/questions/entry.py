@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # which call this file
     from dpcore.questions.question import Question
@@ -15,7 +15,7 @@ def budget_entry(question: Question) -> dict[str, object]:
     return {} if own is None else {own.measure.value: str(own.amount)}
 
 
-def policies_of(question: TreeQuestion) -> dict[str, dict[str, object]]:
+def policies_of(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
     """What becomes of values that a tree's domain or keys do not list, by column."""
     kept = ("outside", "missing", "unknown")
     spec, columns = question.domain.spec(), ", ".join(question.domain.columns)

@@ -32,7 +32,7 @@ class ReleasedTree(Released):
     """
 
     def __init__(
-        self, question: TreeQuestion, read: ReadPart, confidence: float | None = None
+        self, question: TreeQuestion[Any], read: ReadPart, confidence: float | None = None
     ) -> None:
         if confidence is not None and not 0 < confidence <= 0.9999:
             raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")

@@ -15,7 +15,7 @@ hardly any rows are and too small where many are, so sums over nodes of one's ow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,10 @@ NODES_SCHEMA = pa.schema(
 
 
 def nodes_table(
-    question: TreeQuestion, first_key: int, levels: Sequence[LevelSolution], total: float | None
+    question: TreeQuestion[Any],
+    first_key: int,
+    levels: Sequence[LevelSolution],
+    total: float | None,
 ) -> pa.Table:
     """The rows of a chunk's, or a spine's, nodes: level by level, in the order of keys and nodes.
 
@@ -60,7 +63,10 @@ def nodes_table(
 
 
 def spine_table(
-    question: TreeQuestion, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
+    question: TreeQuestion[Any],
+    first_key: int,
+    roots: RootSolutions,
+    levels: Sequence[LevelSolution],
 ) -> pa.Table:
     """The rows of the nodes above the chunks of a key.
 
@@ -74,7 +80,7 @@ def spine_table(
 
 
 def _level_rows(
-    question: TreeQuestion, first_key: int, level: LevelSolution, total: float | None
+    question: TreeQuestion[Any], first_key: int, level: LevelSolution, total: float | None
 ) -> pa.Table:
     units, size = level.estimate.shape
     whole_trees = question.forest.chunking.split_level == 0
@@ -90,7 +96,7 @@ def _level_rows(
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
             *map(number_column, question.intervals(level, total)),
             pa.array(level.count.reshape(-1)),
-            *question.node_columns(level),
+            *question.mechanism.node_columns(level),
         ],
         schema=_nodes_schema(question),
     )
@@ -98,11 +104,13 @@ def _level_rows(
     return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
 
 
-def _nodes_schema(question: TreeQuestion) -> pa.Schema:
-    return pa.schema([*NODES_SCHEMA, *question.node_fields])
+def _nodes_schema(question: TreeQuestion[Any]) -> pa.Schema:
+    return pa.schema([*NODES_SCHEMA, *question.mechanism.node_fields])
 
 
-def tree_and_key(question: TreeQuestion, first_key: int, rows: int, wide: int) -> list[pa.Array]:
+def tree_and_key(
+    question: TreeQuestion[Any], first_key: int, rows: int, wide: int
+) -> list[pa.Array]:
     names = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
     )

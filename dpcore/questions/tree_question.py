@@ -9,17 +9,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.errors.intervals import clipped_intervals
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.intervals import IntervalRule, Intervals
 from dpcore.questions.leaf_counts import (
     ChunkCounts,
     DenseCounter,
@@ -28,6 +29,7 @@ from dpcore.questions.leaf_counts import (
     merged_chunk,
     pack_dense,
 )
+from dpcore.questions.mechanism import Layout, Mechanism
 from dpcore.questions.parts import ChunkAnswer, Domain, Plan, Widths
 from dpcore.questions.place import (
     Counter,
@@ -56,19 +58,16 @@ from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
 
-# Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
-Intervals = tuple[Floats, Floats, Floats, Floats]
-# Of a kind of table: what it should tell, and the errors and ends that it does, -1 for null.
-ToldErrors = tuple[str, Intervals, Sequence[Floats | Integers]]
+M = TypeVar("M", bound=Mechanism[Any, Any], covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeQuestion(Question):
+class TreeQuestion(Question, Generic[M]):
     """A question about a tree of known leaves, which workers measure and solve in chunks.
 
     Args:
         domain: the map from rows to leaves.
-        plan: how the tree is measured.
+        mechanism: how the tree is measured.
         chunk_leaves: the most leaves of a chunk. Streams of noise follow the chunks.
 
     Raises:
@@ -77,17 +76,8 @@ class TreeQuestion(Question):
 
     # The kinds of tables: "nodes", and "cdf" where leaves have an order.
     tables: ClassVar[tuple[str, ...]]
-    # Of the intervals.
-    widths_kind: ClassVar[type[Widths]]
-    # What a place is told of its roots.
-    roots_kind: ClassVar[type[RootSolutions]] = RootSolutions
-    # Whether standard errors follow from the specification alone, and not from what came out, too.
-    errors_are_known: ClassVar[bool] = True
-    # The columns that tables of nodes have beside `NODES_SCHEMA`.
-    node_fields: ClassVar[tuple[pa.Field, ...]] = ()
-
     domain: Domain
-    plan: Plan
+    mechanism: M
     chunk_leaves: int = CHUNK_LEAVES
 
     def __post_init__(self) -> None:
@@ -100,6 +90,26 @@ class TreeQuestion(Question):
             raise ValueError(f"chunk_leaves: {self.chunk_leaves} is not at least 1")
         if (self.keys is not None) != self.plan.keyed:
             raise ValueError("plan: keyed must say whether the question has keys")
+        self.mechanism.check(self.layout, lambda: self.forest)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the mechanism."""
+        return self.mechanism.plan
+
+    def law_spec(self) -> dict[str, object]:
+        hidden = {*self.output_only, *self.mechanism.output_only}
+        return {name: value for name, value in self.spec().items() if name not in hidden}
+
+    @property
+    def layout(self) -> Layout:
+        """How the trees of all keys are divided into chunks."""
+        return Layout(keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed)
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The name of the domain's and the mechanism's kind in specifications."""
+        return self.mechanism.kind
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -110,24 +120,14 @@ class TreeQuestion(Question):
         return self.plan.budget
 
     @property
-    def moved_counts(self) -> MovedCounts | None:
-        """Counts that one unit can move, as `dpcore.privacy.spending.Spending.moved` describes
-        them."""
-        return None
-
-    @property
     def spending(self) -> Spending:
-        own = self.plan.budget
-        assert own is not None
-        if own.measure is Measure.EPSILON:
-            return Spending(epsilon=own.amount)
-        return Spending(rho=own.amount, moved=self.moved_counts)
+        return self.mechanism.spending
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:
         return (self.keys.table,) if isinstance(self.keys, TableKeys) else ()
 
-    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> TreeQuestion:
+    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> TreeQuestion[Any]:
         if not isinstance(self.keys, TableKeys):
             return self
         copy = replace(self, keys=self.keys.with_table(shared(self.keys.table)))
@@ -135,15 +135,22 @@ class TreeQuestion(Question):
             copy.remember_widths(self.widths)
         return copy
 
-    @property
-    @abstractmethod
+    @cached_property
     def forest(self) -> Forest:
         """The trees in chunks."""
+        forest: Forest = self.mechanism.forest(self.layout)
+        return forest
 
-    @property
-    @abstractmethod
+    @cached_property
     def widths(self) -> Widths:
         """Half-widths of the confidence intervals."""
+        widths: Widths = self.mechanism.widths(self.confidence)
+        return widths
+
+    @cached_property
+    def rule(self) -> IntervalRule:
+        """How estimates get their intervals."""
+        return self.mechanism.intervals(self.forest, self.widths)
 
     def prepare(self) -> None:
         _ = self.widths
@@ -151,16 +158,16 @@ class TreeQuestion(Question):
     def recall(self, entry: Mapping[str, object]) -> None:
         widths = entry["interval_widths"]
         assert isinstance(widths, Mapping)
-        self.remember_widths(self.widths_kind.from_spec(widths))
+        self.remember_widths(self.mechanism.widths_kind.from_spec(widths))
 
     def remember_widths(self, widths: Widths) -> None:
         """Takes widths that were computed before."""
         self.__dict__["widths"] = widths
 
     @property
-    @abstractmethod
     def public_total(self) -> bool:
         """Whether the number of rows is public and the root exact."""
+        return self.mechanism.public_total
 
     @property
     def is_signed(self) -> bool:
@@ -171,36 +178,15 @@ class TreeQuestion(Question):
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
         """The part of the domain that each node of a level covers, in the domain's notation."""
 
-    @abstractmethod
-    def margins(self, solved: LevelSolution) -> Floats:
-        """The half-widths of the intervals of a solved level, in rows: its shape, or (n,)."""
-
     def intervals(self, solved: LevelSolution, total: float | None) -> Intervals:
-        """The estimates of a solved level with their errors.
+        """Return the estimates of a solved level with their errors.
 
         Args:
             solved: the level.
             total: the public number of rows, None where it is private.
         """
-        return clipped_intervals(
-            solved.estimate,
-            solved.variance,
-            self.margins(solved),
-            np.inf if total is None else total,
-            bottom=-np.inf if self.is_signed else 0.0,
-        )
-
-    def told_errors(
-        self, keys: int, nodes: pa.Table, points: pa.Table | None
-    ) -> Iterator[ToldErrors]:
-        """Where errors depend on what came out: what the tables of so many keys should tell, from
-        all their rows of nodes and of the CDF. `ValueError`: no plan gives such rows.
-        """
-        raise TypeError("question: its errors follow from the specification")
-
-    def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
-        """Return the columns of `node_fields` for a solved level, (units * n,) each."""
-        return []
+        bottom, top = -np.inf if self.is_signed else 0.0, np.inf if total is None else total
+        return self.rule.nodes(solved, bottom, top)
 
     @abstractmethod
     def chunk_answer(
@@ -369,7 +355,7 @@ class TreeQuestion(Question):
         return ReleasedPart(self._part(NODES, place), spine_table(self, place.group, roots, levels))
 
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
-        chunk, roots = self._chunk(place), unpack_solutions(returned, self.roots_kind)
+        chunk, roots = self._chunk(place), unpack_solutions(returned, self.mechanism.roots_kind)
         measured = unpack_measured(kept, chunk.rows)
         answer = self.chunk_answer(chunk, measured, roots)
         note = b"" if answer.note is None else pack(answer.note)
@@ -397,5 +383,6 @@ class TreeQuestion(Question):
             yield self._part(NODES, branch)
 
     def __getstate__(self) -> dict[str, object]:
-        # The forest holds arrays of weights, which a worker makes for itself.
-        return {name: value for name, value in self.__dict__.items() if name != "forest"}
+        # The forest and its intervals hold arrays, which a worker makes for itself.
+        made = ("forest", "rule")
+        return {name: value for name, value in self.__dict__.items() if name not in made}

@@ -12,24 +12,27 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dpcore.adaptive_hierarchy.question import adaptive_hierarchy_question_from_spec
+from dpcore.adaptive.mechanism import adaptive_mechanism_from_spec
 from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
-from dpcore.adaptive_ordered.question import adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.exponential.question import exponential_question_from_spec
 from dpcore.exponential.released import ReleasedQuantiles
-from dpcore.factorised_ordered.question import factorised_question_from_spec
+from dpcore.factorised.mechanism import factorised_mechanism_from_spec
 from dpcore.factorised_ordered.released import ReleasedFactorised
+from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.hierarchy.threshold_question import threshold_question_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hypercube.question import hypercube_question_from_spec
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.levels.irregular import irregular_mechanism_from_spec
+from dpcore.levels.thresholds import threshold_mechanism_from_spec
+from dpcore.levels.uniform import uniform_mechanism_from_spec
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
@@ -73,26 +76,31 @@ class Kind(NamedTuple):
     released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
 
 
-def _ordered(spec: Spec, terms: ReadTerms) -> Question:
-    return ordered_question_from_spec(spec, terms.unit, terms.measure)
+def _by(read: Callable[..., Mechanism[Any, Any]]) -> Callable[[Spec, ReadTerms], Question]:
+    """Return the reader of ordered trees of a mechanism."""
 
+    def question(spec: Spec, terms: ReadTerms) -> Question:
+        return ordered_question_from_spec(
+            spec, terms.unit, lambda unit: read(spec, unit, terms.measure)
+        )
 
-def _universe(spec: Spec, terms: ReadTerms) -> Universe:
-    if terms.read_universe is None:
-        raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-    return terms.read_universe(str(spec["domain"]["universe"]))
-
-
-def _adaptive_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
-    universe = _universe(spec, terms)
-    return adaptive_hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
+    return question
 
 
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
-    universe = _universe(spec, terms)
-    if "thresholds" in spec:
-        return threshold_question_from_spec(spec, universe)
-    return hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
+    if terms.read_universe is None:
+        raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
+
+    def mechanism(domain: HierarchyDomain) -> Mechanism[Any, Any]:
+        tree = domain.tree.shape
+        if "thresholds" in spec:
+            return threshold_mechanism_from_spec(spec, tree)
+        if spec.get("kind") == "adaptive_hierarchy":
+            return adaptive_mechanism_from_spec(spec, terms.unit, terms.measure, tree)
+        return irregular_mechanism_from_spec(spec, terms.unit, terms.measure, tree)
+
+    universe = terms.read_universe(str(spec["domain"]["universe"]))
+    return hierarchy_question_from_spec(spec, universe, mechanism)
 
 
 def _series(spec: Spec, terms: ReadTerms) -> Question:
@@ -107,19 +115,20 @@ def _released_period(
 
 KINDS: dict[str, Kind] = {
     "ordered": Kind(
-        _ordered, lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES))
+        _by(uniform_mechanism_from_spec),
+        lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES)),
     ),
     "adaptive": Kind(
-        lambda spec, terms: adaptive_question_from_spec(spec, terms.unit, terms.measure),
+        _by(adaptive_mechanism_from_spec),
         lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
     ),
     "factorised": Kind(
-        lambda spec, terms: factorised_question_from_spec(spec, terms.unit, terms.measure),
+        _by(factorised_mechanism_from_spec),
         lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
     ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
     "adaptive_hierarchy": Kind(
-        _adaptive_hierarchy,
+        _hierarchy,
         lambda question, read, tables: ReleasedAdaptiveHierarchy(question, read),
     ),
     "sparse": Kind(

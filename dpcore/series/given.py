@@ -5,6 +5,8 @@ What is made consistent, and told with which errors, is then as for any tree.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dpcore.arrays import Floats
 from dpcore.irregular.forest import IrregularForest
 from dpcore.questions.tree_question import TreeQuestion
@@ -32,7 +34,7 @@ def _estimates(measurements: Known) -> list[Floats]:
     return [each.astype(float) for each in measurements if each is not None]
 
 
-def take_estimates(question: TreeQuestion) -> LinearForest:
+def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
     """Lets a question take estimates in place of measurements.
 
     Args:

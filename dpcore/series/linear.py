@@ -39,7 +39,7 @@ def check_linear(question: object) -> None:
         raise Refusal(
             "domain", "a series is of ordered trees and hierarchies, whose leaves are known"
         )
-    if not question.errors_are_known:
+    if not question.mechanism.errors_are_known:
         raise Refusal(
             "mechanism",
             "adaptive trees do not go in a series; leave out the mechanism adaptive, or the guess",
@@ -51,15 +51,15 @@ def check_linear(question: object) -> None:
         )
 
 
-def scaled(question: TreeQuestion, budget: Budget) -> TreeQuestion:
+def scaled(question: TreeQuestion[Any], budget: Budget) -> TreeQuestion[Any]:
     """The same tree at another budget, split over its levels in the same proportions."""
     plan: Any = question.plan
     factor = budget.amount / plan.budget.amount
     amounts = tuple(amount * factor for amount in plan.level_amounts)
-    return replace(question, plan=replace(plan, budget=budget, level_amounts=amounts))
+    return _with_plan(question, replace(plan, budget=budget, level_amounts=amounts))
 
 
-def windowed(levels: Sequence[TreeQuestion], factors: Sequence[float]) -> TreeQuestion:
+def windowed(levels: Sequence[TreeQuestion[Any]], factors: Sequence[float]) -> TreeQuestion[Any]:
     """The tree whose noise has the variance of a window's: what its estimates are told with.
 
     Nothing is drawn by it. At every level of the tree its law is that of the amount at which the
@@ -82,10 +82,15 @@ def windowed(levels: Sequence[TreeQuestion], factors: Sequence[float]) -> TreeQu
         )
         amounts.append(amount * Fraction(_ratio(first.budget.measure, _variance(own), variance)))
     budget = replace(first.budget, amount=sum(amounts, Fraction(0)))
-    return replace(levels[0], plan=replace(first, budget=budget, level_amounts=tuple(amounts)))
+    return _with_plan(levels[0], replace(first, budget=budget, level_amounts=tuple(amounts)))
 
 
-def leaf_variance(question: TreeQuestion) -> float:
+def _with_plan(question: TreeQuestion[Any], plan: Any) -> TreeQuestion[Any]:
+    """Return the same tree with another plan."""
+    return replace(question, mechanism=replace(question.mechanism, plan=plan))
+
+
+def leaf_variance(question: TreeQuestion[Any]) -> float:
     """The variance of the noise of a leaf."""
     law = _law(question.plan, question.plan.tree.height)
     assert law is not None

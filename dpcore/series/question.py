@@ -110,7 +110,7 @@ class SeriesQuestion(Question):
 
     temporal: TemporalTree
     period: int
-    levels: tuple[TreeQuestion, ...]
+    levels: tuple[TreeQuestion[Any], ...]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,7 +123,7 @@ class SeriesQuestion(Question):
 
     @classmethod
     def of(
-        cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion], name: str
+        cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion[Any]], name: str
     ) -> SeriesQuestion:
         """The question of some trees, whose names become those of temporal levels.
 
@@ -157,7 +157,7 @@ class SeriesQuestion(Question):
         levels = self.temporal.closing(self.period)
         return [self.temporal.node_of(level, self.period) for level in levels]
 
-    def shown(self, level: int) -> TreeQuestion:
+    def shown(self, level: int) -> TreeQuestion[Any]:
         """The tree of a temporal level under the name of the whole, for what reads tables."""
         own = self.levels[level]
         found = replace(own, name=self.name)

@@ -23,7 +23,7 @@ def own_period(
     question: SeriesQuestion,
     read: ReadPart,
     tables: Mapping[str, pa.Table],
-    released: Callable[[TreeQuestion], MakeReleased],
+    released: Callable[[TreeQuestion[Any]], MakeReleased],
 ) -> Released:
     """The answers about the period of a run.
 

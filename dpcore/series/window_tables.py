@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ class WindowTables:
         self._groups: dict[int, tuple[dict[Place, RootSolutions], list[LevelSolution]]] = {}
 
     @cached_property
-    def question(self) -> TreeQuestion:
+    def question(self) -> TreeQuestion[Any]:
         """The tree as one over the window: what its answers are told with."""
         question = windowed(self._own, self._factors)
         self._forest = take_estimates(question)

@@ -121,7 +121,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         middle = replace(share, budget=replace(share.budget, amount=max(amounts)))
         planned = self.own.planned(middle, terms)
         check_linear(planned)
-        levels: list[TreeQuestion] = [
+        levels: list[TreeQuestion[Any]] = [
             scaled(planned, replace(share.budget, amount=amount)) for amount in amounts
         ]
         return SeriesQuestion.of(split.tree, self.series.period, levels, self.name)

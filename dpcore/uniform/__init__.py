@@ -1,6 +1,6 @@
 """Trees whose levels are uniform, measured linearly: plans, strategies, forest, widths.
 
-Floor 3: imports from floors 0 and 2. FACE is what others may hold this room to, by module; all else
+Floor 3: imports from floors 0 to 2. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 
@@ -13,8 +13,8 @@ FACE = {
     "objectives": (
         "CDF",
         "CdfObjective",
-        "Guess",
         "CountObjective",
+        "Guess",
         "NodeObjective",
         "Objective",
         "QuantileObjective",

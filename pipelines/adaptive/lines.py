@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.adaptive_ordered.whole_levels import (
     most_undivided,
     noise_if_all_split,
@@ -16,6 +16,7 @@ from dpcore.adaptive_ordered.whole_levels import (
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
 from pipelines.answers.figures import significant
@@ -24,9 +25,11 @@ from pipelines.target import Target
 from pipelines.user_error import UserError
 
 
-def adaptive_entry(question: AdaptiveQuestion) -> dict[str, Any]:
+def adaptive_entry(
+    question: OrderedQuestion[AdaptiveMechanism],
+) -> dict[str, Any]:
     """The plan of one adaptive tree as plain values, beside a planned one of whole levels."""
-    plan = question.plan
+    plan = question.mechanism.plan
     return {
         "name": question.name,
         "keys": key_number(question),
@@ -89,9 +92,11 @@ def _scale(law: NoiseLaw | None) -> dict[str, str] | None:
     return None if law is None else scale_of(law)
 
 
-def adaptive_lines(question: AdaptiveQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+def adaptive_lines(
+    question: OrderedQuestion[AdaptiveMechanism], entry: Mapping[str, Any]
+) -> Iterator[str]:
     """The levels of one adaptive tree, and what is known of its errors before there are data."""
-    plan = question.plan
+    plan = question.mechanism.plan
     yield ""
     shape = " x ".join(map(str, _tree(plan).fanouts)) or "1"
     yield (
@@ -121,12 +126,12 @@ def adaptive_lines(question: AdaptiveQuestion, entry: Mapping[str, Any]) -> Iter
     )
 
 
-def _guessed(question: AdaptiveQuestion) -> Iterator[str]:
+def _guessed(question: OrderedQuestion[AdaptiveMechanism]) -> Iterator[str]:
     """What a public guess of the rows says of it."""
-    counts = not question.plan.decision_part
-    most = rows_of_adaptive(_setting(question.plan), counts=counts)
+    counts = not question.mechanism.plan.decision_part
+    most = rows_of_adaptive(_setting(question.mechanism.plan), counts=counts)
     read = "counts" if counts else "estimates"
-    rows = question.guessed_rows
+    rows = question.mechanism.guessed_rows
     guess = "" if rows is None else f"planned for {rows:,.0f} rows; "
     most = float(f"{most:.2g}")
     yield (

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from pipelines.ordered.measured import HowMeasured, level_errors, shape_text
 from pipelines.ordered.page import cdf_tree
@@ -43,13 +44,19 @@ _ERROR: Note = (
 )
 
 
-def adaptive_tree(release: ReleasedTables, question: AdaptiveQuestion, room: PageRoom) -> TreePage:
+def adaptive_tree(
+    release: ReleasedTables,
+    question: OrderedQuestion[AdaptiveMechanism],
+    room: PageRoom,
+) -> TreePage:
     """An adaptive tree over an ordered domain on the page."""
     return cdf_tree(release, question, room, of_drawn_tree)
 
 
 def of_drawn_tree(
-    question: AdaptiveQuestion, whole: Budget, levels: Sequence[pa.Table]
+    question: OrderedQuestion[AdaptiveMechanism],
+    whole: Budget,
+    levels: Sequence[pa.Table],
 ) -> HowMeasured:
     """Describe how a tree was measured that was divided where rows are.
 
@@ -58,7 +65,7 @@ def of_drawn_tree(
         whole: the budget of the release.
         levels: the nodes that the page shows.
     """
-    plan = question.plan
+    plan = question.mechanism.plan
     decided = (
         f"{float(plan.decision_part):.0%} of a level's budget pays for what decides alone"
         if plan.decision_part
@@ -108,7 +115,7 @@ def _noise_row(plan: AdaptivePlan, level: int) -> list[str]:
     ]
 
 
-def _came_out(question: AdaptiveQuestion, levels: Sequence[pa.Table]) -> str:
+def _came_out(question: OrderedQuestion[AdaptiveMechanism], levels: Sequence[pa.Table]) -> str:
     """How many parts were not divided, of the levels that the page holds whole."""
     sizes, keys = question.tree.level_sizes, max(1, len(set(levels[0]["code"].to_pylist())))
     whole = [

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
-from dpcore.adaptive_hierarchy.planner import modelled_errors
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive.entry import named_levels_of
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive_hierarchy.planner import modelled_errors, predicted_rmse
+from dpcore.hierarchy.question import HierarchyQuestion
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import UNMEASURED, key_number, times_keys
 from pipelines.target import Target
@@ -16,42 +17,44 @@ from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
 
-def adaptive_hierarchy_entry(question: AdaptiveHierarchyQuestion) -> dict[str, Any]:
+def adaptive_hierarchy_entry(
+    question: HierarchyQuestion[AdaptiveMechanism],
+) -> dict[str, Any]:
     """The plan of one adaptive hierarchy as plain values.
 
     ``if_all_split`` is exact: of the estimates where every node is split; of counts it is what they
     have where no node is sparse. ``for_guess`` follows from the model of
     `dpcore.adaptive_hierarchy.planner`, and ``ends`` is the level where it expects nodes to end.
     """
-    plan, rows = question.plan, question.guessed_rows
-    split = modelled_errors(plan, None, counts=question.counts)
+    plan, rows = question.mechanism.plan, question.mechanism.guessed_rows
+    split = modelled_errors(plan, None, counts=question.mechanism.counts)
     predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split.level_errors)}}
     if rows is not None:
-        found = modelled_errors(plan, rows, counts=question.counts)
+        found = modelled_errors(plan, rows, counts=question.mechanism.counts)
         predicted["for_guess"] = {
             "rows": rows,
             "level_rmse": list(found.level_errors),
-            "nodes_rmse": question.predicted_rmse,
+            "nodes_rmse": predicted_rmse(question.mechanism),
             "ends": question.domain.tree.level_names[found.ends],
         }
     return {
         "name": question.name,
         "keys": key_number(question),
         "mechanism": "adaptive",
-        "for": "counts" if question.counts else "estimates",
-        "levels": adaptive_levels_of(question),
+        "for": "counts" if question.mechanism.counts else "estimates",
+        "levels": named_levels_of(question.mechanism.plan, question.domain.tree.level_names),
         "predicted": predicted,
     }
 
 
 def adaptive_hierarchy_lines(
-    question: AdaptiveHierarchyQuestion, entry: Mapping[str, Any]
+    question: HierarchyQuestion[AdaptiveMechanism], entry: Mapping[str, Any]
 ) -> Iterator[str]:
     """The plan of one adaptive hierarchy for a person."""
     tree = question.domain.tree
     yield ""
     yield (
-        f"{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, "
+        f"{question.name}: {question.mechanism.plan.tree.leaves:,} leaves in a hierarchy, "
         f"rows{times_keys(question)}; adaptive, for {entry['for']}: a node of few rows is not "
         "split, and what is left of the budget measures it again"
     )
@@ -77,7 +80,7 @@ def adaptive_hierarchy_target(target: Target) -> dict[str, Any]:
     Raises:
         UserError: there is no guess, or no such budget.
     """
-    if target.question.guessed_rows is None:
+    if target.question.mechanism.guessed_rows is None:
         raise UserError(
             f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
             "give it a guess with rows, or split every node (mechanism: tree)"
@@ -89,9 +92,9 @@ def _figures(predicted: Mapping[str, Any]) -> str:
     return "  ".join(significant(each) for each in predicted["level_rmse"])
 
 
-def _spent(question: AdaptiveHierarchyQuestion, level: int) -> str:
+def _spent(question: HierarchyQuestion[AdaptiveMechanism], level: int) -> str:
     """What a level spends, its noise, and from which count on its nodes are split."""
-    plan = question.plan
+    plan = question.mechanism.plan
     law, amount = plan.law(level), float(plan.level_amounts[level])
     spent = f"{plan.budget.measure.value} {amount:.4f}"
     if law is None:

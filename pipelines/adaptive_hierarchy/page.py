@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive_hierarchy.planner import split_errors
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.privacy.budget import Budget
 from pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_facts, universe_nodes
 from pipelines.page.extent import clip
@@ -36,11 +38,13 @@ _BY_MEASUREMENT = (
 
 
 def adaptive_hierarchy_tree(
-    release: ReleasedTables, question: AdaptiveHierarchyQuestion, room: PageRoom
+    release: ReleasedTables,
+    question: HierarchyQuestion[AdaptiveMechanism],
+    room: PageRoom,
 ) -> TreePage:
     """An adaptive hierarchy on the page; `pipelines.hierarchy.asked.check_asked` has seen its
     paths."""
-    digits = [digits_of(error) for error in question.split_errors]
+    digits = [digits_of(error) for error in split_errors(question.mechanism)]
     shown = universe_nodes(release, question, room, digits)
     return TreePage(
         said=shown.said | _context(question, release.plan.budget),
@@ -53,9 +57,13 @@ def adaptive_hierarchy_tree(
     )
 
 
-def _notes(question: AdaptiveHierarchyQuestion) -> tuple[Note, ...]:
+def _notes(question: HierarchyQuestion[AdaptiveMechanism]) -> tuple[Note, ...]:
     """How to read its counts."""
-    said = "unbiased given the tree that came out" if not question.counts else "near the truth"
+    said = (
+        "unbiased given the tree that came out"
+        if not question.mechanism.counts
+        else "near the truth"
+    )
     return (
         (
             "estimate",
@@ -68,23 +76,23 @@ def _notes(question: AdaptiveHierarchyQuestion) -> tuple[Note, ...]:
     )
 
 
-def _context(question: AdaptiveHierarchyQuestion, whole: Budget) -> dict[str, object]:
+def _context(question: HierarchyQuestion[AdaptiveMechanism], whole: Budget) -> dict[str, object]:
     return {
         "facts": _facts(question, whole),
         "levels": _levels(question),
-        "measure": question.plan.budget.measure.value,
+        "measure": question.mechanism.plan.budget.measure.value,
     }
 
 
-def _facts(question: AdaptiveHierarchyQuestion, whole: Budget) -> dict[str, str]:
+def _facts(question: HierarchyQuestion[AdaptiveMechanism], whole: Budget) -> dict[str, str]:
     """What the hierarchy is, name by name."""
-    plan, rows = question.plan, question.guessed_rows
+    plan, rows = question.mechanism.plan, question.mechanism.guessed_rows
     facts = {"Counted": "rows"} | universe_facts(question)
     facts["Mechanism"] = (
         "adaptive: a node of few rows is not split, and what is left of the budget on the way to "
         "its leaves measures it again; every leaf's way spends the whole"
     )
-    facts["Decisions"] = _BY_MEASUREMENT if question.counts else _APART
+    facts["Decisions"] = _BY_MEASUREMENT if question.mechanism.counts else _APART
     facts["Budget"] = budget_share(plan.budget, whole)
     if plan.public_total:
         facts["Exact"] = "the number of rows, public by declaration and not protected"
@@ -94,9 +102,11 @@ def _facts(question: AdaptiveHierarchyQuestion, whole: Budget) -> dict[str, str]
     return facts
 
 
-def _levels(question: AdaptiveHierarchyQuestion) -> list[dict[str, str]]:
+def _levels(
+    question: HierarchyQuestion[AdaptiveMechanism],
+) -> list[dict[str, str]]:
     """What each level spends, its noise, and from which count on a node is split."""
-    plan, sizes = question.plan, named_sizes(question)
+    plan, sizes = question.mechanism.plan, named_sizes(question)
     rows = []
     for level, name in enumerate(question.domain.tree.level_names):
         law = plan.law(level)
@@ -111,7 +121,7 @@ def _levels(question: AdaptiveHierarchyQuestion) -> list[dict[str, str]]:
                 "deviation": "" if law is None else f"{math.sqrt(law.variance):,.4g}",
                 "split": f"{plan.thresholds[level]:,}" if plan.decides(level) else "",
                 "again": "" if again is None else law_text(again, exact=False),
-                "error": f"{question.split_errors[level]:,.4g}",
+                "error": f"{split_errors(question.mechanism)[level]:,.4g}",
             }
         )
     return rows

@@ -7,25 +7,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcore.factorised.forest import errors_of
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
-from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.noise.scales import scale_of
+from dpcore.ordered.question import OrderedQuestion
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import key_number, times_keys
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 
 
-def factorised_entry(question: FactorisedQuestion) -> dict[str, Any]:
+def factorised_entry(
+    question: OrderedQuestion[FactorisedMechanism],
+) -> dict[str, Any]:
     """The plan of a domain as plain values: its strategy, noise and error, beside a tree's."""
-    plan, tree = question.plan, tree_alike(question)
+    plan, tree = question.mechanism.plan, tree_alike(question)
     own = predicted_rmse(question)
     return {
         "name": question.name,
         "keys": key_number(question),
         "mechanism": question.kind,
         "fanouts": list(plan.tree.fanouts),
-        "strategy": question.strategy_in_words,
+        "strategy": question.mechanism.strategy_in_words,
         "sums": plan.tree.leaves,
         plan.budget.measure.value: float(plan.budget.amount),
         "scale": scale_of(plan.law),
@@ -35,32 +38,35 @@ def factorised_entry(question: FactorisedQuestion) -> dict[str, Any]:
             {"label": "factorised", "predicted": {"cdf_rmse": own}},
             {
                 "label": "planned tree",
-                "fanouts": list(tree.plan.tree.fanouts),
+                "fanouts": list(tree.mechanism.plan.tree.fanouts),
                 "predicted": {"cdf_rmse": tree_rmse(tree)},
             },
         ],
     }
 
 
-def predicted_rmse(question: FactorisedQuestion) -> float:
+def predicted_rmse(question: OrderedQuestion[FactorisedMechanism]) -> float:
     """The predicted error of a CDF point, root mean square over all cells, in rows."""
-    return math.sqrt(errors_of(question.plan).prefixes.mean())
+    return math.sqrt(errors_of(question.mechanism.plan).prefixes.mean())
 
 
-def sums_in_words(question: FactorisedQuestion) -> str:
+def sums_in_words(question: OrderedQuestion[FactorisedMechanism]) -> str:
     """What is measured, with its noise in the sums' own units: what a row at most adds is 1."""
-    plan = question.plan
+    plan = question.mechanism.plan
     deviation = math.sqrt(plan.law.variance / plan.strategy.column_norm)
     return (
-        f"{plan.tree.leaves:,} {question.strategy_in_words}, each with discrete Gaussian noise of "
+        f"{plan.tree.leaves:,} {question.mechanism.strategy_in_words}, each with discrete Gaussian "
+        "noise of "
         f"std error {significant(deviation)}, where a row moves all sums together by at most 1 "
         "(root of the sum of squares)"
     )
 
 
-def factorised_lines(question: FactorisedQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+def factorised_lines(
+    question: OrderedQuestion[FactorisedMechanism], entry: Mapping[str, Any]
+) -> Iterator[str]:
     """What is measured of one domain, and its predicted error beside that of a tree."""
-    plan = question.plan
+    plan = question.mechanism.plan
     yield ""
     yield (
         f"{escaped(question.name)}: {plan.tree.leaves:,} cells, {plan.budget.measure.value} "

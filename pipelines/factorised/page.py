@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dpcore.factorised.forest import errors_of
-from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from pipelines.factorised.lines import predicted_rmse, sums_in_words
 from pipelines.ordered.measured import HowMeasured
@@ -19,16 +20,20 @@ from pipelines.page.tree_page import PageRoom, TreePage
 
 
 def factorised_tree(
-    release: ReleasedTables, question: FactorisedQuestion, room: PageRoom
+    release: ReleasedTables,
+    question: OrderedQuestion[FactorisedMechanism],
+    room: PageRoom,
 ) -> TreePage:
     """An ordered domain on the page, measured by weighted sums of its cells."""
     return cdf_tree(release, question, room, _how_measured)
 
 
 def _how_measured(
-    question: FactorisedQuestion, whole: Budget, levels: Sequence[pa.Table]
+    question: OrderedQuestion[FactorisedMechanism],
+    whole: Budget,
+    levels: Sequence[pa.Table],
 ) -> HowMeasured:
-    plan, errors = question.plan, errors_of(question.plan)
+    plan, errors = question.mechanism.plan, errors_of(question.mechanism.plan)
     of_keys = " of each key" if plan.keyed else ""
     deviations = [math.sqrt(float(each.max())) for each in errors.levels]
     return HowMeasured(

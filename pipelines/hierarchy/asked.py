@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
-from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.questions.tables import NODES
 from pipelines.page.extent import MAX_ASKED
 from pipelines.page.keys import shown_number
@@ -21,7 +22,7 @@ from pipelines.page.tree_page import PageRoom
 Range = tuple[int, int, int]
 
 
-def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageRoom) -> None:
+def check_asked(release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom) -> None:
     """Refuses paths that a page cannot show, as `Universe.find` reads them.
 
     Raises:
@@ -38,7 +39,10 @@ def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageR
 
 
 def asked_levels(
-    release: ReleasedTables, question: UniverseQuestion, paths: Sequence[str], codes: Sequence[int]
+    release: ReleasedTables,
+    question: HierarchyQuestion[Any],
+    paths: Sequence[str],
+    codes: Sequence[int],
 ) -> list[pa.Table]:
     """The nodes of paths, their ancestors, and of their children as many as the page has room for.
 
@@ -67,7 +71,7 @@ def asked_levels(
     return _by_level(question, list(map(pa.concat_tables, rows)))
 
 
-def _line(question: UniverseQuestion, level: int, node: int) -> Iterator[Range]:
+def _line(question: HierarchyQuestion[Any], level: int, node: int) -> Iterator[Range]:
     """A node and its ancestors."""
     yield level, node, node + 1
     for above in range(level, 0, -1):
@@ -76,7 +80,10 @@ def _line(question: UniverseQuestion, level: int, node: int) -> Iterator[Range]:
 
 
 def _rows(
-    release: ReleasedTables, question: UniverseQuestion, code: int, ranges: Sequence[Range]
+    release: ReleasedTables,
+    question: HierarchyQuestion[Any],
+    code: int,
+    ranges: Sequence[Range],
 ) -> pa.Table:
     """The rows of ranges of nodes of a key."""
     parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
@@ -90,7 +97,9 @@ def _rows(
     return pa.concat_tables(found)
 
 
-def _parts_of(question: UniverseQuestion, code: int, wanted: Range) -> Iterator[tuple[int, int]]:
+def _parts_of(
+    question: HierarchyQuestion[Any], code: int, wanted: Range
+) -> Iterator[tuple[int, int]]:
     """The parts that hold a range: the first key and the index of each."""
     chunking, tree = question.forest.chunking, question.plan.tree
     level, first, stop = wanted
@@ -118,7 +127,7 @@ def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
     return table.select(COLUMNS).filter(pa.array(kept))
 
 
-def _by_level(question: UniverseQuestion, keys: Sequence[pa.Table]) -> list[pa.Table]:
+def _by_level(question: HierarchyQuestion[Any], keys: Sequence[pa.Table]) -> list[pa.Table]:
     rows = pa.concat_tables(
         [
             table.append_column("code", [np.full(len(table), code)])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from pipelines.charts.axis import number_axis, time_axis
 from pipelines.charts.bars import Bars
 from pipelines.charts.chart import Chart, Layer, Shape, series
@@ -28,7 +28,7 @@ _BARS = 20
 _POINTS = 2_000
 
 
-def course_chart(question: UniverseQuestion, whole: Sequence[pa.Table]) -> Chart | None:
+def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) -> Chart | None:
     """The counts of a calendar over time: of its finest level that is whole and has not too many
     nodes. None where keys make it more than a person can tell apart, or nothing is there.
 
@@ -70,7 +70,7 @@ def course_chart(question: UniverseQuestion, whole: Sequence[pa.Table]) -> Chart
     )
 
 
-def key_bars(question: UniverseQuestion, keys: ShownKeys, roots: pa.Table) -> Bars | None:
+def key_bars(question: HierarchyQuestion[Any], keys: ShownKeys, roots: pa.Table) -> Bars | None:
     """A bar for each key."""
     if question.keys is None:
         return None
@@ -85,7 +85,9 @@ def key_bars(question: UniverseQuestion, keys: ShownKeys, roots: pa.Table) -> Ba
 
 
 def node_bars(
-    question: UniverseQuestion, levels: Sequence[pa.Table], sizes: Sequence[int]
+    question: HierarchyQuestion[Any],
+    levels: Sequence[pa.Table],
+    sizes: Sequence[int],
 ) -> Bars | None:
     """A bar for each of the largest nodes of the first level that has several; none where there
     are keys."""
@@ -107,7 +109,7 @@ def node_bars(
 
 
 def nodes_by_key(
-    question: UniverseQuestion, keys: ShownKeys, whole: Sequence[pa.Table]
+    question: HierarchyQuestion[Any], keys: ShownKeys, whole: Sequence[pa.Table]
 ) -> dict[str, Any] | None:
     """The counts of a level by keys, where both are few: of the finest such level."""
     if not 1 < len(keys) == keys.size <= MAX_COLUMNS:
@@ -125,7 +127,11 @@ def nodes_by_key(
     return made | {"level": name}
 
 
-def headline(question: UniverseQuestion, keys: ShownKeys, levels: Sequence[pa.Table]) -> Headline:
+def headline(
+    question: HierarchyQuestion[Any],
+    keys: ShownKeys,
+    levels: Sequence[pa.Table],
+) -> Headline:
     """The largest key, or the largest node below the root."""
     roots = levels[0]
     noun = clip(counted_noun(question))

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcore.hierarchy.entry import hierarchy_levels_of
-from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.hierarchy.workload import (
     HierarchyWorkload,
     predicted_hierarchy_error,
     predicted_threshold_error,
 )
 from dpcore.irregular.as_measured import measured_level_rmse
+from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from dpcore.levels.irregular import LEAST_SQUARES, NONE, IrregularMechanism, named_levels_of
+from dpcore.levels.thresholds import ThresholdMechanism
 from pipelines.answers.figures import significant
 from pipelines.plain.counted import counted_noun
 from pipelines.plain.lines import (
@@ -36,18 +37,21 @@ from pipelines.user_error import UserError
 _ROUNDS_SHOWN = 6
 
 
-def hierarchy_entry(question: HierarchyQuestion | ThresholdQuestion) -> dict[str, Any]:
+def hierarchy_entry(
+    question: HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism],
+) -> dict[str, Any]:
     """The plan of one hierarchy as plain values."""
-    if isinstance(question, ThresholdQuestion):
+    if isinstance(question.mechanism, ThresholdMechanism):
         return _threshold_entry(question)
     return _noisy_entry(question)
 
 
 def hierarchy_lines(
-    question: HierarchyQuestion | ThresholdQuestion, entry: Mapping[str, Any]
+    question: HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism],
+    entry: Mapping[str, Any],
 ) -> Iterator[str]:
     """The plan of one hierarchy for a person."""
-    if isinstance(question, ThresholdQuestion):
+    if isinstance(question.mechanism, ThresholdMechanism):
         return _threshold_lines(question, entry)
     return _noisy_lines(question, entry)
 
@@ -71,7 +75,7 @@ def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
     """The counts, or sums, of the roots, and the largest nodes of the first level below that has
     several."""
     question = tree.question
-    sizes = question.plan.tree.level_sizes
+    sizes = question.mechanism.plan.tree.level_sizes
     level = next((level for level, size in enumerate(sizes) if size > 1), None)
 
     def below(label: str | None, blanks: str) -> Iterator[str]:
@@ -84,56 +88,73 @@ def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
     yield from totals(tree, counted_noun(question), below)
 
 
-def _noisy_entry(question: HierarchyQuestion) -> dict[str, Any]:
+def _noisy_entry(
+    question: HierarchyQuestion[IrregularMechanism],
+) -> dict[str, Any]:
     """The plan of one hierarchy as plain values.
 
     Besides the plan itself, ``candidates`` holds an equal split of the budget over the levels, and
     each of them read as it was measured.
     """
-    plan = question.plan
+    plan = question.mechanism.plan
     equal = with_equal_shares(plan)
-    candidates = [("planned", plan, question.estimation), ("equal split", equal, LEAST_SQUARES)]
-    if question.objective is not None:
+    candidates = [
+        ("planned", plan, question.mechanism.estimation),
+        ("equal split", equal, LEAST_SQUARES),
+    ]
+    if question.mechanism.objective is not None:
         candidates.append(("equal split, as measured", equal, NONE))
     return {
         "name": question.name,
         "keys": key_number(question),
         "mechanism": "tree",
-        "estimation": question.estimation,
-        "levels": hierarchy_levels_of(question),
+        "estimation": question.mechanism.estimation,
+        "levels": named_levels_of(question.mechanism.plan, question.domain.tree.level_names),
         "predicted": _predicted(question),
         "candidates": [
             {
                 "label": label,
-                "predicted": _predicted(replace(question, plan=each, estimation=estimation)),
+                "predicted": _predicted(_with(question, each, estimation)),
             }
             for label, each, estimation in candidates
         ],
     }
 
 
-def _predicted(question: HierarchyQuestion) -> dict[str, Any]:
+def _with(
+    question: HierarchyQuestion[IrregularMechanism], plan: IrregularPlan, estimation: str
+) -> HierarchyQuestion[IrregularMechanism]:
+    """Return the same hierarchy with another plan and estimation."""
+    own = replace(question.mechanism, plan=plan, estimation=estimation)
+    return replace(question, mechanism=own)
+
+
+def _predicted(
+    question: HierarchyQuestion[IrregularMechanism],
+) -> dict[str, Any]:
     """The root mean square errors of each level's nodes, and what the plan is for."""
-    if question.estimation == LEAST_SQUARES:
-        levels = list(predicted_level_rmse(question.plan))
+    if question.mechanism.estimation == LEAST_SQUARES:
+        levels = list(predicted_level_rmse(question.mechanism.plan))
     else:
-        levels = list(measured_level_rmse(question.plan))
+        levels = list(measured_level_rmse(question.mechanism.plan))
     predicted: dict[str, Any] = {"level_rmse": levels}
-    if question.objective is None:
+    if question.mechanism.objective is None:
         return predicted | {"nodes_rmse": predicted_hierarchy_error(question)}
-    return predicted | {question.objective.metric: predicted_hierarchy_error(question)}
+    return predicted | {question.mechanism.objective.metric: predicted_hierarchy_error(question)}
 
 
-def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+def _noisy_lines(
+    question: HierarchyQuestion[IrregularMechanism], entry: Mapping[str, Any]
+) -> Iterator[str]:
     """One hierarchy's levels and predicted errors."""
-    plan, measure = question.plan, question.plan.budget.measure.value
+    plan, measure = question.mechanism.plan, question.mechanism.plan.budget.measure.value
     unit = "rows" if question.measure is None else f"sums of {question.measure.column}"
     yield ""
     of_keys = times_keys(question)
     yield f"{question.name}: {plan.tree.leaves:,} leaves in a hierarchy, {unit}{of_keys}"
     names = [escaped(name) for name in question.domain.tree.level_names]
     width = max(map(len, names))
-    rmse, objective = entry["predicted"]["level_rmse"], question.objective
+    rmse, objective = entry["predicted"]["level_rmse"], question.mechanism.objective
     for level, name in enumerate(names):
         share, nodes = float(plan.level_amounts[level]), question.domain.tree.level_sizes[level]
         yield (
@@ -151,8 +172,8 @@ def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Itera
         yield f"    {candidate['label']:<24} {each};  {significant(candidate['predicted'][name])}"
 
 
-def _noise(question: HierarchyQuestion, level: int) -> str:
-    plan = question.plan
+def _noise(question: HierarchyQuestion[IrregularMechanism], level: int) -> str:
+    plan = question.mechanism.plan
     laws = [plan.law(level, chain) for chain in plan.classes(level)]
     errors = sorted({math.sqrt(law.variance) for law in laws if law is not None})
     if not errors:
@@ -163,9 +184,9 @@ def _noise(question: HierarchyQuestion, level: int) -> str:
     return f"std error {significant(errors[0])} to {significant(errors[-1])}"
 
 
-def _why(question: HierarchyQuestion, level: int) -> str:
+def _why(question: HierarchyQuestion[IrregularMechanism], level: int) -> str:
     """Why a level is not measured, or its nodes with several errors."""
-    plan = question.plan
+    plan = question.mechanism.plan
     if plan.public_level is not None and level <= plan.public_level:
         return ""
     classes = plan.classes(level)
@@ -178,9 +199,12 @@ def _why(question: HierarchyQuestion, level: int) -> str:
     return ""
 
 
-def _threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
+def _threshold_entry(
+    question: HierarchyQuestion[ThresholdMechanism],
+) -> dict[str, Any]:
     """The plan of a hierarchy that is measured by thresholds, as plain values."""
-    plan, objective, widths = question.plan.thresholds, question.objective, question.widths
+    plan, objective = question.mechanism.plan.thresholds, question.mechanism.objective
+    widths: Any = question.widths
     return {
         "name": question.name,
         "keys": key_number(question),
@@ -188,21 +212,23 @@ def _threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
         "estimates": [
             {"estimate": float(estimate), "low": low, "high": high if math.isfinite(high) else None}
             for estimate, low, high in zip(
-                question.plan.estimates, widths.low, widths.high, strict=True
+                question.mechanism.plan.estimates, widths.low, widths.high, strict=True
             )
         ],
         "rounds": [each.spec() for each in plan.rounds],
-        "rows_at_most": question.plan.rows_at_most,
+        "rows_at_most": question.mechanism.plan.rows_at_most,
         "predicted": {objective.metric: predicted_threshold_error(question)},
     }
 
 
-def _threshold_lines(question: ThresholdQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+def _threshold_lines(
+    question: HierarchyQuestion[ThresholdMechanism], entry: Mapping[str, Any]
+) -> Iterator[str]:
     """The estimates that there may be, and the bound of the error."""
-    plan, objective = question.plan.thresholds, question.objective
+    plan, objective = question.mechanism.plan.thresholds, question.mechanism.objective
     yield ""
     yield (
-        f"{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by "
+        f"{question.name}: {question.mechanism.plan.tree.leaves:,} leaves in a hierarchy, by "
         f"thresholds{times_keys(question)}; epsilon {float(plan.epsilon):.4g}, "
         f"delta {float(plan.delta):.4g}"
     )
@@ -216,5 +242,5 @@ def _threshold_lines(question: ThresholdQuestion, entry: Mapping[str, Any]) -> I
     yield (
         f"  predicted {objective.reads}: at most "
         f"{significant(entry['predicted'][objective.metric])} {objective.unit}, "
-        f"for trees of at most {question.plan.rows_at_most:,} rows"
+        f"for trees of at most {question.mechanism.plan.rows_at_most:,} rows"
     )

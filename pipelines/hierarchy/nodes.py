@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.tables import NODES
 from dpcore.rows.sums import MeasureColumn
 from pipelines.charts.chart import Chart
@@ -65,7 +66,7 @@ class ShownUniverse:
 
 def universe_nodes(
     release: ReleasedTables,
-    question: UniverseQuestion,
+    question: HierarchyQuestion[Any],
     room: PageRoom,
     digits: Sequence[int],
 ) -> ShownUniverse:
@@ -112,10 +113,10 @@ def universe_nodes(
     )
 
 
-def _policies(question: UniverseQuestion) -> Iterator[dict[str, str]]:
+def _policies(question: HierarchyQuestion[Any]) -> Iterator[dict[str, str]]:
     """The rows of the table of policies, that of what is summed last."""
     yield from policies(question, _POLICIES)
-    if isinstance(question, HierarchyQuestion) and question.measure is not None:
+    if isinstance(question.mechanism, IrregularMechanism) and question.measure is not None:
         yield {"tree": f"{clip(question.name)} (sums)"} | _measure(question.measure)
 
 
@@ -126,14 +127,14 @@ def _measure(measure: MeasureColumn) -> dict[str, str]:
     return {"column": column, "outside": outside, "missing": missing, "unknown": ""}
 
 
-def named_sizes(question: UniverseQuestion) -> tuple[int, ...]:
+def named_sizes(question: HierarchyQuestion[Any]) -> tuple[int, ...]:
     """How many nodes of each level have a row: those that only continue a leaf have none."""
     tree = question.domain.tree
     below = (labels.named for labels in tree.level_labels[1:])
     return *tree.level_sizes[:2], *below
 
 
-def universe_facts(question: UniverseQuestion) -> dict[str, str]:
+def universe_facts(question: HierarchyQuestion[Any]) -> dict[str, str]:
     """The columns, leaves and keys of a hierarchy, name by name."""
     tree, columns = question.domain.tree, [clip(name) for name in question.domain.columns]
     facts = {
@@ -147,7 +148,10 @@ def universe_facts(question: UniverseQuestion) -> dict[str, str]:
 
 
 def _nodes_shown(
-    question: UniverseQuestion, sizes: Sequence[int], limits: Sequence[int], paths: Sequence[str]
+    question: HierarchyQuestion[Any],
+    sizes: Sequence[int],
+    limits: Sequence[int],
+    paths: Sequence[str],
 ) -> str:
     """Which nodes the page holds, and what it leaves out."""
     names = [clip(name) for name in question.domain.tree.level_names]
@@ -166,12 +170,12 @@ def _nodes_shown(
     return f"{text}; all {sum(sizes):,} nodes stand in the tables of the release."
 
 
-def _in_order(question: UniverseQuestion) -> bool:
+def _in_order(question: HierarchyQuestion[Any]) -> bool:
     """Whether nodes stand in their order at first, and not the largest first."""
     return question.domain.tree.form == "calendar"
 
 
-def _data(question: UniverseQuestion) -> dict[str, object]:
+def _data(question: HierarchyQuestion[Any]) -> dict[str, object]:
     """The hierarchy, and how its paths are written."""
     tree = question.domain.tree
     return {
@@ -186,7 +190,7 @@ def _data(question: UniverseQuestion) -> dict[str, object]:
 
 
 def _columns(
-    question: UniverseQuestion,
+    question: HierarchyQuestion[Any],
     sizes: Sequence[int],
     levels: Sequence[pa.Table],
     shown: Sequence[str | None],
@@ -223,7 +227,10 @@ def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
 
 
 def _nodes(
-    question: UniverseQuestion, level: int, rows: pa.Table, above: pa.Table | None
+    question: HierarchyQuestion[Any],
+    level: int,
+    rows: pa.Table,
+    above: pa.Table | None,
 ) -> dict[str, object]:
     """Return the labels of a level's rows, the place of each parent and the number of children."""
     tree, nodes = question.domain.tree, rows["node"].to_numpy()
@@ -237,7 +244,7 @@ def _nodes(
     return found
 
 
-def _child_counts(question: UniverseQuestion, level: int, nodes: Integers) -> Integers:
+def _child_counts(question: HierarchyQuestion[Any], level: int, nodes: Integers) -> Integers:
     """How many children with a row of their own nodes have: 0 of a leaf, also above the last
     level."""
     tree = question.domain.tree

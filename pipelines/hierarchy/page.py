@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcore.hierarchy.question import SMALLEST_FIRST, HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import predicted_hierarchy_error
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.variances import plan_errors
+from dpcore.levels.irregular import SMALLEST_FIRST, IrregularMechanism
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget
 from pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_facts, universe_nodes
@@ -44,15 +45,21 @@ _CHAINS = (
 
 
 def hierarchy_tree(
-    release: ReleasedTables, question: HierarchyQuestion | ThresholdQuestion, room: PageRoom
+    release: ReleasedTables,
+    question: HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism],
+    room: PageRoom,
 ) -> TreePage:
     """A hierarchy on the page; `pipelines.hierarchy.asked.check_asked` has seen its paths."""
-    if isinstance(question, ThresholdQuestion):
+    if isinstance(question.mechanism, ThresholdMechanism):
         return threshold_tree(release, question, room)
     return _noisy_tree(release, question, room)
 
 
-def _noisy_tree(release: ReleasedTables, question: HierarchyQuestion, room: PageRoom) -> TreePage:
+def _noisy_tree(
+    release: ReleasedTables,
+    question: HierarchyQuestion[IrregularMechanism],
+    room: PageRoom,
+) -> TreePage:
     """A hierarchy that is measured with noise on the page."""
     errors = level_errors(question)
     digits = [digits_of(error) for error in errors]
@@ -75,44 +82,52 @@ SPARED = (
 )
 
 
-def _notes(question: HierarchyQuestion) -> tuple[Note, ...]:
+def _notes(question: HierarchyQuestion[IrregularMechanism]) -> tuple[Note, ...]:
     """How to read its counts, or sums."""
     is_sum = question.measure is not None
     return (
         unbiased_estimate("sum" if is_sum else "number of rows"),
         *consistent_count(ADDS_UP, signed=question.is_signed),
-        *([("count", SPARED)] if question.consistency == SMALLEST_FIRST else []),
+        *([("count", SPARED)] if question.mechanism.consistency == SMALLEST_FIRST else []),
         *interval(CENTRED, noun="sum" if is_sum else "number"),
         STANDARD_ERROR,
     )
 
 
-def level_errors(question: HierarchyQuestion) -> list[float]:
+def level_errors(
+    question: HierarchyQuestion[IrregularMechanism],
+) -> list[float]:
     """The largest standard error of the estimates of each level, from the plan alone."""
     forest = question.forest
     if isinstance(forest, AsMeasuredForest):
         return [math.sqrt(level.max()) for level in forest.node_variances]
-    errors = plan_errors(question.plan)
+    errors = plan_errors(question.mechanism.plan)
     return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
 
 
 def _context(
-    question: HierarchyQuestion, errors: Sequence[float], whole: Budget
+    question: HierarchyQuestion[IrregularMechanism],
+    errors: Sequence[float],
+    whole: Budget,
 ) -> dict[str, object]:
     levels = range(len(errors))
     several = any(len(set(_class_laws(question, level))) > 1 for level in levels)
     return {
         "facts": _facts(question, whole),
         "levels": _levels(question, errors),
-        "measure": question.plan.budget.measure.value,
+        "measure": question.mechanism.plan.budget.measure.value,
         "chains": _CHAINS if several else "",
         "noun": "count" if question.measure is None else "sum",
     }
 
 
-def _facts(question: HierarchyQuestion, whole: Budget) -> dict[str, str]:
+def _facts(question: HierarchyQuestion[IrregularMechanism], whole: Budget) -> dict[str, str]:
     """What the hierarchy is, name by name."""
-    plan, measure, objective = question.plan, question.measure, question.objective
+    plan, measure, objective = (
+        question.mechanism.plan,
+        question.measure,
+        question.mechanism.objective,
+    )
     counted = "rows"
     if measure is not None:
         counted = (
@@ -132,21 +147,25 @@ def _facts(question: HierarchyQuestion, whole: Budget) -> dict[str, str]:
     return facts
 
 
-def _public(question: HierarchyQuestion, level: int) -> str:
+def _public(question: HierarchyQuestion[IrregularMechanism], level: int) -> str:
     names = [clip(name) for name in question.domain.tree.level_names]
     which = "the number of rows" if level == 0 else f"the counts from {names[0]} to {names[level]}"
     return f"{which}, public by declaration and not protected"
 
 
-def _levels(question: HierarchyQuestion, errors: Sequence[float]) -> list[dict[str, str]]:
+def _levels(
+    question: HierarchyQuestion[IrregularMechanism], errors: Sequence[float]
+) -> list[dict[str, str]]:
     names, sizes = question.domain.tree.level_names, named_sizes(question)
     return [
         {
             "level": f"{level}",
             "name": clip(name),
             "nodes": f"{sizes[level]:,}",
-            "budget": f"{float(question.plan.level_amounts[level]):.4g}",
-            "share": share_text(question.plan.level_amounts[level] / question.plan.budget.amount),
+            "budget": f"{float(question.mechanism.plan.level_amounts[level]):.4g}",
+            "share": share_text(
+                question.mechanism.plan.level_amounts[level] / question.mechanism.plan.budget.amount
+            ),
             "error": f"{errors[level]:,.4g}",
         }
         | _noise(question, level)
@@ -154,9 +173,9 @@ def _levels(question: HierarchyQuestion, errors: Sequence[float]) -> list[dict[s
     ]
 
 
-def _noise(question: HierarchyQuestion, level: int) -> dict[str, str]:
+def _noise(question: HierarchyQuestion[IrregularMechanism], level: int) -> dict[str, str]:
     """The noise of a level's nodes: from the least to the most where chains make several."""
-    plan = question.plan
+    plan = question.mechanism.plan
     laws = [law for law in _class_laws(question, level) if law is not None]
     exact = any(plan.is_public(level, chain) for chain in plan.classes(level))
     spreads = sorted(math.sqrt(law.variance) for law in laws)
@@ -166,6 +185,11 @@ def _noise(question: HierarchyQuestion, level: int) -> dict[str, str]:
     }
 
 
-def _class_laws(question: HierarchyQuestion, level: int) -> list[NoiseLaw | None]:
+def _class_laws(
+    question: HierarchyQuestion[IrregularMechanism], level: int
+) -> list[NoiseLaw | None]:
     """The laws of the classes of a level's nodes, None for a class that is public."""
-    return [question.plan.law(level, chain) for chain in question.plan.classes(level)]
+    return [
+        question.mechanism.plan.law(level, chain)
+        for chain in question.mechanism.plan.classes(level)
+    ]

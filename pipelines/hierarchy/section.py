@@ -13,9 +13,9 @@ from typing_extensions import Self
 
 from dpcore.adaptive_hierarchy.workload import ADAPTIVE, AdaptiveHierarchyWorkload
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.relative_objective import METRICS, RelativeObjective
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
+from dpcore.levels.relative_objective import METRICS, RelativeObjective
 from dpcore.noise.source import MAX_COUNT
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.sums import MeasureColumn

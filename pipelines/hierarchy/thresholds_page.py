@@ -4,9 +4,11 @@ there may be, what they mean, its nodes by their labels."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import predicted_threshold_error
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.source import MAX_COUNT
 from pipelines.hierarchy.nodes import SCRIPTS, universe_facts, universe_nodes
 from pipelines.page.nodes import ReleasedTables
@@ -23,10 +25,12 @@ LOWEST_SHOWN = 10
 
 
 def threshold_tree(
-    release: ReleasedTables, question: ThresholdQuestion, room: PageRoom
+    release: ReleasedTables,
+    question: HierarchyQuestion[ThresholdMechanism],
+    room: PageRoom,
 ) -> TreePage:
     """A hierarchy by thresholds on the page."""
-    digits = [_digits(question)] * (question.plan.tree.height + 1)
+    digits = [_digits(question)] * (question.mechanism.plan.tree.height + 1)
     shown = universe_nodes(release, question, room, digits)
     return TreePage(
         said=shown.said | _context(question),
@@ -39,14 +43,16 @@ def threshold_tree(
     )
 
 
-def _digits(question: ThresholdQuestion) -> int:
+def _digits(question: HierarchyQuestion[ThresholdMechanism]) -> int:
     """Decimals that tell the lowest estimates apart."""
-    return 0 if question.plan.estimates[0] >= 10 else 2
+    return 0 if question.mechanism.plan.estimates[0] >= 10 else 2
 
 
-def _context(question: ThresholdQuestion) -> dict[str, object]:
+def _context(
+    question: HierarchyQuestion[ThresholdMechanism],
+) -> dict[str, object]:
     estimates = threshold_estimates_shown(question)
-    rounds = len(question.plan.thresholds.rounds)
+    rounds = len(question.mechanism.plan.thresholds.rounds)
     left_out = rounds + 1 - len(estimates)
     return {
         "facts": _facts(question),
@@ -57,11 +63,11 @@ def _context(question: ThresholdQuestion) -> dict[str, object]:
     }
 
 
-def _facts(question: ThresholdQuestion) -> dict[str, str]:
+def _facts(question: HierarchyQuestion[ThresholdMechanism]) -> dict[str, str]:
     """What the hierarchy is, name by name."""
-    plan, objective = question.plan.thresholds, question.objective
-    most = f"at most {question.plan.rows_at_most:,}, as declared beforehand"
-    if question.plan.rows_at_most == MAX_COUNT:
+    plan, objective = question.mechanism.plan.thresholds, question.mechanism.objective
+    most = f"at most {question.mechanism.plan.rows_at_most:,}, as declared beforehand"
+    if question.mechanism.plan.rows_at_most == MAX_COUNT:
         most = "at most 2^40, the most that are counted"
     bound = f"{predicted_threshold_error(question):,.4g} {objective.unit}"
     return {
@@ -77,13 +83,15 @@ def _facts(question: ThresholdQuestion) -> dict[str, str]:
     }
 
 
-def threshold_estimates_shown(question: ThresholdQuestion) -> list[dict[str, str]]:
+def threshold_estimates_shown(
+    question: HierarchyQuestion[ThresholdMechanism],
+) -> list[dict[str, str]]:
     """The estimates that there may be, with their intervals in words: the lowest and the highest.
 
     Args:
         question: the hierarchy; nothing of its release is read.
     """
-    widths = question.widths
+    widths: Any = question.widths
     rows = [
         {
             "found": f"round {number}" if number else "no round",
@@ -92,7 +100,7 @@ def threshold_estimates_shown(question: ThresholdQuestion) -> list[dict[str, str
             "high": f"{high:,.0f}" if math.isfinite(high) else "any number",
         }
         for number, (estimate, low, high) in enumerate(
-            zip(question.plan.estimates.tolist(), widths.low, widths.high, strict=True)
+            zip(question.mechanism.plan.estimates.tolist(), widths.low, widths.high, strict=True)
         )
     ]
     return rows if len(rows) <= LOWEST_SHOWN + 1 else [*rows[:LOWEST_SHOWN], rows[-1]]

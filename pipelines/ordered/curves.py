@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpcore.arithmetic.sums import decimal_exponent
 from dpcore.arrays import Integers
-from dpcore.ordered.question import CdfQuestion
+from dpcore.ordered.question import OrderedQuestion
 from pipelines.page.extent import MAX_POINTS, key_codes
 
 KEYS_AT_FIRST = 3
@@ -22,7 +23,7 @@ COLORS, DASHES = 7, 3
 
 
 def curves_of(
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     batches: Iterable[pa.RecordBatch],
     roots: pa.Table,
     shown: Sequence[str | None],
@@ -63,7 +64,7 @@ def points_per_key(curves: int) -> int:
     return max(30, min(1_000, MAX_POINTS // curves))
 
 
-def _positions(question: CdfQuestion, upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+def _positions(question: OrderedQuestion[Any], upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     """Where values lie on the axis: numbers as such, times in ms, categories by their order."""
     if question.domain.kind == "category":
         known = question.domain.upper_edges(0, question.domain.cells)
@@ -75,7 +76,7 @@ def _positions(question: CdfQuestion, upper: pa.ChunkedArray) -> npt.NDArray[np.
     return np.asarray(upper.cast(pa.float64()).to_numpy(), np.float64)
 
 
-def axis_bounds(question: CdfQuestion) -> tuple[float, float]:
+def axis_bounds(question: OrderedQuestion[Any]) -> tuple[float, float]:
     """Where the axis begins and ends."""
     domain = question.domain
     if domain.kind == "category":
@@ -85,7 +86,9 @@ def axis_bounds(question: CdfQuestion) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _bends(question: CdfQuestion, rows: pa.Table, totals: Integers, parts: int) -> Integers:
+def _bends(
+    question: OrderedQuestion[Any], rows: pa.Table, totals: Integers, parts: int
+) -> Integers:
     """The rows of a thinned curve; a run of rows of one key keeps its first and its last."""
     code, x, count = (rows[name].to_numpy() for name in ("code", "x", "count"))
     low, high = axis_bounds(question)
@@ -99,7 +102,7 @@ def _bends(question: CdfQuestion, rows: pa.Table, totals: Integers, parts: int) 
     return np.flatnonzero(keep)
 
 
-def value_texts(question: CdfQuestion, values: pa.ChunkedArray) -> list[str]:
+def value_texts(question: OrderedQuestion[Any], values: pa.ChunkedArray) -> list[str]:
     """Values of the domain as a person writes them."""
     if pa.types.is_temporal(values.type):
         return [text.removesuffix("Z").removesuffix(".000000") for text in _strings(values)]
@@ -114,7 +117,7 @@ def _strings(values: pa.ChunkedArray) -> list[str]:
     return [text or "" for text in values.cast(pa.string()).to_pylist()]
 
 
-def _value_digits(question: CdfQuestion) -> int:
+def _value_digits(question: OrderedQuestion[Any]) -> int:
     """Decimals that show a tenth of a cell; none for integers."""
     if question.domain.kind == "integer":
         return 0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
-from dpcore.ordered.question import CdfQuestion
+from dpcore.ordered.question import OrderedQuestion
 from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
 from pipelines.charts.bars import capitalized
 from pipelines.charts.chart import Chart, Layer, Shape, series
@@ -33,7 +33,7 @@ _DAYS = 800
 _PANEL_TICKS = 3
 
 
-def cdf_chart(question: CdfQuestion, curve: pa.Table) -> Chart:
+def cdf_chart(question: OrderedQuestion[Any], curve: pa.Table) -> Chart:
     """The CDF of a tree without keys: band and line, over rows and over their share."""
     columns, noun = _columns(question, curve), counted_noun(question)
     total = float(columns["count"][-1])
@@ -63,7 +63,9 @@ def cdf_chart(question: CdfQuestion, curve: pa.Table) -> Chart:
 
 
 def shares_chart(
-    question: CdfQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None]
+    question: OrderedQuestion[Any],
+    curves: Sequence[pa.Table],
+    shown: Sequence[str | None],
 ) -> Chart:
     """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first."""
     layers, told = [], []
@@ -86,7 +88,7 @@ def shares_chart(
 
 
 def key_charts(
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     curves: Sequence[pa.Table],
     shown: Sequence[str | None],
     totals: Sequence[str],
@@ -109,7 +111,7 @@ def key_charts(
     ]
 
 
-def _panel(question: CdfQuestion, curve: pa.Table, look: str) -> tuple[Shape, Shape]:
+def _panel(question: OrderedQuestion[Any], curve: pa.Table, look: str) -> tuple[Shape, Shape]:
     """A band and a line in the color that the large chart has of the key."""
     places, (low, high), count = _shares(question, _columns(question, curve))
     return (
@@ -119,7 +121,7 @@ def _panel(question: CdfQuestion, curve: pa.Table, look: str) -> tuple[Shape, Sh
 
 
 def _shares(
-    question: CdfQuestion, columns: dict[str, Any]
+    question: OrderedQuestion[Any], columns: dict[str, Any]
 ) -> tuple[Integers, tuple[Integers, Integers], Integers]:
     """Where points lie, the ends of their intervals and their counts, as shares of the last."""
     total = max(1.0, float(columns["count"][-1]))
@@ -130,7 +132,9 @@ def _shares(
 
 
 def density_chart(
-    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+    question: OrderedQuestion[Any],
+    levels: Sequence[pa.Table],
+    errors: Sequence[float],
 ) -> Chart | None:
     """The rows of the finest nodes that are not drowned in noise, as bars with whiskers; of moments
     a line with its band. None where the tree has none but its root."""
@@ -146,7 +150,9 @@ def density_chart(
 
 
 def _density_level(
-    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+    question: OrderedQuestion[Any],
+    levels: Sequence[pa.Table],
+    errors: Sequence[float],
 ) -> int | None:
     """The deepest level that is there whole, whose nodes are few, and hold more than their error
     on average."""
@@ -162,7 +168,9 @@ def _density_level(
 
 
 def _drawn_level(
-    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+    question: OrderedQuestion[Any],
+    levels: Sequence[pa.Table],
+    errors: Sequence[float],
 ) -> int | None:
     """Return the deepest level of a tree that was divided where rows are, which is there whole,
     down to which its parts are few, and whose reached parts hold more than their error on average.
@@ -180,7 +188,7 @@ def _drawn_level(
     return found
 
 
-def _drawn_rows(question: CdfQuestion, levels: Sequence[pa.Table]) -> pa.Table:
+def _drawn_rows(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> pa.Table:
     """The parts of a tree down to a level: its nodes that are no part of one that was not divided,
     and in place of the others the parts that were not."""
     last, parts = len(levels) - 1, []
@@ -192,7 +200,7 @@ def _drawn_rows(question: CdfQuestion, levels: Sequence[pa.Table]) -> pa.Table:
     return together.take(pa.array(np.argsort(_first_cells(question, together), kind="stable")))
 
 
-def _widths(question: CdfQuestion, rows: pa.Table) -> Integers:
+def _widths(question: OrderedQuestion[Any], rows: pa.Table) -> Integers:
     """(n,) how many cells are below a node of each row's level."""
     tree = question.tree
     below = np.array([tree.leaves_below(level) for level in range(tree.height + 1)], np.int64)
@@ -200,12 +208,12 @@ def _widths(question: CdfQuestion, rows: pa.Table) -> Integers:
     return widths
 
 
-def _first_cells(question: CdfQuestion, rows: pa.Table) -> Integers:
+def _first_cells(question: OrderedQuestion[Any], rows: pa.Table) -> Integers:
     first: Integers = rows["node"].to_numpy() * _widths(question, rows)
     return first
 
 
-def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float) -> Chart:
+def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, error: float) -> Chart:
     """Nodes side by side, of one level or not divided down to it; each is as high as if it were as
     wide as those of the level."""
     tree, (low, high) = question.tree, axis_bounds(question)
@@ -270,7 +278,7 @@ def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[Sh
 _NUMBERS = {"count": "count", "estimate": "estimate", "low": "ci_low", "high": "ci_high"}
 
 
-def x_axis(question: CdfQuestion, most: int = 7) -> Axis:
+def x_axis(question: OrderedQuestion[Any], most: int = 7) -> Axis:
     """The axis of the values of a domain."""
     label, domain = clip(question.domain.column), question.domain
     if domain.kind == "category":
@@ -283,15 +291,15 @@ def x_axis(question: CdfQuestion, most: int = 7) -> Axis:
     return number_axis(low, high, label, most)
 
 
-def _lead(question: CdfQuestion) -> str:
+def _lead(question: OrderedQuestion[Any]) -> str:
     return "up to and with" if question.domain.kind == "category" else "below"
 
 
-def _is_temporal(question: CdfQuestion) -> bool:
+def _is_temporal(question: OrderedQuestion[Any]) -> bool:
     return bool(pa.types.is_temporal(question.domain.value_type))
 
 
-def _places(question: CdfQuestion, x: Floats) -> Integers:
+def _places(question: OrderedQuestion[Any], x: Floats) -> Integers:
     """Where the values of the axis lie; categories around their places in the list."""
     if question.domain.kind == "category":
         return scaled(x, -0.5, question.domain.cells - 0.5)
@@ -304,7 +312,7 @@ def _most(columns: dict[str, npt.NDArray[Any]], most: float, times: float = 1.15
     return max(most * 1.02, min(highest, most * times) if most else highest) or 1.0
 
 
-def _columns(question: CdfQuestion, curve: pa.Table) -> dict[str, Any]:
+def _columns(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, Any]:
     """The columns of a curve; one of numbers or times begins with no rows below the lower bound."""
     values: dict[str, Any] = {
         name: np.asarray(curve[column].to_numpy(), np.float64)
@@ -321,7 +329,10 @@ def _columns(question: CdfQuestion, curve: pa.Table) -> dict[str, Any]:
 
 
 def _told(
-    question: CdfQuestion, columns: dict[str, Any], places: Integers, name: str | None
+    question: OrderedQuestion[Any],
+    columns: dict[str, Any],
+    places: Integers,
+    name: str | None,
 ) -> dict[str, Any]:
     numbers = _rounded({each: columns[each] for each in _NUMBERS}, columns["error"])
     total = float(columns["count"][-1])

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
@@ -41,17 +42,17 @@ from pipelines.user_error import UserError
 _HALVINGS = 15
 
 
-def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
+def ordered_entry(question: OrderedQuestion[UniformMechanism]) -> dict[str, Any]:
     """The plan of one tree as plain values, beside the published mechanisms; of categories without
     an order, beside those alone whose counts' errors are known."""
-    compared = candidates(question.plan, question.objective)
+    compared = candidates(question.mechanism.plan, question.mechanism.objective)
     if not question.is_ordered:
         compared = tuple(each for each in compared if each.plan.is_efficient)
     return {
         "name": question.name,
         "keys": key_number(question),
-        **_described(question.plan),
-        "predicted": _predicted(question.plan, question),
+        **_described(question.mechanism.plan),
+        "predicted": _predicted(question.mechanism.plan, question),
         **_predicted_counts(question),
         "candidates": [
             {
@@ -66,10 +67,10 @@ def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
     }
 
 
-def _predicted(plan: TreePlan, question: OrderedQuestion) -> dict[str, float]:
+def _predicted(plan: TreePlan, question: OrderedQuestion[UniformMechanism]) -> dict[str, float]:
     """The error of a CDF point, where there is a CDF, and of what the plan is for where that is
     known: of efficient estimates, and of nodes only in the tree whose levels are weighted."""
-    objective = question.objective
+    objective = question.mechanism.objective
     predicted = {"cdf_rmse": predicted_cdf_rmse(plan)} if question.is_ordered else {}
     with suppress(ValueError):
         if plan.is_efficient:
@@ -77,19 +78,26 @@ def _predicted(plan: TreePlan, question: OrderedQuestion) -> dict[str, float]:
     return predicted
 
 
-def _predicted_counts(question: OrderedQuestion) -> dict[str, Any]:
+def _predicted_counts(
+    question: OrderedQuestion[UniformMechanism],
+) -> dict[str, Any]:
     """What the counts will be off by, where that is asked for and can be simulated."""
     error = _count_error(question)
     return {} if error is None else {"predicted_counts": asdict(error)}
 
 
-def _count_error(question: OrderedQuestion) -> CountError | None:
-    plan, rows = question.plan, question.guessed_rows
-    asked = rows is not None or question.for_counts
+def _count_error(
+    question: OrderedQuestion[UniformMechanism],
+) -> CountError | None:
+    plan, rows = question.mechanism.plan, question.mechanism.guessed_rows
+    asked = rows is not None or question.mechanism.for_counts
     if not asked or not can_be_simulated(plan):
         return None
-    rows, shrunk = rows or assumed_rows(plan.setting), question.consistency is Consistency.SHRUNK
-    return count_error(plan, question.objective, rows, shrunk=shrunk)
+    rows, shrunk = (
+        rows or assumed_rows(plan.setting),
+        question.mechanism.consistency is Consistency.SHRUNK,
+    )
+    return count_error(plan, question.mechanism.objective, rows, shrunk=shrunk)
 
 
 def _error_name(objective: Objective) -> str:
@@ -112,21 +120,24 @@ def _described(plan: TreePlan) -> dict[str, Any]:
     }
 
 
-def ordered_lines(question: OrderedQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+def ordered_lines(
+    question: OrderedQuestion[UniformMechanism], entry: Mapping[str, Any]
+) -> Iterator[str]:
     """The levels of one tree, and its predicted errors beside those of others."""
     yield from _levels(question)
     yield from _errors(question, entry)
     if counts := entry.get("predicted_counts"):
         typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
-        rows = "a guess of" if question.guessed_rows else "no guess, so as for"
+        objective = question.mechanism.objective
+        rows = "a guess of" if question.mechanism.guessed_rows else "no guess, so as for"
         yield (
-            f"  counts, {question.objective.reads}: {typical} {question.objective.unit} off by a "
+            f"  counts, {objective.reads}: {typical} {objective.unit} off by a "
             f"model ({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
         )
 
 
-def _levels(question: OrderedQuestion) -> Iterator[str]:
-    plan, measure = question.plan, question.plan.budget.measure.value
+def _levels(question: OrderedQuestion[UniformMechanism]) -> Iterator[str]:
+    plan, measure = question.mechanism.plan, question.mechanism.plan.budget.measure.value
     shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
     yield ""
     of_keys = times_keys(question)
@@ -143,8 +154,8 @@ def _levels(question: OrderedQuestion) -> Iterator[str]:
         yield f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}"
 
 
-def _errors(question: OrderedQuestion, tree: Mapping[str, Any]) -> Iterator[str]:
-    objective = question.objective
+def _errors(question: OrderedQuestion[UniformMechanism], tree: Mapping[str, Any]) -> Iterator[str]:
+    objective = question.mechanism.objective
     name, other = _error_name(objective), objective != CdfObjective()
     if not question.is_ordered:
         yield "  predicted error, root mean square, of the count of a category, in rows:"
@@ -190,7 +201,9 @@ def ordered_target(target: Target) -> dict[str, Any]:
             f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
         )
     question = target.question
-    found = target.found(question.objective.unit if question.plan.is_efficient else "rows")
+    found = target.found(
+        question.mechanism.objective.unit if question.mechanism.plan.is_efficient else "rows"
+    )
     if target.delta is None or target.measure is not Measure.RHO:
         return found
     epsilon = _least_epsilon(target.planned(target.amount).plan, target.delta)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpcore.ordered.errors import errors_of
+from dpcore.levels.errors import errors_of
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
@@ -55,7 +56,9 @@ class HowMeasured:
 
 
 def of_whole_levels(
-    question: OrderedQuestion, whole: Budget, levels: Sequence[pa.Table]
+    question: OrderedQuestion[UniformMechanism],
+    whole: Budget,
+    levels: Sequence[pa.Table],
 ) -> HowMeasured:
     """Describe how a tree was measured whose levels were measured whole.
 
@@ -64,7 +67,7 @@ def of_whole_levels(
         whole: the budget of the release.
         levels: the nodes that the page shows.
     """
-    plan, predicted = question.plan, ""
+    plan, predicted = question.mechanism.plan, ""
     if question.is_ordered:
         of_keys = " of each key" if plan.keyed else ""
         predicted = (
@@ -89,20 +92,19 @@ def of_whole_levels(
     )
 
 
-def _method(question: OrderedQuestion, whole: Budget) -> str:
+def _method(question: OrderedQuestion[UniformMechanism], whole: Budget) -> str:
     """How it was measured."""
-    text = f"{shape_text(question.plan.tree.fanouts)}; {budget_share(question.plan.budget, whole)}"
-    if question.plan.measured is Measured.PREFIXES:
+    plan = question.mechanism.plan
+    text = f"{shape_text(plan.tree.fanouts)}; {budget_share(plan.budget, whole)}"
+    if plan.measured is Measured.PREFIXES:
         text += "; every prefix has noise of its own"
-    elif not question.plan.is_efficient:
-        text += (
-            f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
-        )
-    if question.consistency is Consistency.SHRUNK:
+    elif not plan.is_efficient:
+        text += f"; estimated as in a paper and not by least squares: {plan.estimator.value}"
+    if question.mechanism.consistency is Consistency.SHRUNK:
         text += "; counts of siblings are drawn to even ones, by as much as noise may part them"
-    elif question.consistency is not Consistency.TOP_DOWN:
-        text += f"; counts of the closest CDF ({question.consistency.value})"
-    if question.for_counts:
+    elif question.mechanism.consistency is not Consistency.TOP_DOWN:
+        text += f"; counts of the closest CDF ({question.mechanism.consistency.value})"
+    if question.mechanism.for_counts:
         text += "; the plan is best for the counts, by a model, and not for the estimates"
     return f"{text}."
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from dpcore.questions.tables import CDF, NODES
 from pipelines.charts.bars import Bars, capitalized
@@ -51,14 +52,18 @@ _RISES = ("count", "The CDF never falls.")
 _MAX_BARS = 60
 
 
-def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
+def ordered_tree(
+    release: ReleasedTables,
+    question: OrderedQuestion[UniformMechanism],
+    room: PageRoom,
+) -> TreePage:
     """A tree over an ordered domain on the page."""
     return cdf_tree(release, question, room, of_whole_levels)
 
 
 def cdf_tree(
     release: ReleasedTables,
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     room: PageRoom,
     told: Callable[[Any, Budget, Sequence[pa.Table]], HowMeasured],
 ) -> TreePage:
@@ -97,7 +102,7 @@ def cdf_tree(
     )
 
 
-def _is_ordered(question: CdfQuestion) -> bool:
+def _is_ordered(question: OrderedQuestion[Any]) -> bool:
     """Whether there is a CDF: not of categories without an order."""
     return bool(getattr(question.domain, "is_ordered", True))
 
@@ -114,7 +119,7 @@ def _said_of(measured: HowMeasured) -> dict[str, object]:
 
 
 def _context(
-    question: CdfQuestion, keys: ShownKeys, levels: Sequence[pa.Table]
+    question: OrderedQuestion[Any], keys: ShownKeys, levels: Sequence[pa.Table]
 ) -> dict[str, object]:
     """What the template says of the tree."""
     plan, domain = question.plan, question.domain
@@ -144,7 +149,7 @@ class _Drawn:
 
     def __init__(
         self,
-        question: CdfQuestion,
+        question: OrderedQuestion[Any],
         keys: ShownKeys,
         levels: Sequence[pa.Table],
         curves: Sequence[pa.Table],
@@ -238,7 +243,7 @@ class _Drawn:
 
 
 def _headline(
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     keys: ShownKeys,
     levels: Sequence[pa.Table],
     quantiles: Mapping[str, Any] | None,
@@ -280,7 +285,7 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
     return cells[0] if cells else None
 
 
-def _about(question: CdfQuestion) -> str:
+def _about(question: OrderedQuestion[Any]) -> str:
     domain = question.domain
     text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
     if question.keys is not None:
@@ -289,7 +294,7 @@ def _about(question: CdfQuestion) -> str:
     return f"{text}."
 
 
-def _share_note(question: CdfQuestion) -> str:
+def _share_note(question: OrderedQuestion[Any]) -> str:
     if question.public_total:
         return "The total is public and exact, so the band is that of the rows divided by it."
     return (
@@ -298,7 +303,7 @@ def _share_note(question: CdfQuestion) -> str:
     )
 
 
-def _nodes_shown(question: CdfQuestion, levels: Sequence[pa.Table]) -> str:
+def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
     """Which levels the page holds, and what it leaves out."""
     sizes = question.tree.level_sizes
     last = len(of_key(levels[-1], 0))
@@ -315,7 +320,10 @@ def _nodes_shown(question: CdfQuestion, levels: Sequence[pa.Table]) -> str:
 
 
 def _quantile_rows(
-    question: CdfQuestion, table: pa.Table | None, keys: ShownKeys, trees: int
+    question: OrderedQuestion[Any],
+    table: pa.Table | None,
+    keys: ShownKeys,
+    trees: int,
 ) -> dict[str, Any] | None:
     """A row for each key, or for each quantile where there are no keys."""
     every = len(question.quantiles)
@@ -344,7 +352,7 @@ def _quantile_rows(
     return {"titles": titles, "rows": rows, "left_out": missing.strip()}
 
 
-def _quantile_cells(question: CdfQuestion, rows: pa.Table) -> list[dict[str, str]]:
+def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:
     """The texts of quantiles, with decimals that fit the cells of the domain."""
     texts = []
     words = [question.domain.clamped_value(each) for each in rows["value_text"].to_pylist()]
@@ -360,7 +368,7 @@ def _quantile_cells(question: CdfQuestion, rows: pa.Table) -> list[dict[str, str
 
 
 def _data(
-    question: CdfQuestion,
+    question: OrderedQuestion[Any],
     levels: Sequence[pa.Table],
     shown: Sequence[str | None],
     errors: Sequence[float],

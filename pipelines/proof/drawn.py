@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dpcore.questions.mechanism import ReportedErrors
 from dpcore.questions.place import Part
 from dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
-from dpcore.questions.tree_question import ToldErrors, TreeQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.forest import SPINE
 from pipelines.proof.check import CheckFailed
 
@@ -23,7 +25,7 @@ _TOLERANCE, _ROUNDING = 1e-6, 1e-9
 ReadRows = Callable[[Part], pa.Table]
 
 
-def check_drawn(question: TreeQuestion, read: ReadRows) -> None:
+def check_drawn(question: TreeQuestion[Any], read: ReadRows) -> None:
     """The errors in the tables of an adaptive tree are those of the trees that came out.
 
     Args:
@@ -35,14 +37,14 @@ def check_drawn(question: TreeQuestion, read: ReadRows) -> None:
     """
     for keys, nodes, points in _groups(question, read):
         try:
-            for told in question.told_errors(keys, nodes, points):
+            for told in question.mechanism.reported_errors(question.rule, keys, nodes, points):
                 _compare(question, told)
         except ValueError as error:
             raise CheckFailed(f"tree {question.name}: {error}") from None
 
 
 def _groups(
-    question: TreeQuestion, read: ReadRows
+    question: TreeQuestion[Any], read: ReadRows
 ) -> Iterator[tuple[int, pa.Table, pa.Table | None]]:
     """Some keys at a time: how many, the rows of all their nodes, and the points of their CDF."""
     chunking = question.forest.chunking
@@ -59,7 +61,7 @@ def _groups(
         yield keys, together(NODES, [*spine, *numbers]), points
 
 
-def _compare(question: TreeQuestion, told: ToldErrors) -> None:
+def _compare(question: TreeQuestion[Any], told: ReportedErrors) -> None:
     kind, wanted, found = told
     exact = _ROUNDING * (1.0 + np.abs(wanted[0]))  # ends are differences of such numbers
     for column, one, other in zip(ERROR_COLUMNS, wanted[1:], found, strict=True):

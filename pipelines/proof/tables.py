@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,9 +68,9 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         for part in question.parts():
             name = names[part.kind, part.tree, part.key, part.index]
             wanted = empty.part(part.kind, part.tree, part.key, part.index)
-            _compare(name, wanted, _read(folder, name), errors=question.errors_are_known)
+            _compare(name, wanted, _read(folder, name), errors=question.mechanism.errors_are_known)
     _compare_quantiles(folder, empty)
-    drawn = [each for each in known if not each.errors_are_known]
+    drawn = [each for each in known if not each.mechanism.errors_are_known]
     for question in drawn:
         check_drawn(
             question,
@@ -79,7 +80,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     return _FOLLOW + (together if drawn else "")
 
 
-def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion]) -> Release:
+def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> Release:
     """A release of no rows."""
     return release_rows(replace(plan, questions=tuple(questions)), [], ReleaseKey(bytes(32)))
 

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
 from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.rows.keys import KeyList
 from tests.dpcore.hierarchy_questions import domain_of, release_plan_of
+from tests.dpcore.mechanisms import mechanism_of
 
 # 4 groups of 5 codes each in 3 states, of which the last has a single group.
 GROUPS = universe_from_codes(
@@ -43,7 +45,7 @@ def adaptive_question(
     counts: bool = True,
     threshold: int = 12,
     **fields: Any,
-) -> AdaptiveHierarchyQuestion:
+) -> HierarchyQuestion[AdaptiveMechanism]:
     """A question whose budget is split equally, and whose thresholds are all alike."""
     domain = domain or (DOMAIN if form is None else domain_of(form))
     budget = budget or Budget(measure=Measure.EPSILON, amount=Fraction(1))
@@ -60,11 +62,19 @@ def adaptive_question(
         keyed=bool(keys),
     )
     listed = KeyList(column="race", keys=tuple(keys)) if keys else None
-    return AdaptiveHierarchyQuestion(name=name, domain=domain, plan=plan, keys=listed, **fields)
+    return HierarchyQuestion(
+        name=name,
+        domain=domain,
+        mechanism=mechanism_of(AdaptiveMechanism, fields, plan=plan),
+        keys=listed,
+        **fields,
+    )
 
 
 def released(
-    question: AdaptiveHierarchyQuestion, counts: np.ndarray[Any, Any], seed: int = 0
+    question: HierarchyQuestion[AdaptiveMechanism],
+    counts: np.ndarray[Any, Any],
+    seed: int = 0,
 ) -> ReleasedAdaptiveHierarchy:
     """A release of exact counts of the leaves, (keys * K,)."""
     key = ReleaseKey(seed.to_bytes(32, "big"))

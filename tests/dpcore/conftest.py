@@ -15,14 +15,16 @@ import pytest
 from scipy import linalg
 
 from dpcore.arrays import Floats, Integers
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.planner import plan_tree
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles, difference_ends
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.questions.intervals import difference_ends
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
@@ -30,6 +32,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
+from tests.dpcore.mechanisms import mechanism_of
 
 
 def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:
@@ -242,7 +245,7 @@ def _make_question(
     name: str = "delay",
     plan: TreePlan | None = None,
     **fields: Any,
-) -> OrderedQuestion:
+) -> OrderedQuestion[UniformMechanism]:
     """A question over the integers 0, ..., leaves - 1 and the keys k0, k1, ..."""
     return OrderedQuestion(
         name=name,
@@ -253,21 +256,27 @@ def _make_question(
             missing="first" if public_total else "drop",
         ),
         keys=KeyList(column="carrier", keys=tuple(f"k{i}" for i in range(keys))) if keys else None,
-        plan=plan
-        or plan_tree(
-            TreeSetting(
-                leaves=leaves,
-                budget=Budget(measure=measure, amount=Fraction(amount)),
-                unit=unit,
-                public_total=public_total,
-                keyed=keys > 0,
-            )
+        mechanism=mechanism_of(
+            UniformMechanism,
+            fields,
+            plan=plan
+            or plan_tree(
+                TreeSetting(
+                    leaves=leaves,
+                    budget=Budget(measure=measure, amount=Fraction(amount)),
+                    unit=unit,
+                    public_total=public_total,
+                    keyed=keys > 0,
+                )
+            ),
         ),
         **fields,
     )
 
 
-def _make_release_plan(*questions: OrderedQuestion, name: str = "flights-2013") -> ReleasePlan:
+def _make_release_plan(
+    *questions: OrderedQuestion[UniformMechanism], name: str = "flights-2013"
+) -> ReleasePlan:
     """The release of questions that have the same guarantee."""
     plans = [question.plan for question in questions]
     return ReleasePlan(
@@ -322,7 +331,7 @@ def solve_forest() -> Callable[..., SolvedForest]:
 
 
 @pytest.fixture(scope="session")
-def make_question() -> Callable[..., OrderedQuestion]:
+def make_question() -> Callable[..., OrderedQuestion[UniformMechanism]]:
     return _make_question
 
 

@@ -15,6 +15,7 @@ from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
@@ -22,6 +23,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
+from tests.dpcore.mechanisms import mechanism_of
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
@@ -61,7 +63,7 @@ def hierarchy_question(
     public_level: int | None = None,
     measure: MeasureColumn | None = None,
     **fields: Any,
-) -> HierarchyQuestion:
+) -> HierarchyQuestion[IrregularMechanism]:
     """A question whose budget is split equally over the levels that are not public."""
     domain = domain or domain_of(form)
     budget = budget or Budget(measure=Measure.EPSILON, amount=Fraction(1))
@@ -82,7 +84,12 @@ def hierarchy_question(
     )
     listed = KeyList(column="race", keys=tuple(keys), unknown=unknown_key) if keys else None
     return HierarchyQuestion(
-        name=name, domain=domain, plan=plan, keys=listed, measure=measure, **fields
+        name=name,
+        domain=domain,
+        mechanism=mechanism_of(IrregularMechanism, fields, plan=plan),
+        keys=listed,
+        measure=measure,
+        **fields,
     )
 
 
@@ -164,7 +171,7 @@ def value_of(measure: MeasureColumn | None, value: float | None) -> int | None:
 
 
 def node_sums(
-    question: HierarchyQuestion, form: str, rows: pa.Table
+    question: HierarchyQuestion[IrregularMechanism], form: str, rows: pa.Table
 ) -> dict[tuple[str | None, str], int]:
     """(key label, path) -> the exact count or sum of every node that rows touch, row by row."""
     domain, keys = question.domain, question.keys
@@ -190,7 +197,9 @@ def node_sums(
     return found
 
 
-def leaf_counts(question: HierarchyQuestion, rows: pa.Table) -> np.ndarray[Any, Any]:
+def leaf_counts(
+    question: HierarchyQuestion[IrregularMechanism], rows: pa.Table
+) -> np.ndarray[Any, Any]:
     """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
     columns = {name: rows[name] for name in question.columns}
     increments = question.increments(columns)

@@ -8,7 +8,7 @@ false-alarm rate of 1e-6: by Hoeffding (1956) trials of unequal chances vary no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -18,14 +18,15 @@ import pytest
 from scipy import stats
 
 from dpcore.errors.intervals import prefix_margin
+from dpcore.levels.errors import range_error, range_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.errors import range_error, range_margin
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.widths import interval_widths
+from tests.dpcore.mechanisms import changed
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6
 CONFIDENCES = (0.9, 0.95, 0.99)
@@ -70,7 +71,7 @@ def measure(
     )
     widths, counts = question.widths, data(sparse)
     if law_of is not None:
-        question = replace(question, plan=law_of(question.plan))
+        question = changed(question, plan=law_of(question.plan))
         question.remember_widths(widths)
     plan, sizes = question.plan, question.plan.tree.level_sizes
     levels: list[list[list[Any]]] = [[[], [], []] for _ in sizes]

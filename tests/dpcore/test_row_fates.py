@@ -31,6 +31,8 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.domain import OrderedDomain
@@ -91,7 +93,9 @@ def ordered(name: str, domain: OrderedDomain, types: Sequence[pa.DataType], **fi
     return Case(name=name, question=ordered_question(domain), types=types, **fields)
 
 
-def ordered_question(domain: OrderedDomain, keys: KeyList | None = None) -> OrderedQuestion:
+def ordered_question(
+    domain: OrderedDomain, keys: KeyList | None = None
+) -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
         tree=Tree(leaves=domain.cells, fanouts=(domain.cells,)),
         unit=ADD_REMOVE,
@@ -100,7 +104,9 @@ def ordered_question(domain: OrderedDomain, keys: KeyList | None = None) -> Orde
         public_total=False,
         keyed=keys is not None,
     )
-    return OrderedQuestion(name="tree", domain=domain, plan=plan, keys=keys)
+    return OrderedQuestion(
+        name="tree", domain=domain, mechanism=UniformMechanism(plan=plan), keys=keys
+    )
 
 
 def keyed(name: str, keys: KeyList, types: Sequence[pa.DataType]) -> Case:
@@ -118,14 +124,16 @@ def hierarchy(name: str, universe: Universe, types: Sequence[pa.DataType], **fie
 
 def hierarchy_question(
     domain: HierarchyDomain, measure: MeasureColumn | None = None
-) -> HierarchyQuestion:
+) -> HierarchyQuestion[IrregularMechanism]:
     tree = domain.tree.shape
     summed = {}
     if measure is not None:
         bounds = {"lower": measure.lower, "upper": measure.upper, "keyed": False}
         summed = {"sensitivities": sum_sensitivities(tree, ADD_REMOVE, **bounds)}
     plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGET, unit=ADD_REMOVE, **summed))
-    return HierarchyQuestion(name="tree", domain=domain, plan=plan, measure=measure)
+    return HierarchyQuestion(
+        name="tree", domain=domain, mechanism=IrregularMechanism(plan=plan), measure=measure
+    )
 
 
 def sparse(name: str, domain: SparseDomain, types: Sequence[pa.DataType], **fields) -> Case:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
@@ -19,6 +20,7 @@ from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import domain_of
+from tests.dpcore.mechanisms import mechanism_of
 
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
@@ -83,15 +85,19 @@ def threshold_question(
     keys: Sequence[str] = (),
     plan: ThresholdPlan | None = None,
     **fields: Any,
-) -> ThresholdQuestion:
+) -> HierarchyQuestion[ThresholdMechanism]:
     """A question about the counts of a small universe."""
     domain = domain_of(form)
     listed = KeyList(column="race", keys=tuple(keys), unknown="drop") if keys else None
     own = TreeThresholds(
         tree=domain.tree.shape, thresholds=plan or short_plan(unit), keyed=bool(keys)
     )
-    return ThresholdQuestion(
-        name=name, domain=domain, plan=own, keys=listed, objective=OBJECTIVE, **fields
+    return HierarchyQuestion(
+        name=name,
+        domain=domain,
+        mechanism=mechanism_of(ThresholdMechanism, fields, plan=own, objective=OBJECTIVE),
+        keys=listed,
+        **fields,
     )
 
 

@@ -934,7 +934,7 @@ def test_independent_prefixes_get_the_closest_cdf_by_default() -> None:
     for mechanism, consistency in (("independent", "l2"), ("planned", "top_down")):
         text = text_with(trees=f"[{{name: a, domain: {NUMBERS}, mechanism: {mechanism}}}]")
         (question,) = parse_configuration(text).plan().questions
-        assert question.consistency.value == consistency
+        assert question.mechanism.consistency.value == consistency
 
 
 def rows_of_flights(folder: Path) -> Path:
@@ -965,7 +965,7 @@ def test_the_plan_is_the_planners(tmp_path: Path) -> None:
         assert question.keys == tree.keys
         assert question.confidence == 0.95
         assert question.weight == 1
-        assert question.objective == tree.planned_for
+        assert question.mechanism.objective == tree.planned_for
         assert question.plan == plan_tree(
             TreeSetting(
                 leaves=tree.domain.cells,

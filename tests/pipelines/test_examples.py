@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.series.question import SeriesQuestion
 from dpcore.sparse.question import SparseQuestion
@@ -34,7 +34,7 @@ def test_plans_without_any_data(name: str) -> None:
 
 def test_routes_are_a_calendar_and_a_sparse_tree() -> None:
     hours, routes = load_configuration(str(EXAMPLES / "routes.yaml")).plan().questions
-    assert isinstance(hours, HierarchyQuestion) and isinstance(routes, SparseQuestion)
+    assert isinstance(hours.mechanism, IrregularMechanism) and isinstance(routes, SparseQuestion)
     assert hours.plan.tree.level_sizes == (1, 2, 13, 366, 366 * 24)
     assert routes.domain.names == ("origin", "dest", "carrier", "tailnum")
 

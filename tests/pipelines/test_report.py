@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.question import OrderedQuestion
+
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
@@ -29,7 +32,6 @@ from dpcore.ordered.make import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.tables import CDF, NODES
@@ -54,7 +56,7 @@ def question(
     keys: KeyList | None = None,
     quantiles: tuple[float, ...] = (0.5,),
     measure: Measure = Measure.EPSILON,
-) -> OrderedQuestion:
+) -> OrderedQuestion[UniformMechanism]:
     levels = len(fanouts) + 1
     plan = TreePlan(
         tree=Tree(leaves=domain.cells, fanouts=fanouts),
@@ -63,10 +65,16 @@ def question(
         level_amounts=(Fraction(1, levels),) * levels,
         keyed=keys is not None,
     )
-    return OrderedQuestion(name=name, domain=domain, plan=plan, keys=keys, quantiles=quantiles)
+    return OrderedQuestion(
+        name=name,
+        domain=domain,
+        mechanism=UniformMechanism(plan=plan),
+        keys=keys,
+        quantiles=quantiles,
+    )
 
 
-def plan_of(*questions: OrderedQuestion) -> ReleasePlan:
+def plan_of(*questions: OrderedQuestion[UniformMechanism]) -> ReleasePlan:
     measure = questions[0].plan.budget.measure
     whole = Budget(measure=measure, amount=Fraction(len(questions)))
     return ReleasePlan(name="a-release", unit=ADD_REMOVE_ROW, budget=whole, questions=questions)
@@ -75,7 +83,7 @@ def plan_of(*questions: OrderedQuestion) -> ReleasePlan:
 class Made:
     """A small release and its page."""
 
-    def __init__(self, *questions: OrderedQuestion, count: int = 50) -> None:
+    def __init__(self, *questions: OrderedQuestion[UniformMechanism], count: int = 50) -> None:
         self.plan = plan_of(*questions)
         self.counts = {
             each.name: np.full(each.key_count * each.domain.cells, count, np.int64)
@@ -362,7 +370,7 @@ def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
     assert again == page
 
 
-def large_tables(asked: OrderedQuestion) -> dict[str, pa.Table]:
+def large_tables(asked: OrderedQuestion[UniformMechanism]) -> dict[str, pa.Table]:
     """Tables of the right schema for a large tree: all its rows lie in one hundredth of it."""
     tree = asked.plan.tree
     leaves = np.zeros(tree.leaves, np.int64)
@@ -377,7 +385,7 @@ def large_tables(asked: OrderedQuestion) -> dict[str, pa.Table]:
     return {NODES: pa.concat_tables(map(pa.table, parts)), CDF: pa.table(points)}
 
 
-def rows_of(asked: OrderedQuestion, count: Any) -> dict[str, Any]:
+def rows_of(asked: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, Any]:
     estimate = count.astype(np.float64)
     names = pa.nulls(len(count), pa.dictionary(pa.int32(), pa.string()))
     return {

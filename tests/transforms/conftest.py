@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.planner import plan_tree
@@ -126,7 +127,7 @@ def make_plan() -> MakePlan:
                 OrderedQuestion(
                     name=name,
                     domain=domain,
-                    plan=plan,
+                    mechanism=UniformMechanism(plan=plan),
                     chunk_leaves=chunk_leaves,
                     keys=keys if keyed else None,
                     quantiles=() if name == "number" else (0.1, 0.5, 0.9),

@@ -11,10 +11,11 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -65,7 +66,7 @@ def ordered_question(
     estimator: Estimator = Estimator.FULL,
     chunk_leaves: int = 8,
     unit: PrivacyUnit = ADD_REMOVE_ROW,
-) -> OrderedQuestion:
+) -> OrderedQuestion[UniformMechanism]:
     """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
     plan = TreePlan(
         tree=Tree(leaves=30, fanouts=(4, 4, 2)),
@@ -79,7 +80,7 @@ def ordered_question(
     return OrderedQuestion(
         name=name,
         domain=NUMBERS,
-        plan=plan,
+        mechanism=UniformMechanism(plan=plan),
         chunk_leaves=chunk_leaves,
         keys=KeyList(column="race", keys=RACES) if keyed else None,
         quantiles=(0.1, 0.5, 0.9),
@@ -102,7 +103,7 @@ def _sparse() -> ReleasePlan:
     )
 
 
-def _adaptive() -> AdaptiveQuestion:
+def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
         tree=Tree(leaves=30, fanouts=(4, 4, 2)),
         unit=ADD_REMOVE_ROW,
@@ -111,8 +112,12 @@ def _adaptive() -> AdaptiveQuestion:
         thresholds=(10, 10, 10),
         decision_part=Fraction(1, 5),
     )
-    return AdaptiveQuestion(
-        name="adaptive", domain=NUMBERS, plan=plan, chunk_leaves=8, quantiles=(0.1, 0.5)
+    return OrderedQuestion(
+        name="adaptive",
+        domain=NUMBERS,
+        mechanism=AdaptiveMechanism(plan=plan),
+        chunk_leaves=8,
+        quantiles=(0.1, 0.5),
     )
 
 

@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,9 @@ import pytest
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dpcore.levels.irregular import IrregularMechanism, irregular_mechanism_from_spec
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
@@ -46,7 +50,7 @@ DOMAIN = HierarchyDomain(
 BRANCHES = 50
 
 
-def branched(**fields: object) -> HierarchyQuestion:
+def branched(**fields: object) -> HierarchyQuestion[IrregularMechanism]:
     return hierarchy_question(
         domain=DOMAIN,
         **{"chunk_leaves": 20, "spine_leaves": 100} | fields,  # type: ignore[arg-type]
@@ -70,12 +74,19 @@ def test_there_are_branches() -> None:
     assert not branched(spine_leaves=2**20).branches
 
 
+def same(mechanism: Mechanism[Any, Any], domain: object) -> Mechanism[Any, Any]:
+    """Return the mechanism, whatever the domain."""
+    return mechanism
+
+
 def test_a_branch_is_part_of_the_specification_where_there_is_one() -> None:
     for question in (branched(), branched(spine_leaves=2**20)):
         spec = json.loads(json.dumps(question.spec()))
         assert ("spine_leaves" in spec) == bool(question.branches)
         plan = question.plan
-        again = hierarchy_question_from_spec(spec, plan.unit, plan.budget.measure, DOMAIN.universe)
+        tree = question.plan.tree
+        read = irregular_mechanism_from_spec(spec, plan.unit, plan.budget.measure, tree)
+        again = hierarchy_question_from_spec(spec, DOMAIN.universe, partial(same, read))
         assert again.spec() == spec and again.branches == question.branches
 
 

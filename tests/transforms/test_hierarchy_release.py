@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
@@ -45,11 +46,11 @@ ADD, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
 
 
-def keyed(form: str, **fields: object) -> HierarchyQuestion:
+def keyed(form: str, **fields: object) -> HierarchyQuestion[IrregularMechanism]:
     return hierarchy_question(form, keys=RACES, **fields)  # type: ignore[arg-type]
 
 
-def add_remove() -> list[tuple[str, HierarchyQuestion]]:
+def add_remove() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
     """The universe's form, and the question."""
     signed = {"name": "signed", "measure": SIGNED}
     unknown = domain_of("digits", unknown="other")
@@ -68,7 +69,7 @@ def add_remove() -> list[tuple[str, HierarchyQuestion]]:
     ]
 
 
-def public() -> list[tuple[str, HierarchyQuestion]]:
+def public() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
     total, invariants = domain_of("digits", **OTHERS), domain_of("paths", **OTHERS)
     plain = {"unit": SUBSTITUTE}
     return [
@@ -83,11 +84,11 @@ def public() -> list[tuple[str, HierarchyQuestion]]:
     ]
 
 
-def concentrated() -> list[tuple[str, HierarchyQuestion]]:
+def concentrated() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
     return [("paths", hierarchy_question("paths", budget=RHO, unit=SUBSTITUTE))]
 
 
-RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion]]]] = {
+RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion[IrregularMechanism]]]]] = {
     "add_remove": add_remove,
     "public": public,
     "rho": concentrated,
@@ -110,7 +111,7 @@ def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]
     universes = {
         universe_name(each.domain.universe.digest)
         for each in plan.questions
-        if isinstance(each, HierarchyQuestion)
+        if isinstance(each.mechanism, IrregularMechanism)
     }
     tables = {name: data for name, data in found.items() if "/" in name or "quant" in name}
     assert tables == expected

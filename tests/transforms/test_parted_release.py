@@ -12,6 +12,7 @@ import pytest
 from dpcore.hierarchy.leaves import universe_from_code_blocks
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
@@ -65,7 +66,9 @@ def parted(order: tuple[int, ...] = (3, 1, 2, 0)) -> Universe:
     return universe_from_code_blocks(4, shuffled.__getitem__, (1, 1, 2), levels=LEVELS)
 
 
-def questions(universe: Universe, unit: PrivacyUnit = ADD_REMOVE_ROW) -> list[HierarchyQuestion]:
+def questions(
+    universe: Universe, unit: PrivacyUnit = ADD_REMOVE_ROW
+) -> list[HierarchyQuestion[IrregularMechanism]]:
     """Counts, sums and keys, with each policy."""
     policies = [
         {},

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.release.plan import plan_from_spec
 from dpcore.trees.exact_sums import level_sums
 from tests.dpcore.adaptive_hierarchies import DOMAIN, GROUPS, adaptive_question, released
 from tests.dpcore.hierarchy_questions import domain_of, leaf_counts, random_rows, release_plan_of
+from tests.dpcore.mechanisms import changed
 
 Array = np.ndarray[Any, Any]
 # Most groups are sparse; the first is not.
@@ -37,7 +39,7 @@ def rows_of(tree: ReleasedAdaptiveHierarchy) -> list[dict[str, Any]]:
     return [row for part in parts for row in part.to_pylist()]
 
 
-QUESTIONS: dict[str, AdaptiveHierarchyQuestion] = {
+QUESTIONS: dict[str, HierarchyQuestion[AdaptiveMechanism]] = {
     "counts": adaptive_question(),
     "estimates": adaptive_question(counts=False, guessed_rows=1e6, confidence=0.9),
     "rho": adaptive_question(budget=RHO),
@@ -92,7 +94,7 @@ def test_its_tables_say_which_nodes_were_split(name: str, chunk_leaves: int) -> 
 def test_without_noise_counts_are_exact() -> None:
     for unit in ("counts", "public", "keys", "paths"):
         question = QUESTIONS[unit]
-        sure = replace(
+        sure = changed(
             question,
             plan=replace(
                 question.plan,
@@ -210,7 +212,7 @@ def test_sums_cover() -> None:
 def test_what_is_no_adaptive_tree_is_refused() -> None:
     question = QUESTIONS["counts"]
     with pytest.raises(ValueError, match="keys: a plan without keys"):
-        replace(QUESTIONS["substitute"], keys=None, plan=question.plan).forest.__class__(
+        changed(QUESTIONS["substitute"], keys=None, plan=question.plan).forest.__class__(
             QUESTIONS["substitute"].plan, keys=2
         )
     with pytest.raises(ValueError, match="domain: a node with more than 2 children"):

@@ -8,12 +8,12 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive_hierarchy.workload import AdaptiveHierarchyWorkload
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Share, Terms
@@ -44,15 +44,20 @@ def broad() -> HierarchyDomain:
 
 
 def test_a_tree_that_cannot_be_cut_splits_every_node_where_that_is_open() -> None:
-    assert isinstance(asked(broad(), is_open=True).planned(share(), TERMS), HierarchyQuestion)
+    assert isinstance(
+        asked(broad(), is_open=True).planned(share(), TERMS).mechanism, IrregularMechanism
+    )
     with pytest.raises(Refusal, match="needs a level between") as refused:
         asked(broad(), is_open=False).planned(share(), TERMS)
     assert refused.value.field == "domain"
 
 
 def test_so_does_one_whose_decisions_would_have_too_much_noise() -> None:
-    for epsilon, kind in ((1, AdaptiveHierarchyQuestion), (6e-12, HierarchyQuestion)):
+    for epsilon, kind in (
+        (1, AdaptiveMechanism),
+        (6e-12, IrregularMechanism),
+    ):
         found = asked(DOMAIN, is_open=True).planned(share(Fraction(epsilon)), TERMS)
-        assert isinstance(found, kind)
+        assert isinstance(found.mechanism, kind)
     with pytest.raises(ValueError, match="scale is"):
         asked(DOMAIN, is_open=False).planned(share(Fraction(6e-12)), TERMS)

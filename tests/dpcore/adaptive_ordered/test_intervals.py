@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.adaptive.drawn import DrawnTree
-from dpcore.adaptive_ordered.intervals import quantile_ends
+from dpcore.adaptive.intervals import quantile_ends
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from tests.dpcore.adaptive_ordered.test_question import CELLS, exact, question_of, released

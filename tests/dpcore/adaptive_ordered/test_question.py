@@ -12,17 +12,19 @@ import pytest
 from scipy import stats
 
 from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.mechanism import AdaptiveMechanism, adaptive_mechanism_from_spec
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.question import AdaptiveQuestion, adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import Tree
+from tests.dpcore.mechanisms import changed, mechanism_of
 
 Integers = npt.NDArray[np.int64]
 QUANTILES = (0.05, 0.5, 0.99)
@@ -37,7 +39,7 @@ def question_of(
     unit: PrivacyUnit = ADD_REMOVE_ROW,
     counts: bool = False,
     **fields: Any,
-) -> AdaptiveQuestion:
+) -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
         tree=Tree(leaves=CELLS, fanouts=(3, 4, 4)),
         unit=unit,
@@ -48,8 +50,9 @@ def question_of(
         public_total=unit.substitutes,
     )
     domain = IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first")
-    named = {"name": "t", "domain": domain, "plan": plan, "quantiles": QUANTILES}
-    return AdaptiveQuestion(**(named | {"confidence": CONFIDENCE} | fields))
+    named = {"name": "t", "domain": domain, "quantiles": QUANTILES}
+    mechanism = mechanism_of(AdaptiveMechanism, fields, plan=plan)
+    return OrderedQuestion(**(named | {"confidence": CONFIDENCE} | fields), mechanism=mechanism)
 
 
 def exact(seed: int = 3) -> Integers:
@@ -58,7 +61,11 @@ def exact(seed: int = 3) -> Integers:
     return found
 
 
-def released(question: AdaptiveQuestion, counts: Integers, number: int = 1) -> AdaptiveCdf:
+def released(
+    question: OrderedQuestion[AdaptiveMechanism],
+    counts: Integers,
+    number: int = 1,
+) -> AdaptiveCdf:
     assert question.budget is not None
     plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
     release = release_counts(plan, {"t": counts}, ReleaseKey(number.to_bytes(32, "big")))
@@ -72,9 +79,12 @@ def released(question: AdaptiveQuestion, counts: Integers, number: int = 1) -> A
 @pytest.mark.parametrize("counts", [False, True])
 def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts: bool) -> None:
     question = question_of(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
-    again = adaptive_question_from_spec(question.spec(), unit, measure)
+    spec = question.spec()
+    again = ordered_question_from_spec(
+        spec, unit, lambda own: adaptive_mechanism_from_spec(spec, own, measure)
+    )
     assert again == question
-    assert again.law_spec() == replace(question, quantiles=(), guessed_rows=None).law_spec()
+    assert again.law_spec() == changed(question, quantiles=(), guessed_rows=None).law_spec()
 
 
 def test_a_released_quantile_is_that_which_is_asked_for() -> None:
@@ -164,7 +174,9 @@ def test_chunks_hold_the_same_tables_and_quantiles(chunk_leaves: int) -> None:
         )
 
 
-def covered(question: AdaptiveQuestion, releases: int, factor: int = 1) -> dict[str, int]:
+def covered(
+    question: OrderedQuestion[AdaptiveMechanism], releases: int, factor: int = 1
+) -> dict[str, int]:
     """How often intervals of many releases hold the truth, each in its least favourable place."""
     truth = exact()
     prefix = np.cumsum(truth)
@@ -203,7 +215,7 @@ def test_noise_if_all_split_is_that_of_whole_levels() -> None:
     assert if_all_split(plan).laws[1:] == plan.laws[1:]
     truth, errors = exact(), []
     for number in range(200):
-        rows = released(replace(question, plan=plan), truth, number + 1)._cdf_rows(0)
+        rows = released(changed(question, plan=plan), truth, number + 1)._cdf_rows(0)
         assert rows["std_error"].null_count == 0
         errors.append(rows["estimate"].to_numpy() - np.cumsum(truth))
     rmse = float(np.sqrt(np.mean(np.square(errors))))

@@ -21,6 +21,7 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.rows.keys import KeyList
+from tests.dpcore.mechanisms import changed
 
 CELLS = 50
 KEY = ReleaseKey(bytes(32))
@@ -107,7 +108,7 @@ def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None
     """Two confidences of one draw would tell more than the budget allows."""
     for share, alike in ((Fraction(0), True), (Fraction(1, 3), False)):
         own = question(share=share)
-        other = replace(own, confidence=0.9, plan=replace(own.plan, confidence=0.9))
+        other = changed(own, confidence=0.9, plan=replace(own.plan, confidence=0.9))
         assert (own.law_spec() == other.law_spec()) is alike
     with pytest.raises(ValueError, match="is not that of the plan"):
         replace(question(), confidence=0.9)

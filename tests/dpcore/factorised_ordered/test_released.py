@@ -11,11 +11,12 @@ import pytest
 from scipy import stats
 
 from dpcore.arrays import Integers
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
-from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
+from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.workload import Noise, Share, Terms, Way
@@ -25,6 +26,7 @@ from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
 from dpcore.uniform.plan import Consistency
+from tests.dpcore.mechanisms import changed
 
 CELLS = 60
 DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
@@ -36,11 +38,15 @@ FALSE_ALARM = 1e-6
 
 def question_of(
     unit: PrivacyUnit = ADD_REMOVE_ROW, workload: FactorisedWorkload = WORKLOAD
-) -> FactorisedQuestion:
+) -> OrderedQuestion[FactorisedMechanism]:
     return workload.planned(SHARE, Terms(unit=unit))
 
 
-def released(question: FactorisedQuestion, counts: Integers, number: int = 7) -> Release:
+def released(
+    question: OrderedQuestion[FactorisedMechanism],
+    counts: Integers,
+    number: int = 7,
+) -> Release:
     plan = ReleasePlan(name="r", unit=question.unit, budget=SHARE.budget, questions=(question,))
     key = ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
     return release_counts(plan, {"age": counts}, key)
@@ -92,7 +98,10 @@ def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -
     (entry,) = spec["trees"]
     assert entry.pop("consistency") == "l2"
     before = plan_from_spec(spec).questions[0]
-    assert isinstance(before, FactorisedQuestion) and before.consistency is Consistency.TOP_DOWN
+    assert (
+        isinstance(before.mechanism, FactorisedMechanism)
+        and before.mechanism.consistency is Consistency.TOP_DOWN
+    )
     assert json.loads(json.dumps(before.spec())) == entry  # what it is verified by
     assert "consistency" not in before.entry()
     now, old = (released(each, some_counts() // 30).tree("age") for each in (question, before))
@@ -100,7 +109,7 @@ def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -
     assert [each.estimate for each in answers[0]] == [each.estimate for each in answers[1]]
     assert [each.count for each in answers[0]] != [each.count for each in answers[1]]
     with pytest.raises(ValueError, match="l2 or top_down"):
-        replace(question, consistency=Consistency.L1)
+        changed(question, consistency=Consistency.L1)
 
 
 def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> None:
@@ -110,7 +119,7 @@ def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> 
     question, runs, truth = question_of(), 100, np.cumsum(counts)
     errors = {"estimate": 0.0, "top_down": 0.0, "l2": 0.0}
     for consistency in (Consistency.L2, Consistency.TOP_DOWN):
-        asked = replace(question, consistency=consistency)
+        asked = changed(question, consistency=consistency)
         for number in range(runs):
             rows = released(asked, counts, number).part("cdf", "age", 0, 0)
             errors[consistency.value] += np.square(rows["count"].to_numpy() - truth).sum()

@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import add_noise
@@ -43,7 +44,7 @@ STATED = [
 
 def many_trees(
     form: str, measure: MeasureColumn | None, kind: str, unit: PrivacyUnit
-) -> tuple[HierarchyQuestion, Array]:
+) -> tuple[HierarchyQuestion[IrregularMechanism], Array]:
     """A question of very many keys, and large counts, so that nothing is clipped."""
     question = hierarchy_question(
         form,
@@ -56,7 +57,9 @@ def many_trees(
     return question, counts
 
 
-def errors_of(question: HierarchyQuestion, counts: Array) -> tuple[Array, Array, Array]:
+def errors_of(
+    question: HierarchyQuestion[IrregularMechanism], counts: Array
+) -> tuple[Array, Array, Array]:
     """(keys, nodes): estimate minus truth, the stated standard errors, and whether the interval
     covers the truth."""
     release = release_counts(release_plan_of(question), {question.name: counts}, KEY)
@@ -144,7 +147,11 @@ def test_any_change_draws_all_noise_afresh() -> None:
     counts = np.full(base.forest.chunking.cells, 10**8)
     moved = counts + (np.arange(counts.size) == 3)
 
-    def noise(question: HierarchyQuestion, exact: Array, key: ReleaseKey = KEY) -> Array:
+    def noise(
+        question: HierarchyQuestion[IrregularMechanism],
+        exact: Array,
+        key: ReleaseKey = KEY,
+    ) -> Array:
         release = release_counts(release_plan_of(question), {question.name: exact}, key)
         table = all_nodes(release, question.name)
         leaves = table.filter(np.equal(table["level"].to_numpy(), 3))

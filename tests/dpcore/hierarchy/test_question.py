@@ -6,6 +6,7 @@ import json
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.node_weights import NodeWeights
+from dpcore.levels.irregular import IrregularMechanism, irregular_mechanism_from_spec
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
@@ -34,12 +36,13 @@ from tests.dpcore.hierarchy_questions import (
     random_rows,
     release_plan_of,
 )
+from tests.dpcore.mechanisms import changed
 
 SUBSTITUTE = SUBSTITUTE_ROW
 AMOUNT = MeasureColumn(column="amount", lower=-5, upper=30)
 PAID = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
-QUESTIONS: dict[str, HierarchyQuestion] = {
+QUESTIONS: dict[str, HierarchyQuestion[IrregularMechanism]] = {
     "plain": hierarchy_question(),
     "text labels": hierarchy_question("columns", domain=domain_of("columns", unknown="other")),
     "paths": hierarchy_question("paths", domain=domain_of("paths", missing="other")),
@@ -71,8 +74,10 @@ def test_a_specification_is_read_back(name: str) -> None:
         assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
     (tree,) = json.loads(json.dumps(plan.spec()))["trees"]
     universe = question.domain.universe
-    budget = question.plan.budget
-    assert hierarchy_question_from_spec(tree, question.unit, budget.measure, universe) == question
+    measure = question.plan.budget.measure
+    read = partial(irregular_mechanism_from_spec, tree, question.unit, measure)
+    again = hierarchy_question_from_spec(tree, universe, lambda own: read(own.tree.shape))
+    assert again == question
 
 
 def test_the_specification_names_the_universe_and_does_not_hold_it() -> None:
@@ -115,15 +120,15 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
         hierarchy_question(unit=SUBSTITUTE, measure=replace(PAID, column="paid")),
         hierarchy_question(unit=SUBSTITUTE, measure=replace(PAID, upper=31)),
         hierarchy_question(),
-        replace(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
-        replace(base, plan=replace(base.plan, sensitivities=looser)),
+        changed(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
+        changed(base, plan=replace(base.plan, sensitivities=looser)),
     ]
     digests = [release_plan_of(each).digest for each in (base, *others)]
     assert len(set(digests)) == len(digests)
     same = [
         replace(base, confidence=0.5),
         replace(base, weight=Fraction(7)),
-        replace(base, weights=NodeWeights(levels=(1, 1, 1, 1))),
+        changed(base, weights=NodeWeights(levels=(1, 1, 1, 1))),
     ]
     assert {release_plan_of(each).digest for each in same} == {digests[0]}
 
@@ -151,7 +156,7 @@ def test_widths_that_were_computed_travel_along(monkeypatch: pytest.MonkeyPatch)
     question = hierarchy_question(name="once")
     widths = question.widths
     travelled = pickle.dumps(question)
-    monkeypatch.setattr("dpcore.hierarchy.question.irregular_widths", None)
+    monkeypatch.setattr("dpcore.levels.irregular.irregular_widths", None)
     assert pickle.loads(travelled).widths == widths
 
 
@@ -219,7 +224,7 @@ def test_columns_are_read_once_and_have_one_type() -> None:
 def test_a_row_moves_a_count_of_each_level(unit: PrivacyUnit, keys: tuple[str, ...]) -> None:
     question = hierarchy_question("bushy", unit=unit, keys=keys, budget=RHO)
     several = 2 if unit is SUBSTITUTE else 1
-    moved = question.moved_counts
+    moved = question.mechanism.moved_counts
     assert moved is not None
     assert [count for _, count in moved] == [several if keys else 1, several, several]
     amounts = [RHO.amount / 3] * 3
@@ -228,15 +233,15 @@ def test_a_row_moves_a_count_of_each_level(unit: PrivacyUnit, keys: tuple[str, .
 
 
 def test_the_moved_counts_of_pooled_levels_and_of_sums_are_not_known() -> None:
-    assert hierarchy_question("digits").moved_counts is None  # a chain
-    assert hierarchy_question("columns").moved_counts is None  # LGA has one destination
-    assert hierarchy_question("bushy", measure=AMOUNT).moved_counts is None
-    assert hierarchy_question("bushy").moved_counts is not None
+    assert hierarchy_question("digits").mechanism.moved_counts is None  # a chain
+    assert hierarchy_question("columns").mechanism.moved_counts is None  # LGA has one destination
+    assert hierarchy_question("bushy", measure=AMOUNT).mechanism.moved_counts is None
+    assert hierarchy_question("bushy").mechanism.moved_counts is not None
 
 
 def test_public_levels_have_no_noise_of_their_own() -> None:
     question = hierarchy_question("bushy", unit=SUBSTITUTE, public_level=1)
-    assert question.moved_counts == ((DiscreteLaplace(scale=Fraction(2)), 2),)
+    assert question.mechanism.moved_counts == ((DiscreteLaplace(scale=Fraction(2)), 2),)
     assert question.public_total and not hierarchy_question("bushy").public_total
 
 
@@ -253,7 +258,7 @@ def test_public_levels_have_no_noise_of_their_own() -> None:
 )
 def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(hierarchy_question(), **change)
+        changed(hierarchy_question(), **change)
 
 
 @pytest.mark.parametrize("unit", ROW_UNITS)

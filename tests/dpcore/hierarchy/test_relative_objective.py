@@ -20,12 +20,12 @@ from dpcore.errors.relative import (
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
 )
-from dpcore.hierarchy.relative_objective import (
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.levels.relative_objective import (
     RelativeObjective,
     level_classes,
     relative_objective_from_spec,
 )
-from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.randomness import public_stream
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW

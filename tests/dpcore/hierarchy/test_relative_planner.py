@@ -10,14 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import (
-    RelativeCandidate,
-    noise_candidates,
-    threshold_candidate,
-)
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_shares
+from dpcore.levels.relative_objective import RelativeObjective
+from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import delta_of, rho_of
 from dpcore.privacy.group import GroupPrivacy

@@ -13,6 +13,7 @@ import pytest
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.irregular.widths import irregular_widths
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
@@ -40,7 +41,7 @@ FORMS |= {"sums": "digits", "public": "digits", "keyed sums": "paths"}
 SIZES = [2**17, 25, 2]
 
 
-def questions(unit: PrivacyUnit) -> list[HierarchyQuestion]:
+def questions(unit: PrivacyUnit) -> list[HierarchyQuestion[IrregularMechanism]]:
     found = [
         hierarchy_question("digits", name="plain", unit=unit),
         hierarchy_question("columns", name="routes", unit=unit),
@@ -238,7 +239,7 @@ def test_zero_noise_gives_the_truth_back_in_chunks_of_any_size(
     )
     release = made(unit, chunk_leaves=size)
     for question in release.plan.questions:
-        assert isinstance(question, HierarchyQuestion)
+        assert isinstance(question.mechanism, IrregularMechanism)
         truth = node_sums(question, FORMS[question.name], ROWS)
         rows = all_nodes(release, question.name).to_pylist()
         assert rows and {place for place in truth} <= {(r["key"], r["label"]) for r in rows}

@@ -7,13 +7,16 @@ import json
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.hierarchy.threshold_question import ThresholdQuestion, threshold_question_from_spec
+from dpcore.hierarchy.universe import Universe
+from dpcore.levels.thresholds import ThresholdMechanism, threshold_mechanism_from_spec
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
@@ -28,6 +31,7 @@ from tests.dpcore.hierarchy_questions import (
     leaf_counts,
     random_rows,
 )
+from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import short_plan, stated_plan_of, threshold_question
 
 KEY = ReleaseKey(bytes(32))
@@ -35,7 +39,14 @@ ADD, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FORMS = ("digits", "bushy", "columns", "paths")
 
 
-def released(question: ThresholdQuestion, counts: np.ndarray) -> Release:
+def from_spec(spec: Any, universe: Universe) -> HierarchyQuestion[ThresholdMechanism]:
+    """Return the question of a specification."""
+    return hierarchy_question_from_spec(
+        spec, universe, lambda domain: threshold_mechanism_from_spec(spec, domain.tree.shape)
+    )
+
+
+def released(question: HierarchyQuestion[ThresholdMechanism], counts: np.ndarray) -> Release:
     return release_counts(stated_plan_of(question), {question.name: counts}, KEY)
 
 
@@ -51,8 +62,8 @@ def some_counts(question: Question, form: str) -> np.ndarray:
 def test_comes_back_from_its_specification(form: str, keys: tuple[str, ...]) -> None:
     question = threshold_question(form, keys=keys, confidence=0.9, weight=Fraction(2, 3))
     spec = json.loads(json.dumps(question.spec()))
-    again = threshold_question_from_spec(spec, UNIVERSES[form])
-    assert again == replace(question, plan=again.plan, domain=again.domain)
+    again = from_spec(spec, UNIVERSES[form])
+    assert again == changed(question, plan=again.plan, domain=again.domain)
     assert again.plan.thresholds == question.plan.thresholds
     assert again.plan.keyed == bool(keys)
     plan = stated_plan_of(question)
@@ -62,7 +73,7 @@ def test_comes_back_from_its_specification(form: str, keys: tuple[str, ...]) -> 
 
 def test_another_universe_is_refused() -> None:
     with pytest.raises(ValueError, match="universe"):
-        threshold_question_from_spec(threshold_question("digits").spec(), UNIVERSES["bushy"])
+        from_spec(threshold_question("digits").spec(), UNIVERSES["bushy"])
 
 
 def test_the_digest_covers_the_mechanism_and_not_what_is_said_of_it() -> None:
@@ -74,19 +85,19 @@ def test_the_digest_covers_the_mechanism_and_not_what_is_said_of_it() -> None:
     )
     same = [
         replace(question, confidence=0.5),
-        replace(question, objective=replace(question.objective, alpha=0.1)),
+        changed(question, objective=replace(question.mechanism.objective, alpha=0.1)),
         replace(question, weight=Fraction(7)),
     ]
     assert {stated_plan_of(each).digest for each in same} == {digest}
-    changed = []
+    plans = []
     for name, value in (("tau", rounds[0].tau + 1), ("acceptance", rounds[0].acceptance + 1)):
         first = replace(rounds[0], **{name: value})
-        changed.append(replace(plan.thresholds, rounds=(first, *rounds[1:])))
-    changed.append(replace(plan.thresholds, rounds=rounds[:-1]))
-    changed.append(replace(plan.thresholds, delta=plan.thresholds.delta * 2))
-    questions = [replace(question, plan=replace(plan, thresholds=each)) for each in changed]
+        plans.append(replace(plan.thresholds, rounds=(first, *rounds[1:])))
+    plans.append(replace(plan.thresholds, rounds=rounds[:-1]))
+    plans.append(replace(plan.thresholds, delta=plan.thresholds.delta * 2))
+    questions = [changed(question, plan=replace(plan, thresholds=each)) for each in plans]
     digests = {stated_plan_of(each).digest for each in questions}
-    assert len(digests) == len(changed) and digest not in digests
+    assert len(digests) == len(plans) and digest not in digests
 
 
 def test_travels_without_the_tree_and_with_its_intervals() -> None:
@@ -100,19 +111,23 @@ def test_travels_without_the_tree_and_with_its_intervals() -> None:
     )
     question.remember_widths(known)
     assert pickle.loads(pickle.dumps(question)).widths == known
-    assert question.widths_kind.from_spec(known.spec()) == known
+    assert question.mechanism.widths_kind.from_spec(known.spec()) == known
 
 
 def test_there_is_no_budget_to_share_and_no_margin() -> None:
     question = threshold_question()
-    assert (question.budget, question.moved_counts, question.public_total) == (None, None, False)
+    assert (question.budget, question.mechanism.moved_counts, question.public_total) == (
+        None,
+        None,
+        False,
+    )
     assert question.spending.own == (
         question.plan.thresholds.epsilon,
         question.plan.thresholds.delta,
     )
     solved = question.forest
     with pytest.raises(TypeError, match="have no one margin"):
-        question.margins(solved)  # type: ignore[arg-type]
+        question.rule.margins(solved)  # type: ignore[arg-type]
 
 
 # --- what a row costs ---

@@ -19,15 +19,16 @@ from scipy import stats
 
 from dpcore.errors.intervals import prefix_margin
 from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
+from dpcore.levels.errors import errors_of, range_error, range_margin, widths_of
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.errors import errors_of, range_error, range_margin, widths_of
-from dpcore.ordered.quantiles import Totals, chunk_quantiles, difference_ends
+from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dpcore.questions.intervals import difference_ends
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import UniformErrors

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.ordered.errors import range_error, range_margin
+from dpcore.levels.errors import range_error, range_margin
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.least_squares import estimate_down, estimate_up

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles, difference_ends
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dpcore.questions.intervals import difference_ends
 from dpcore.trees.forest import PrefixSolution
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -20,6 +21,7 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.rows.keys import KeyList
 from dpcore.uniform.plan import Consistency, Estimator
+from tests.dpcore.mechanisms import changed
 
 CELLS = 500
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -32,7 +34,9 @@ WORKLOAD = OrderedWorkload(
 )
 
 
-def question_of(unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int) -> OrderedQuestion:
+def question_of(
+    unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int
+) -> OrderedQuestion[UniformMechanism]:
     asked = replace(WORKLOAD, keys=keys).planned(SHARE, Terms(unit=unit))
     return replace(asked, chunk_leaves=chunk_leaves)
 
@@ -60,4 +64,4 @@ def test_all_tables_agree(unit: PrivacyUnit, keys: KeyList | None, chunk_leaves:
 def test_they_are_of_efficient_estimates() -> None:
     question = question_of(ADD_REMOVE_ROW, None, 2**17)
     with pytest.raises(ValueError, match="shrunk counts are of efficient estimates"):
-        replace(question, plan=replace(question.plan, estimator=Estimator.BELOW))
+        changed(question, plan=replace(question.plan, estimator=Estimator.BELOW))

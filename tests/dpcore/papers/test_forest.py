@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
@@ -108,10 +109,12 @@ def data(setting: str, seed: int = 0, leaves: int = LEAVES) -> Array:
     return rng.poisson(rng.choice([0.2, 6.0], leaves), (max(1, SETTINGS[setting][2]), leaves))
 
 
-def make_asked(make_question: Make, plan: TreePlan, setting: str, **fields: Any) -> OrderedQuestion:
+def make_asked(
+    make_question: Make, plan: TreePlan, setting: str, **fields: Any
+) -> OrderedQuestion[UniformMechanism]:
     """The question of a plan, with widths of its own: they take time and have their own tests."""
     _, public, keys = SETTINGS[setting]
-    question: OrderedQuestion = make_question(
+    question: OrderedQuestion[UniformMechanism] = make_question(
         leaves=plan.tree.leaves, plan=plan, keys=keys, public_total=public, **fields
     )
     question.remember_widths(

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.planned_ordered.for_counts import CountsWorkload
 from dpcore.privacy.budget import Budget, Measure
@@ -33,7 +33,7 @@ def counts(rows: int | None, cells: int = 128, noise: Noise = Noise.BEST) -> Cou
 def test_under_epsilon_they_are_of_whole_levels_at_any_guess(rows: int) -> None:
     workload = counts(rows)
     asked = workload.planned(PURE, TERMS)
-    assert isinstance(asked, OrderedQuestion) and asked.for_counts
+    assert isinstance(asked.mechanism, UniformMechanism) and asked.mechanism.for_counts
     assert "whole levels planned for counts" in str(workload.why(asked))
     assert workload.error_unit == "rows"
     assert workload.predicted(asked) == workload.whole.predicted(asked)
@@ -55,8 +55,8 @@ def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
 
 def test_few_rows_are_told_by_the_scale_of_the_noise() -> None:
     few = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)))
-    assert isinstance(counts(1_000).planned(RHO, TERMS), FactorisedQuestion)
-    assert isinstance(counts(1_000).planned(few, TERMS), OrderedQuestion)
+    assert isinstance(counts(1_000).planned(RHO, TERMS).mechanism, FactorisedMechanism)
+    assert isinstance(counts(1_000).planned(few, TERMS).mechanism, UniformMechanism)
 
 
 def test_else_whole_levels_stay() -> None:

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.planned_ordered.for_estimates import EstimatesWorkload
 from dpcore.privacy.budget import Budget, Measure
@@ -51,7 +51,7 @@ def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> 
 def test_a_strategy_is_told(unit: object) -> None:
     workload = estimates(200)
     asked = workload.planned(RHO, Terms(unit=unit))  # type: ignore[arg-type]
-    assert isinstance(asked, FactorisedQuestion)
+    assert isinstance(asked.mechanism, FactorisedMechanism)
     assert "a strategy past trees" in str(workload.why(asked))
     assert workload.error_unit == "rows" and workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
@@ -64,7 +64,7 @@ def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
     for cells, share, terms in ((200, pure, TERMS), (200, RHO, beside), (1025, RHO, TERMS)):
         workload = estimates(cells)
         asked = workload.planned(share, terms)
-        assert isinstance(asked, OrderedQuestion) and workload.why(asked) is None
+        assert isinstance(asked.mechanism, UniformMechanism) and workload.why(asked) is None
         assert asked == workload.whole.planned(share, terms)
 
 
@@ -73,4 +73,4 @@ def test_a_release_tells_of_its_delta() -> None:
     for delta in (None, Fraction(1, 10**6)):
         guarantee = Guarantee(budget=RHO.budget if delta is None else budget, delta=delta)
         (asked,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
-        assert isinstance(asked, FactorisedQuestion) is (delta is None)
+        assert isinstance(asked.mechanism, FactorisedMechanism) is (delta is None)

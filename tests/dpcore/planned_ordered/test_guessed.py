@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.privacy.budget import Budget, Measure
@@ -40,11 +40,13 @@ def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) 
 def test_few_rows_make_it_adaptive() -> None:
     few, many = guessed(1_000), guessed(10**7)
     asked = few.planned(SHARE, TERMS)
-    assert isinstance(asked, AdaptiveQuestion) and asked.guessed_rows == 1_000
+    assert isinstance(asked.mechanism, AdaptiveMechanism) and asked.mechanism.guessed_rows == 1_000
     assert asked.plan.decision_part and few.settled(asked) is few.adaptive
     assert "chosen for the guess of 1,000 rows: an adaptive tree" in few.why(asked)
     other = many.planned(SHARE, TERMS)
-    assert isinstance(other, OrderedQuestion) and other == many.whole.planned(SHARE, TERMS)
+    assert isinstance(other.mechanism, UniformMechanism) and other == many.whole.planned(
+        SHARE, TERMS
+    )
     assert "whole levels, as an adaptive tree is expected to be closer up to" in many.why(other)
     assert few.predicted(asked) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
@@ -55,7 +57,7 @@ def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
     nine = tuple(decile / 10 for decile in range(1, 10))
     workload = replace(guessed(1_000, quantiles=nine), adaptive=None)
     asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked, OrderedQuestion)
+    assert isinstance(asked.mechanism, UniformMechanism)
     assert workload.why(asked).endswith("planned for counts, as quantiles are read off counts")
     assert workload.settled(asked) is workload.whole
 
@@ -72,17 +74,23 @@ def test_few_quantiles_of_many_rows_are_chosen() -> None:
 @pytest.mark.parametrize(
     ("rows", "quantiles", "upper", "kind"),
     [
-        (20, (0.25, 0.5, 0.75), 1024, AdaptiveQuestion),
-        (10**7, tuple(n / 20 for n in range(1, 20)), 1024, OrderedQuestion),
-        (10**7, (0.0, 0.5), 1024, OrderedQuestion),
-        (10**9, (0.5,), 2**20, OrderedQuestion),
+        (20, (0.25, 0.5, 0.75), 1024, AdaptiveMechanism),
+        (
+            10**7,
+            tuple(n / 20 for n in range(1, 20)),
+            1024,
+            UniformMechanism,
+        ),
+        (10**7, (0.0, 0.5), 1024, UniformMechanism),
+        (10**9, (0.5,), 2**20, UniformMechanism),
     ],
     ids=["few rows", "many quantiles", "a minimum", "many cells"],
 )
 def test_other_quantiles_are_read_from_a_tree(
     rows: int, quantiles: tuple[float, ...], upper: int, kind: type
 ) -> None:
-    assert isinstance(guessed(rows, quantiles=quantiles, upper=upper).planned(SHARE, TERMS), kind)
+    question = guessed(rows, quantiles=quantiles, upper=upper).planned(SHARE, TERMS)
+    assert isinstance(question.mechanism, kind)
 
 
 @pytest.mark.parametrize("rows", [1_000, 10**7])

@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.uniform.objectives import RangeObjective
+from tests.dpcore.mechanisms import changed
 
 Make = Callable[..., Any]
 
@@ -68,7 +70,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does(
         replace(base, domain=IntegerDomain(column="delay", lower=0, upper=12, outside="drop")),
         replace(base, keys=KeyList(column="carrier", keys=("k1", "k0"))),
         replace(base, keys=KeyList(column="carrier", keys=("k0",), unknown="other")),
-        replace(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
+        changed(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
         *[make_question(keys=2, quantiles=(0.5,), amount=amount) for amount in other_amounts],
         make_question(keys=2, quantiles=(0.5,), measure=Measure.RHO),
         make_question(keys=2, quantiles=(0.5,), unit=SUBSTITUTE_ROW),
@@ -85,7 +87,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does(
         "weight": Fraction(2),
         "objective": RangeObjective(),
     }
-    same = [replace(base), *(replace(base, **{name: value}) for name, value in output.items())]
+    same = [replace(base), *(changed(base, **{name: value}) for name, value in output.items())]
     assert {make_release_plan(each).digest for each in same} == {plans[0].digest}
 
 
@@ -112,7 +114,7 @@ def test_a_question_refuses_parts_that_do_not_fit(
     make_question: Make, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(make_question(), **change)
+        changed(make_question(), **change)
 
 
 def test_a_total_is_not_public_where_rows_are_dropped(make_question: Make) -> None:
@@ -126,7 +128,11 @@ def test_a_total_is_not_public_where_rows_are_dropped(make_question: Make) -> No
 def test_a_release_refuses_questions_that_do_not_fit(make_question: Make) -> None:
     one = make_question()
 
-    def release(*questions: OrderedQuestion, amount: int = 2, **fields: Any) -> ReleasePlan:
+    def release(
+        *questions: OrderedQuestion[UniformMechanism],
+        amount: int = 2,
+        **fields: Any,
+    ) -> ReleasePlan:
         budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
         given = {"unit": ADD_REMOVE_ROW, "budget": budget} | fields
         return ReleasePlan(name="r", questions=questions, **given)

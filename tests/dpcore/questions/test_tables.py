@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dpcore.errors.intervals import prefix_margin
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource
@@ -60,7 +61,9 @@ def chunk_leaves(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-def solved(question: OrderedQuestion, counts: Any, key: ReleaseKey) -> tuple[Any, Any]:
+def solved(
+    question: OrderedQuestion[UniformMechanism], counts: Any, key: ReleaseKey
+) -> tuple[Any, Any]:
     noise = NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=b"c")
     exact = {
         partial.place: question.merge(partial.place, [partial.data]).to_bytes()
@@ -185,7 +188,7 @@ def test_quantiles_of_categories_are_texts_only() -> None:
     question = OrderedQuestion(
         name="grade",
         domain=CategoryDomain(column="grade", categories=names),
-        plan=tree_plan(),
+        mechanism=UniformMechanism(plan=tree_plan()),
         quantiles=QUANTILES,
     )
     cells = QuantileCells.from_array(some_cells().to_array()[:, :1])
@@ -197,6 +200,8 @@ def test_quantiles_of_categories_are_texts_only() -> None:
 
 def test_labels_of_the_trimmed_edge_end_with_the_domain() -> None:
     question = OrderedQuestion(
-        name="age", domain=IntegerDomain(column="age", lower=0, upper=LEAVES), plan=tree_plan()
+        name="age",
+        domain=IntegerDomain(column="age", lower=0, upper=LEAVES),
+        mechanism=UniformMechanism(plan=tree_plan()),
     )
     assert question.node_labels(1, np.arange(3)).to_pylist() == ["[0, 4)", "[4, 8)", "[8, 11)"]

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import certified_delta
@@ -172,8 +173,8 @@ def test_moved_counts_add_up_where_all_are_known() -> None:
     one = hierarchy_question("bushy", name="one", budget=rho(CONVERTED / 2))
     two = hierarchy_question("bushy", name="two", budget=rho(CONVERTED / 2))
     plan = release(sparse(), one, two, amount=CONVERTED)
-    assert one.moved_counts is not None and two.moved_counts is not None
-    assert plan.spending.moved == one.moved_counts + two.moved_counts
+    assert one.mechanism.moved_counts is not None and two.mechanism.moved_counts is not None
+    assert plan.spending.moved == one.mechanism.moved_counts + two.mechanism.moved_counts
     pooled = hierarchy_question("digits", name="pooled", budget=rho(CONVERTED / 2))
     assert release(sparse(), one, pooled, amount=CONVERTED).spending.moved is None
 
@@ -181,7 +182,7 @@ def test_moved_counts_add_up_where_all_are_known() -> None:
 def test_what_a_tree_spends_counts_and_not_what_it_shows() -> None:
     """A kind whose budget is less than what it spends is refused, with a delta or without."""
 
-    class Dear(HierarchyQuestion):
+    class Dear(HierarchyQuestion[IrregularMechanism]):
         @property
         def spending(self) -> Spending:
             return super().spending + super().spending

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from dpcore.levels.errors import range_error
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.errors import range_error
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
@@ -28,6 +29,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import RangeObjective
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
+from tests.dpcore.mechanisms import changed
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 23, (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -291,7 +293,7 @@ def test_another_confidence_or_quantile_draws_the_same_noise(
 ) -> None:
     """They shape the output alone: asking again otherwise must not spend the budget again."""
     one = wide_question(make_question, keys=2)
-    other = replace(
+    other = changed(
         one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective=RangeObjective()
     )
     counts = {"delay": np.arange(2 * CELLS)}
@@ -356,7 +358,9 @@ def test_what_is_known_exactly_is_told_exactly(
             TreeSetting(leaves=leaves, budget=budget, unit=SUBSTITUTE_ROW, public_total=True)
         )
         domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
-        question = OrderedQuestion(name=f"t{run}", domain=domain, plan=plan)
+        question = OrderedQuestion(
+            name=f"t{run}", domain=domain, mechanism=UniformMechanism(plan=plan)
+        )
         counts = rng.integers(0, 60, leaves)
         made = release_counts(make_release_plan(question), {question.name: counts}, release_key)
         tree, total = made.tree(question.name), float(counts.sum())

@@ -17,8 +17,8 @@ from scipy import optimize
 from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.workload import THRESHOLDS, HierarchyWorkload
+from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.question import SMALLEST_FIRST
+from dpcore.levels.irregular import SMALLEST_FIRST
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -29,6 +30,7 @@ from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question
+from tests.dpcore.mechanisms import changed
 from tests.dpcore.series_runs import EXACT, KEY, Runs, level_sums, series_plan
 from tests.dpcore.threshold_questions import threshold_question
 from tests.transforms.every_kind import ordered_question
@@ -38,7 +40,7 @@ RACES = ("white", "black")
 BINARY = TemporalTree.of(7, 2)
 
 
-def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion:
+def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion[UniformMechanism]:
     """Many trees of few leaves, each of which is measured."""
     shape = Tree(leaves=cells, fanouts=() if cells == 1 else (cells,))
     plan = TreePlan(
@@ -52,12 +54,12 @@ def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion:
     return OrderedQuestion(
         name="days",
         domain=IntegerDomain(column="x", lower=0, upper=cells),
-        plan=plan,
+        mechanism=UniformMechanism(plan=plan),
         keys=KeyList(column="key", keys=names),
     )
 
 
-def uniform(**fields: Any) -> OrderedQuestion:
+def uniform(**fields: Any) -> OrderedQuestion[UniformMechanism]:
     return ordered_question("tree", measure=Measure.RHO, amount=EXACT.amount, **fields)
 
 
@@ -300,7 +302,7 @@ def noisy(base: TreeQuestion) -> TreeQuestion:
     budget = Budget(measure=Measure.RHO, amount=Fraction(1, 50))
     factor = budget.amount / EXACT.amount
     amounts = tuple(each * factor for each in base.plan.level_amounts)  # type: ignore[attr-defined]
-    return replace(base, plan=replace(base.plan, budget=budget, level_amounts=amounts))  # type: ignore[type-var]
+    return changed(base, plan=replace(base.plan, budget=budget, level_amounts=amounts))  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ def noisy(base: TreeQuestion) -> TreeQuestion:
 def test_counts_of_one_period_are_repaired_as_its_release(kind: str, consistency: object) -> None:
     tree = noisy(KINDS[kind])
     counts = []
-    for question in (tree, replace(tree, consistency=consistency)):  # type: ignore[call-arg]
+    for question in (tree, changed(tree, consistency=consistency)):
         runs = Runs.of(question, TemporalTree(periods=2)).run()
         window, day = window_nodes(runs, 1, 1), released_nodes(runs, Span(0, 1, 1))
         assert {at: row["count"] for at, row in window.items()} == {

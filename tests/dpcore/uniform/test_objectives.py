@@ -67,7 +67,7 @@ def test_objectives_travel_with_a_release(make_question: Any, make_release_plan:
     for objective in OBJECTIVES:
         plan = make_release_plan(make_question(objective=objective))
         again = plan_from_spec(json.loads(json.dumps(plan.spec())))
-        assert again == plan and again.questions[0].objective == objective
+        assert again == plan and again.questions[0].mechanism.objective == objective
 
 
 def test_errors_have_a_unit_and_say_what_they_speak_of() -> None:

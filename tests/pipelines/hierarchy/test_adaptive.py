@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.adaptive import forest
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
-from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.refusal import Refusal
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
@@ -151,9 +151,11 @@ def planned(workspace: Blocks, privacy: dict[str, Any], **changes: Any) -> Any:
 def test_a_planned_tree_is_adaptive_where_the_guess_says_so(blocks: Blocks) -> None:
     few = planned(blocks, ADD, mechanism=None, guess={"rows": 300})
     many = planned(blocks, ADD, mechanism=None, guess={"rows": 10**8})
-    assert isinstance(few, AdaptiveHierarchyQuestion) and isinstance(many, HierarchyQuestion)
+    assert isinstance(few.mechanism, AdaptiveMechanism) and isinstance(
+        many.mechanism, IrregularMechanism
+    )
     assert many == planned(blocks, ADD, mechanism=None)
-    assert isinstance(planned(blocks, ADD, guess={"rows": 10**8}), AdaptiveHierarchyQuestion)
+    assert isinstance(planned(blocks, ADD, guess={"rows": 10**8}).mechanism, AdaptiveMechanism)
 
 
 def test_a_plan_says_why(blocks: Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +192,9 @@ def test_a_planned_tree_is_chosen_by_the_error_of_what_is_read(blocks: Blocks) -
     """By the decisions that its estimates pay for, where nothing is said."""
     chosen = {"mechanism": None, "guess": {"rows": 1_000}}
     assert isinstance(
-        planned(blocks, ADD, **chosen, **{"for": "counts"}), AdaptiveHierarchyQuestion
+        planned(blocks, ADD, **chosen, **{"for": "counts"}).mechanism, AdaptiveMechanism
     )
-    assert isinstance(planned(blocks, ADD, **chosen), HierarchyQuestion)
+    assert isinstance(planned(blocks, ADD, **chosen).mechanism, IrregularMechanism)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_a_planned_tree_is_chosen_by_the_error_of_what_is_read(blocks: Blocks) -
 )
 def test_every_guarantee_has_one(blocks: Blocks, privacy: dict[str, Any]) -> None:
     question = planned(blocks, privacy, guess={"rows": 300})
-    assert isinstance(question, AdaptiveHierarchyQuestion)
+    assert isinstance(question.mechanism, AdaptiveMechanism)
     assert question.plan.budget == question.budget
 
 

@@ -19,6 +19,8 @@ from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
@@ -38,6 +40,7 @@ from pipelines import report
 from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.page.extent import MAX_ASKED, MAX_NODES
 from pipelines.report import check_asked_paths, write_report_html
+from tests.dpcore.mechanisms import changed
 from tests.pipelines.report_page import ReleaseTables, elements_of
 
 EVIL = "</script><!--<script>alert(1)</script>"
@@ -72,7 +75,7 @@ def hierarchy(
     public_level: int | None = None,
     keys: KeyList | None = None,
     measure: MeasureColumn | None = None,
-) -> HierarchyQuestion:
+) -> HierarchyQuestion[IrregularMechanism]:
     unit = ADD_REMOVE_ROW if public_level is None else SUBSTITUTE_ROW
     sensitivities: tuple[tuple[int, int], ...] = ()
     if measure is not None:
@@ -89,7 +92,13 @@ def hierarchy(
             sensitivities=sensitivities,
         )
     )
-    return HierarchyQuestion(name=name, domain=domain, plan=plan, keys=keys, measure=measure)
+    return HierarchyQuestion(
+        name=name,
+        domain=domain,
+        mechanism=IrregularMechanism(plan=plan),
+        keys=keys,
+        measure=measure,
+    )
 
 
 def plan_of(*questions: Question) -> ReleasePlan:
@@ -221,7 +230,7 @@ def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
 def test_noise_of_single_children_is_told_from_the_least_to_the_most() -> None:
     asked = hierarchy("places", PLACES)
     amounts = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
-    asked = replace(asked, plan=replace(asked.plan, level_amounts=amounts))
+    asked = changed(asked, plan=replace(asked.plan, level_amounts=amounts))
     page = page_of(asked)
     (*_, leaves) = level_lines(page)
     assert leaves[2] == "1/2"
@@ -281,7 +290,7 @@ def test_each_key_has_its_own_rows() -> None:
     assert "3 of sex, each with a tree of its own" in said(page)
 
 
-def ages() -> OrderedQuestion:
+def ages() -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
         tree=Tree(leaves=6, fanouts=(6,)),
         unit=ADD_REMOVE_ROW,
@@ -289,7 +298,7 @@ def ages() -> OrderedQuestion:
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
     )
     domain = IntegerDomain(column="age", lower=0, upper=6)
-    return OrderedQuestion(name="ages", domain=domain, plan=plan)
+    return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))
 
 
 def test_figures_stand_at_their_trees() -> None:
@@ -364,14 +373,14 @@ def test_asked_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", ["99", "00501x", "/"])
 def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) -> None:
     asked = large.plan.question("codes")
-    assert isinstance(asked, HierarchyQuestion)
+    assert isinstance(asked.mechanism, IrregularMechanism)
     with pytest.raises(ValueError, match="has no node of this path"):
         check_asked_paths(large, asked, [path])
 
 
 def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
     asked = large.plan.question("codes")
-    assert isinstance(asked, HierarchyQuestion)
+    assert isinstance(asked.mechanism, IrregularMechanism)
     fitting = MAX_ASKED // 4
     check_asked_paths(large, asked, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):

@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from dpcore.hierarchy import workload as hierarchy_plan
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Measure
@@ -103,7 +103,9 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
         chosen = question_of(folder, APPROXIMATE, **tree)
         bound = question_of(folder, APPROXIMATE, **tree | {"mechanism": "thresholds"})
         noise = question_of(folder, APPROXIMATE, **tree | {"noise": "laplace"})
-        assert isinstance(bound, ThresholdQuestion) and isinstance(noise, HierarchyQuestion)
+        assert isinstance(bound.mechanism, ThresholdMechanism) and isinstance(
+            noise.mechanism, IrregularMechanism
+        )
         errors = predicted_threshold_error(bound), predicted_hierarchy_error(noise)
         assert (errors[0] < errors[1]) == is_better
         assert chosen == (bound if is_better else noise) or chosen.spec() == (
@@ -119,8 +121,11 @@ def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
 ) -> None:
     asked = {} if estimation is None else {"estimation": estimation}
     question = question_of(folder, PURE, **RELATIVE | asked, domain=flat(folder))
-    assert isinstance(question, HierarchyQuestion) and question.estimation == "least_squares"
-    assert question.objective is not None and question.objective.alpha == 0.98
+    assert (
+        isinstance(question.mechanism, IrregularMechanism)
+        and question.mechanism.estimation == "least_squares"
+    )
+    assert question.mechanism.objective is not None and question.mechanism.objective.alpha == 0.98
 
 
 def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch) -> None:
@@ -135,9 +140,12 @@ def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch)
     monkeypatch.setattr(hierarchy_plan, "noise_candidates", worse)
     tree = RELATIVE | {"alpha": 0.4, "domain": flat(folder)}  # an objective of no other test
     question = question_of(folder, PURE, **tree, estimation="least_squares")
-    assert isinstance(question, HierarchyQuestion) and question.estimation == "least_squares"
+    assert (
+        isinstance(question.mechanism, IrregularMechanism)
+        and question.mechanism.estimation == "least_squares"
+    )
     free = question_of(folder, PURE, **tree)
-    assert isinstance(free, HierarchyQuestion) and free.estimation == "none"
+    assert isinstance(free.mechanism, IrregularMechanism) and free.mechanism.estimation == "none"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_the_laplace_and_the_gaussian_tree(
     folder: Path, privacy: dict[str, Any], noise: str, law: type
 ) -> None:
     question = question_of(folder, privacy, mechanism="tree", estimation="none", noise=noise)
-    assert isinstance(question, HierarchyQuestion)
+    assert isinstance(question.mechanism, IrregularMechanism)
     assert isinstance(question.forest, AsMeasuredForest)
     plan = question.plan
     share = float(plan.budget.amount) / (HEIGHT + 1)
@@ -198,7 +206,7 @@ def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: A
     privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
     tree = THRESHOLDS if by is None else THRESHOLDS | {"by": by}
     question = question_of(folder, privacy, **tree)
-    assert isinstance(question, ThresholdQuestion)
+    assert isinstance(question.mechanism, ThresholdMechanism)
     plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
     assert plan.group.steps == steps and question.plan.keyed == (by is not None)
     assert plan.group.row_epsilon == Fraction(1, steps)
@@ -210,7 +218,7 @@ def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: A
 
 def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
-    assert isinstance(question, ThresholdQuestion)
+    assert isinstance(question.mechanism, ThresholdMechanism)
     assert question.plan.rows_at_most == 10_000 < MAX_COUNT
     assert max(question.widths.high) == 10_000
     assert question.spec()["rows_at_most"] == 10_000
@@ -222,7 +230,7 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 
 def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
-    assert isinstance(question, ThresholdQuestion)
+    assert isinstance(question.mechanism, ThresholdMechanism)
     entry = hierarchy_entry(question)
     json.dumps(entry, allow_nan=False)
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
@@ -235,7 +243,7 @@ def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
 
 def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(folder: Path) -> None:
     question = question_of(folder, PURE, **RELATIVE, domain=flat(folder))
-    assert isinstance(question, HierarchyQuestion)
+    assert isinstance(question.mechanism, IrregularMechanism)
     entry = hierarchy_entry(question)
     labels = [each["label"] for each in entry["candidates"]]
     assert labels == ["planned", "equal split", "equal split, as measured"]
@@ -358,4 +366,6 @@ def test_a_tree_of_too_many_leaves(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"trees\[0\]\.mechanism: thresholds need a tree"):
         plan_of(folder, APPROXIMATE, THRESHOLDS | tree)
     # Where the choice is free, it gets noise.
-    assert isinstance(question_of(folder, APPROXIMATE, **RELATIVE | tree), HierarchyQuestion)
+    assert isinstance(
+        question_of(folder, APPROXIMATE, **RELATIVE | tree).mechanism, IrregularMechanism
+    )

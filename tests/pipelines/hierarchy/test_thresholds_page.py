@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
+from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.question import Question

@@ -15,6 +15,8 @@ from dpcore.hierarchy.leaves import universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_best_shares
+from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -266,7 +268,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
 # What is said
 
 
-def ages() -> OrderedQuestion:
+def ages() -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
         tree=Tree(leaves=6, fanouts=(6,)),
         unit=ADD_REMOVE_ROW,
@@ -274,10 +276,10 @@ def ages() -> OrderedQuestion:
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
     )
     domain = IntegerDomain(column="age", lower=0, upper=6)
-    return OrderedQuestion(name="ages", domain=domain, plan=plan)
+    return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))
 
 
-def files() -> HierarchyQuestion:
+def files() -> HierarchyQuestion[IrregularMechanism]:
     domain = HierarchyDomain(
         universe=universe_from_paths(pa.array(["usr/bin", "usr/lib", "etc"]), "/"),
         columns=("path",),
@@ -289,7 +291,7 @@ def files() -> HierarchyQuestion:
             budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         )
     )
-    return HierarchyQuestion(name="files", domain=domain, plan=plan)
+    return HierarchyQuestion(name="files", domain=domain, mechanism=IrregularMechanism(plan=plan))
 
 
 def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:

@@ -14,6 +14,7 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import CategoryDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
@@ -56,7 +57,7 @@ def plan_of_texts() -> ReleasePlan:
     domain = CategoryDomain(column="value", categories=("1", "2"))
     budget = Budget(measure=Measure.EPSILON, amount=1)
     plan = plan_tree(TreeSetting(leaves=domain.cells, budget=budget, unit=ADD_REMOVE_ROW))
-    question = OrderedQuestion(name="value", domain=domain, plan=plan)
+    question = OrderedQuestion(name="value", domain=domain, mechanism=UniformMechanism(plan=plan))
     return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
@@ -42,7 +43,9 @@ def plan_of(*domains: OrderedDomain, unit: PrivacyUnit = ADD_REMOVE_ROW) -> Rele
         OrderedQuestion(
             name=f"tree{index}",
             domain=domain,
-            plan=plan_tree(TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=unit)),
+            mechanism=UniformMechanism(
+                plan=plan_tree(TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=unit))
+            ),
         )
         for index, domain in enumerate(domains)
     ]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.noise.scales import scale_of
+from dpcore.trees.irregular import IrregularTree
 
 
 def levels_of(plan: AdaptivePlan) -> list[dict[str, object]]:
@@ -51,3 +56,48 @@ def in_words(plan: AdaptivePlan) -> str:
         "nodes were split (null), which were not (their own level), and which lie inside one that "
         "was not (its level): these share its count evenly and have no standard error."
     )
+
+
+def named_levels_of(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[str, object]]:
+    """What each level of an adaptive hierarchy spends, the noise of its nodes, and from which count
+    on they are split.
+
+    ``chain`` is as in a hierarchy that splits every node: how many nodes above share a node's
+    measurement.
+    """
+    levels: list[dict[str, object]] = []
+    for level, name in enumerate(names):
+        noise = [
+            {"chain": chain, **scale_of(law)}
+            for chain in _chains(plan, level)
+            if (law := plan.law(level, chain)) is not None
+        ]
+        public = level == 0 and plan.public_total
+        said: dict[str, object] = {
+            "level": level,
+            "name": name,
+            "nodes": plan.tree.level_sizes[level],
+            plan.budget.measure.value: str(plan.level_amounts[level]),
+            "noise": noise or ("none: public and exact" if public else "not measured"),
+        }
+        if plan.decides(level):
+            last, decision = plan.last_law(level), plan.decision_law(level)
+            said["split_from"] = plan.thresholds[level]
+            said["decided_by"] = "the measurement" if decision is None else scale_of(decision)
+            said["measured_again"] = None if last is None else scale_of(last)
+        levels.append(said)
+    return levels
+
+
+def _chains(plan: AdaptivePlan, level: int) -> list[int]:
+    """The lengths of the chains above the nodes of a level that are measured when reached."""
+    tree = plan.tree
+    assert isinstance(tree, IrregularTree)
+    if level == tree.height > 0:
+        # Leaves with one parent are alike.
+        lengths = np.where(tree.fanouts[-1] == 1, tree.chains[-1] + 1, 0)
+    else:
+        passed = np.broadcast_to(plan.passed_on(level), (tree.level_sizes[level],))
+        lengths = plan.chains(level)[~passed]
+    found: list[int] = np.unique(lengths).tolist()
+    return found

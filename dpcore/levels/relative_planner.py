@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_best_shares, with_equal_shares
 from dpcore.irregular.variances import plan_errors
+from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.group import GroupPrivacy

@@ -10,12 +10,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
+from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths
 from dpcore.arrays import Floats
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.ordered.quantiles import Ends
-from dpcore.questions.tree_question import Intervals
+from dpcore.questions.intervals import Ends, IntervalRule, Intervals
+from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+
+
+class AdaptiveIntervals(IntervalRule):
+    """The intervals of an adaptive tree, of any shape.
+
+    Args:
+        widths: half-widths at one confidence.
+    """
+
+    def __init__(self, widths: AdaptiveWidths) -> None:
+        self._widths = widths
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        assert isinstance(solved, DrawnLevel)
+        return self._widths.margin(solved.holder_variance)
+
+    def nodes(self, solved: LevelSolution, bottom: float, top: float) -> Intervals:
+        assert isinstance(solved, DrawnLevel)
+        return node_intervals(solved, self._widths, top)
+
+    def prefixes(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
+        assert isinstance(prefixes, DrawnPrefixes)
+        return prefix_intervals(prefixes, self._widths, np.inf if total is None else total)
+
+    def differences(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
+        assert isinstance(prefixes, DrawnPrefixes) and isinstance(roots, AdaptiveRoots)
+        return quantile_ends(prefixes, roots.total, roots.total_variance, self._widths)
 
 
 def node_intervals(solved: DrawnLevel, widths: AdaptiveWidths, top: float) -> Intervals:

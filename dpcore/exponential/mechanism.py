@@ -1,0 +1,52 @@
+"""The exponential mechanism for quantiles, as what a question holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dpcore.exponential.forest import ExponentialForest
+from dpcore.exponential.places import PLACES
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.questions.mechanism import Layout, Mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialMechanism(Mechanism[ExponentialForest, Any]):
+    """Quantiles alone, chosen one after the other; there are no nodes and no intervals of counts.
+
+    Args:
+        plan: the quantiles, and what the choice of each spends.
+    """
+
+    plan: ExponentialPlan
+
+    @property
+    def kind(self) -> str:
+        return "exponential"
+
+    @property
+    def public_total(self) -> bool:
+        """False: no number of rows is released."""
+        return False
+
+    def forest(self, layout: Layout) -> ExponentialForest:
+        return ExponentialForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
+
+    def widths(self, confidence: float) -> NoReturn:
+        raise TypeError("exponential: quantiles have no half-widths")
+
+    def intervals(self, forest: ExponentialForest, widths: Any) -> NoReturn:
+        raise TypeError("exponential: there are no nodes")
+
+    def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
+        return {"mechanism": self.kind}
+
+    def spec(self) -> dict[str, Any]:
+        share = self.plan.interval_share
+        return {
+            "budget": str(self.plan.budget.amount),
+            "places": PLACES,
+            **({"interval_share": str(share)} if share else {}),
+        }

@@ -1,0 +1,152 @@
+"""Matrix factorization as a mechanism: noisy weighted sums of cells, and all counts from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.factorised.forest import FactorisedForest
+from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.planner import told_tree
+from dpcore.factorised.strategies import strategy_from_spec
+from dpcore.factorised.widths import NormalWidths
+from dpcore.noise.scales import scale_of
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.intervals import SlopedIntervals
+from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.trees.forest import LevelSolution
+from dpcore.uniform.plan import Consistency
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
+    """The nodes, CDF and quantiles of a tree from noisy weighted sums of its cells.
+
+    Args:
+        plan: the sums and their noise.
+        consistency: which integers are released beside the estimates: ``L2``, or ``TOP_DOWN`` of
+            releases from before there was the other.
+
+    Raises:
+        ValueError: another consistency.
+    """
+
+    output_only = ("consistency",)
+    widths_kind = NormalWidths
+
+    plan: FactorisedPlan
+    consistency: Consistency = Consistency.L2
+
+    def __post_init__(self) -> None:
+        if self.consistency not in (Consistency.L2, Consistency.TOP_DOWN):
+            raise ValueError("consistency: of a strategy l2 or top_down")
+
+    @property
+    def kind(self) -> str:
+        return "factorised"
+
+    @property
+    def public_total(self) -> bool:
+        return self.plan.public_total
+
+    def forest(self, layout: Layout) -> FactorisedForest:
+        return FactorisedForest(
+            self.plan,
+            keys=layout.keys,
+            chunk_leaves=layout.chunk_leaves,
+            top_down=self.consistency is Consistency.TOP_DOWN,
+        )
+
+    def widths(self, confidence: float) -> NormalWidths:
+        return NormalWidths(confidence=confidence)
+
+    def intervals(self, forest: FactorisedForest, widths: NormalWidths) -> FactorisedIntervals:
+        return FactorisedIntervals(widths.width, forest.root_variance)
+
+    @property
+    def strategy_in_words(self) -> str:
+        """What is measured, for a person."""
+        kind = self.plan.strategy.spec()["kind"]
+        if kind == "optimum":
+            return "weighted sums of cells, those of the least error that there are"
+        return "weighted sums of cells, the square root of prefix sums with even columns"
+
+    def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
+        plan = self.plan
+        return {
+            "mechanism": self.kind,
+            "strategy": self.strategy_in_words,
+            "sums": plan.tree.leaves,
+            "largest_weight": plan.strategy.largest,
+            "column_norm_squared": plan.strategy.column_norm,
+            "column_distance_squared": plan.strategy.column_distance,
+            "noise": scale_of(plan.law),
+        } | self._repaired
+
+    @property
+    def _repaired(self) -> dict[str, object]:
+        """How counts are made consistent; earlier releases, from the root down, do not say it."""
+        if self.consistency is Consistency.TOP_DOWN:
+            return {}
+        return {"consistency": self.consistency.value}
+
+    def spec(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "leaves": plan.tree.leaves,
+            "fanouts": list(plan.tree.fanouts),
+            "budget": str(plan.budget.amount),
+            "public_total": plan.public_total,
+            "strategy": plan.strategy.spec(),
+        } | self._repaired
+
+
+def factorised_mechanism_from_spec(
+    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
+) -> FactorisedMechanism:
+    """Return the mechanism of a specification, as `FactorisedMechanism.spec` writes it.
+
+    Args:
+        spec: plain JSON values.
+        unit: what neighboring data sets differ in.
+        measure: of the budget.
+
+    Raises:
+        ValueError: fan-outs that are not those of such a tree.
+    """
+    tree = told_tree(int(spec["leaves"]))
+    if list(tree.fanouts) != spec["fanouts"]:
+        raise ValueError(f"fanouts: {spec['fanouts']} are not {list(tree.fanouts)}")
+    plan = FactorisedPlan(
+        tree=tree,
+        unit=unit,
+        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
+        strategy=strategy_from_spec(spec["strategy"]),
+        public_total=bool(spec["public_total"]),
+        keyed=spec["keys"] is not None,
+    )
+    return FactorisedMechanism(
+        plan=plan, consistency=Consistency(spec.get("consistency", "top_down"))
+    )
+
+
+class FactorisedIntervals(SlopedIntervals):
+    """Normal intervals from the variances of a plan.
+
+    Args:
+        width: half-width in standard errors.
+        root_variance: variance of the estimate of a whole tree, in rows^2.
+    """
+
+    def __init__(self, width: float, root_variance: float) -> None:
+        super().__init__((width, 0.0), root_variance)
+        self._width = width
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        return self._width * np.sqrt(solved.variance)

@@ -1,0 +1,22 @@
+"""Measured levels: the mechanisms of uniform trees, trees of any shape and thresholds.
+
+Floor 5: imports from floors 0 to 4. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "errors": ("errors_of", "range_error", "range_margin", "runs_error", "widths_of"),
+    "irregular": (
+        "IrregularMechanism",
+        "LEAST_SQUARES",
+        "NONE",
+        "SMALLEST_FIRST",
+        "TOP_DOWN",
+        "irregular_mechanism_from_spec",
+        "named_levels_of",
+    ),
+    "relative_objective": ("METRICS", "RelativeObjective"),
+    "relative_planner": ("noise_candidates", "threshold_candidate"),
+    "thresholds": ("ThresholdMechanism", "threshold_mechanism_from_spec"),
+    "uniform": ("UniformMechanism", "uniform_mechanism_from_spec"),
+}

@@ -1,0 +1,117 @@
+"""Counts between thresholds as a mechanism (Ghazi et al.).
+
+For counts that need to be right within a part of themselves only, on tall trees of large counts;
+`dpcore.levels.relative_planner` decides where it is the better mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.levels.relative_objective import RelativeObjective, relative_objective_from_spec
+from dpcore.privacy.spending import Spending
+from dpcore.questions.intervals import IntervalRule, Intervals
+from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.thresholds.forest import (
+    ThresholdForest,
+    ThresholdIntervals,
+    TreeThresholds,
+    threshold_intervals,
+)
+from dpcore.thresholds.plan import threshold_plan_from_spec
+from dpcore.trees.forest import LevelSolution
+from dpcore.trees.irregular import IrregularTree
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
+    """The counts of all nodes of a tree, by thresholds.
+
+    Args:
+        plan: the rounds.
+        objective: what the plan was chosen for.
+    """
+
+    output_only = ("objective", "rows_at_most")
+    widths_kind = ThresholdIntervals
+
+    plan: TreeThresholds
+    objective: RelativeObjective
+
+    @property
+    def kind(self) -> str:
+        return "hierarchy"
+
+    @property
+    def public_total(self) -> bool:
+        return False
+
+    @property
+    def spending(self) -> Spending:
+        plan = self.plan.thresholds
+        return Spending(epsilon=plan.epsilon, delta=plan.delta)
+
+    def forest(self, layout: Layout) -> ThresholdForest:
+        return ThresholdForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
+
+    def widths(self, confidence: float) -> ThresholdIntervals:
+        return threshold_intervals(self.plan, confidence)
+
+    def intervals(self, forest: ThresholdForest, widths: ThresholdIntervals) -> IntervalRule:
+        return _Between(self.plan, widths)
+
+    def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
+        plan = self.plan.thresholds
+        return {
+            "epsilon": str(plan.epsilon),
+            "delta": str(plan.delta),
+            "mechanism": "thresholds",
+            "consistency": "top_down",
+            "rounds": [each.spec() for each in plan.rounds],
+        }
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "leaves": self.plan.tree.leaves,
+            "thresholds": self.plan.thresholds.spec(),
+            "rows_at_most": self.plan.rows_at_most,
+            "objective": self.objective.spec(),
+        }
+
+
+def threshold_mechanism_from_spec(
+    spec: Mapping[str, Any], tree: IrregularTree
+) -> ThresholdMechanism:
+    """Return the mechanism of a specification, as `ThresholdMechanism.spec` writes it.
+
+    Args:
+        spec: plain JSON values.
+        tree: the shape.
+    """
+    plan = TreeThresholds(
+        tree=tree,
+        thresholds=threshold_plan_from_spec(spec["thresholds"]),
+        keyed=spec["keys"] is not None,
+        rows_at_most=int(spec["rows_at_most"]),
+    )
+    return ThresholdMechanism(plan=plan, objective=relative_objective_from_spec(spec["objective"]))
+
+
+class _Between(IntervalRule):
+    """The interval of each estimate that there may be."""
+
+    def __init__(self, plan: TreeThresholds, widths: ThresholdIntervals) -> None:
+        self._estimates = plan.estimates
+        self._low, self._high = np.array(widths.low), np.array(widths.high)
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        raise TypeError("thresholds: their intervals have no one margin")
+
+    def nodes(self, solved: LevelSolution, bottom: float, top: float) -> Intervals:
+        place = np.searchsorted(self._estimates, solved.estimate)
+        return solved.estimate, solved.variance, self._low[place], self._high[place]

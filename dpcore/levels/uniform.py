@@ -1,0 +1,173 @@
+"""Whole levels of a uniform tree as a mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.levels.errors import widths_of
+from dpcore.papers.forest import PapersForest
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.intervals import SlopedIntervals
+from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.trees.forest import LevelSolution
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.entry import levels_of
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
+from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
+from dpcore.uniform.widths import IntervalWidths
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
+    """A tree over an ordered domain whose levels are measured whole.
+
+    Args:
+        plan: the budgets of the levels.
+        objective: what the plan was made for.
+        consistency: which integers are released beside the estimates.
+        for_counts: the plan was made for these integers.
+        guessed_rows: the public guess at which their errors are predicted.
+
+    Raises:
+        ValueError: shrunk counts of estimates that are not efficient.
+    """
+
+    output_only = ("objective", "estimation", "consistency", "for", "guessed_rows")
+    widths_kind = IntervalWidths
+
+    plan: TreePlan
+    objective: Objective = CDF
+    consistency: Consistency = Consistency.TOP_DOWN
+    for_counts: bool = False
+    guessed_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.consistency is Consistency.SHRUNK and not self.plan.is_efficient:
+            raise ValueError("consistency: shrunk counts are of efficient estimates")
+
+    @property
+    def kind(self) -> str:
+        return "ordered"
+
+    @property
+    def public_total(self) -> bool:
+        return self.plan.public_total
+
+    @property
+    def moved_counts(self) -> MovedCounts | None:
+        return moved_counts(self.plan)
+
+    @property
+    def _is_published(self) -> bool:
+        """Whether the answer is one of the papers', which need a whole tree at once."""
+        return not self.plan.is_efficient or self.consistency in (Consistency.L1, Consistency.L2)
+
+    def check(self, layout: Layout, forest: Callable[[], UniformForest | PapersForest]) -> None:
+        leaves = self.plan.tree.leaves
+        if self._is_published and leaves > layout.chunk_leaves:
+            raise ValueError(
+                f"domain: {leaves} cells are too many for the papers' estimates and the "
+                f"closest CDF, which need a whole tree at once: at most {layout.chunk_leaves}"
+            )
+
+    def forest(self, layout: Layout) -> UniformForest | PapersForest:
+        if self._is_published:
+            return PapersForest(
+                self.plan,
+                keys=layout.keys,
+                chunk_leaves=layout.chunk_leaves,
+                consistency=self.consistency,
+            )
+        return UniformForest(
+            self.plan,
+            keys=layout.keys,
+            chunk_leaves=layout.chunk_leaves,
+            shrunk=self.consistency is Consistency.SHRUNK,
+        )
+
+    def widths(self, confidence: float) -> IntervalWidths:
+        return widths_of(self.plan, confidence)
+
+    def intervals(
+        self, forest: UniformForest | PapersForest, widths: IntervalWidths
+    ) -> UniformIntervals:
+        return UniformIntervals(widths, forest.root_variance)
+
+    def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
+        return {
+            "mechanism": self.plan.measured.value,
+            "estimation": self.plan.estimator.value,
+            "consistency": self.consistency.value,
+            "levels": levels_of(self.plan),
+        }
+
+    def spec(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "leaves": plan.tree.leaves,
+            "fanouts": list(plan.tree.fanouts),
+            "level_amounts": [str(amount) for amount in plan.level_amounts],
+            "budget": str(plan.budget.amount),
+            "public_total": plan.public_total,
+            "objective": self.objective.spec(),
+            "mechanism": plan.measured.value,
+            "estimation": plan.estimator.value,
+            "consistency": self.consistency.value,
+            **({"for": "counts"} if self.for_counts else {}),
+            **({} if self.guessed_rows is None else {"guessed_rows": self.guessed_rows}),
+        }
+
+
+class UniformIntervals(SlopedIntervals):
+    """Intervals of a uniform tree, with a width for each level.
+
+    Args:
+        widths: half-widths in standard errors.
+        root_variance: variance of the estimate of a whole tree, in rows^2.
+    """
+
+    def __init__(self, widths: IntervalWidths, root_variance: float) -> None:
+        super().__init__(widths.sloped, root_variance)
+        self._levels = widths.levels
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        return self._levels[solved.level] * np.sqrt(solved.variance)
+
+
+def uniform_mechanism_from_spec(
+    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
+) -> UniformMechanism:
+    """Return the mechanism of a specification, as `UniformMechanism.spec` writes it.
+
+    Args:
+        spec: plain JSON values.
+        unit: what neighboring data sets differ in.
+        measure: of the budget.
+    """
+    rows = spec.get("guessed_rows")
+    plan = TreePlan(
+        tree=Tree(leaves=int(spec["leaves"]), fanouts=tuple(spec["fanouts"])),
+        unit=unit,
+        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
+        level_amounts=tuple(Fraction(amount) for amount in spec["level_amounts"]),
+        public_total=bool(spec["public_total"]),
+        keyed=spec["keys"] is not None,
+        measured=Measured(spec["mechanism"]),
+        estimator=Estimator(spec["estimation"]),
+    )
+    return UniformMechanism(
+        plan=plan,
+        objective=objective_from_spec(spec["objective"]),
+        consistency=Consistency(spec["consistency"]),
+        for_counts=spec.get("for") == "counts",
+        guessed_rows=None if rows is None else int(rows),
+    )

@@ -1,0 +1,113 @@
+"""Confidence intervals of solved levels, CDF points and quantiles, for any mechanism."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.errors.intervals import clipped_intervals, prefix_margin
+from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+
+# Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
+Intervals = tuple[Floats, Floats, Floats, Floats]
+# From a quantile q to the low and the high ends of the intervals of prefix - q total at every leaf,
+# (units, n) each.
+Ends = Callable[[float], tuple[Floats, Floats]]
+
+
+def difference_ends(
+    prefixes: PrefixSolution,
+    total: Floats,
+    variance: float,
+    width: float | tuple[float, float],
+) -> Ends:
+    """Return the intervals of D_b = prefix_b - q total from the variances of a plan.
+
+    Args:
+        prefixes: (units, n) the chunk's CDF points.
+        total: (units,) the estimates of the whole trees.
+        variance: variance of these totals; 0 where they are public.
+        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every
+            fraction of the total, so any quantile may be requested.
+
+    Source: the design, section 5; Var D_b = Var P_b - 2 q alpha_b g_0 + q^2 g_0.
+    """
+
+    def ends(quantile: float) -> tuple[Floats, Floats]:
+        difference = prefixes.estimate - quantile * total[:, None]
+        own = prefixes.variance + variance * (quantile * quantile - 2 * quantile * prefixes.alpha)
+        margin = prefix_margin(width, own)
+        return difference - margin, difference + margin
+
+    return ends
+
+
+class IntervalRule(ABC):
+    """How a mechanism turns solved levels and prefixes into confidence intervals.
+
+    `dpcore.questions.mechanism.Mechanism.intervals` makes it from a forest and its widths.
+    """
+
+    @abstractmethod
+    def margins(self, solved: LevelSolution) -> Floats:
+        """Half-widths of the intervals of a solved level, in rows: its shape, or (n,)."""
+
+    def nodes(self, solved: LevelSolution, bottom: float, top: float) -> Intervals:
+        """Return the estimates of a solved level with their errors.
+
+        Args:
+            solved: the level.
+            bottom, top: the least and the largest count that is possible.
+        """
+        margins = self.margins(solved)
+        return clipped_intervals(solved.estimate, solved.variance, margins, top, bottom=bottom)
+
+    def prefixes(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
+        """Return the estimates of CDF points with their errors.
+
+        Args:
+            prefixes: (units, n) of a chunk.
+            total: the public number of rows, None where it is private.
+
+        Raises:
+            TypeError: the mechanism has no intervals of prefixes.
+        """
+        raise TypeError(f"{type(self).__name__}: no intervals of prefixes")
+
+    def differences(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
+        """Return the intervals that quantiles are found by.
+
+        Args:
+            prefixes: (units, n) of a chunk.
+            roots: (units,) the solutions of its subtrees' roots.
+
+        Raises:
+            TypeError: the mechanism has no intervals of prefixes.
+        """
+        raise TypeError(f"{type(self).__name__}: no intervals of quantiles")
+
+
+class SlopedIntervals(IntervalRule):
+    """Intervals of prefixes from two numbers, as `dpcore.errors.intervals.prefix_margin` has them.
+
+    Args:
+        sloped: slope and offset of the margins of prefixes.
+        root_variance: variance of the estimate of a whole tree, in rows^2; 0 where it is public.
+    """
+
+    def __init__(self, sloped: tuple[float, float], root_variance: float) -> None:
+        self._sloped, self._root_variance = sloped, root_variance
+
+    def prefixes(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
+        return clipped_intervals(
+            prefixes.estimate,
+            prefixes.variance,
+            prefix_margin(self._sloped, prefixes.variance),
+            np.inf if total is None else total,
+        )
+
+    def differences(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
+        return difference_ends(prefixes, roots.total, self._root_variance, self._sloped)

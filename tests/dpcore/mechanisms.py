@@ -1,0 +1,23 @@
+"""Mechanisms of the questions that tests make."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+M = TypeVar("M")
+Q = TypeVar("Q")
+
+
+def mechanism_of(kind: type[M], given: dict[str, Any], **fixed: Any) -> M:
+    """Return a mechanism of a kind; its fields are taken out of what is given for a question."""
+    names = [field.name for field in fields(kind) if field.name in given]  # type: ignore[arg-type]
+    return kind(**(fixed | {name: given.pop(name) for name in names}))
+
+
+def changed(question: Q, **changes: Any) -> Q:
+    """Return a question with other fields, of its mechanism too."""
+    mechanism: Any = question.mechanism  # type: ignore[attr-defined]
+    names = [field.name for field in fields(mechanism) if field.name in changes]
+    own = replace(mechanism, **{name: changes.pop(name) for name in names})
+    return replace(question, mechanism=own, **changes)  # type: ignore[type-var]
