@@ -188,7 +188,8 @@ class CdfAnswers(ReleasedTree):
         return pa.concat_tables(self._key_rows(CDF, chunk, code) for chunk in self._chunks(code))
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """Any quantile: the value below which this fraction of the count lies, and its interval.
+        """Return a quantile: the value below which this fraction of the count lies, with its
+        interval. Released quantiles are looked up, others follow from the CDF.
 
         Returns:
             a row of the quantiles table (`dpcore.questions.tables`).
@@ -201,6 +202,19 @@ class CdfAnswers(ReleasedTree):
             quantile = float(quantile)
         except ValueError:
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
+        row = self._released_quantile(quantile, key)
+        return self.computed_quantile(quantile, key) if row is None else row
+
+    def _released_quantile(self, quantile: float, key: object) -> dict[str, object] | None:
+        """Return the row of a quantile where the release holds it at this confidence, else None."""
+        question = self.question
+        if self.confidence != question.confidence or quantile not in question.quantiles:
+            return None
+        rows = self.quantiles(key)
+        return rows[question.quantiles.index(quantile)] if rows else None
+
+    def computed_quantile(self, quantile: float, key: object) -> dict[str, object]:
+        """Return the row of any quantile, from the points of the CDF."""
         asked = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
         rows = self._cdf_rows(code)
@@ -230,15 +244,22 @@ class CdfAnswers(ReleasedTree):
             code: of the key.
         """
 
+    @cached_property
+    def _own_quantiles(self) -> pa.Table | None:
+        """The released quantiles of all keys of this tree; None where there are none."""
+        if self._quantiles is None:
+            return None
+        mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self.question.name)
+        return self._quantiles.filter(mine)
+
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were asked for."""
-        if self._quantiles is None or not self.question.quantiles:
-            return []
-        mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self.question.name)
         wanted = len(self.question.quantiles)
-        rows: list[dict[str, Any]] = (
-            self._quantiles.filter(mine).slice(self._code(key) * wanted, wanted).to_pylist()
-        )
+        if self._own_quantiles is None or not wanted:
+            return []
+        rows: list[dict[str, Any]] = self._own_quantiles.slice(
+            self._code(key) * wanted, wanted
+        ).to_pylist()
         return [self._with_words(row) for row in rows]
 
     def numbered_level(self, name: str | None) -> int:

@@ -93,7 +93,7 @@ def test_a_released_quantile_is_that_which_is_asked_for() -> None:
         told = tree.quantiles()
         assert [row["q"] for row in told] == list(QUANTILES)
         for row in told:
-            found = tree.quantile(row["q"])
+            found = tree.computed_quantile(row["q"], None)
             assert {name: found[name] for name in ("value", "ci_low", "ci_high")} == {
                 name: row[name] for name in ("value", "ci_low", "ci_high")
             }
@@ -166,7 +166,7 @@ def test_chunks_hold_the_same_tables_and_quantiles(chunk_leaves: int) -> None:
     sums = np.cumsum([tree.node(3, node).count for node in range(CELLS)])
     assert (sums == counts).all()
     for row in tree.quantiles():
-        found = tree.quantile(row["q"])
+        found = tree.computed_quantile(row["q"], None)
         assert (found["value"], found["ci_low"], found["ci_high"]) == (
             row["value"],
             row["ci_low"],

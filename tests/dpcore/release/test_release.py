@@ -159,9 +159,22 @@ def test_any_quantile_may_be_asked_for(release: Release, key: str | None) -> Non
     assert [row["q"] for row in released] == list(QUANTILES)
     assert [_without_words(row) for row in tree.quantiles(key)] == released
     for row in released:
-        assert _without_words(tree.quantile(row["q"], key)) == row
+        assert _without_words(tree.computed_quantile(row["q"], key)) == row
     between = tree.quantile(0.3, key)
     assert released[1]["value"] <= between["value"] <= released[2]["value"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_released_quantiles_are_looked_up(
+    release: Release, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = release.tree(tree_of(key))
+    other = tree.at_confidence(0.5)
+    monkeypatch.setattr(type(tree), "computed_quantile", lambda *_: {})
+    for row in quantile_rows(release, key):
+        assert _without_words(tree.quantile(row["q"], key)) == row
+        assert other.quantile(row["q"], key) == {}  # another interval
+    assert tree.quantile(0.3, key) == {}
 
 
 def _without_words(row: dict[str, Any]) -> dict[str, Any]:
