@@ -99,9 +99,9 @@ def test_every_plan_keeps_what_is_asked(setting: PartitionSetting, asked: Partit
     assert PartitionPlan.from_spec(plan.spec()) == plan
     assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (asked.depth or plan.depths[-1])
     assert plan.public_total == setting.public_total
-    root = asked.root or asked.mechanism.estimation is Estimation.EVEN_SHARES
+    root = asked.root or asked.estimation is Estimation.EVEN_SHARES
     assert (plan.amounts[0] > 0) == (root and not setting.public_total)
-    assert asked.mechanism.estimation in (None, plan.estimation)
+    assert asked.estimation in (None, plan.estimation)
     assert plan.rule.most <= (asked.most or math.inf)
     if asked.holding is not None:
         assert plan.holding is asked.holding

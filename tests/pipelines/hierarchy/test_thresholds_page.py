@@ -22,6 +22,7 @@ from pipelines.hierarchy.page import level_errors
 from pipelines.hierarchy.thresholds_page import LOWEST_SHOWN, threshold_estimates_shown
 from pipelines.report import check_asked_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
+from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
     stated_plan_of,
     threshold_question,
@@ -80,7 +81,7 @@ def test_what_an_estimate_means_is_told() -> None:
     assert "Estimates of a node's children do not add up to its own; the counts do." in text
     assert "at most 2^40, the most that are counted" in text
     bound = f"at most {predicted_threshold_error(WHOLE):,.4g} rows"
-    assert WHOLE.objective.reads in text and bound in text
+    assert WHOLE.mechanism.objective.reads in text and bound in text
     epsilon, delta = WHOLE.spending.own
     assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
     # None of the sentences on unbiased noise.
@@ -110,7 +111,7 @@ def test_the_lowest_estimates_and_the_highest_are_listed() -> None:
 
 
 def test_a_declared_bound_of_the_rows_is_told() -> None:
-    own = replace(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
+    own = changed(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
     assert "at most 12,345, as declared beforehand" in said(page_of(own))
 
 
