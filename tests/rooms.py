@@ -111,7 +111,7 @@ def modules_of(room: str) -> list[str]:
     return sorted(path.stem for path in files if path.stem != "__init__")
 
 
-def lines_of(room: str) -> int:
+def line_count(room: str) -> int:
     """Return the lines of a package."""
     files = (PROJECT / "dpcore" / room).glob("*.py")
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)

@@ -18,7 +18,7 @@ from tests.rooms import (
     climbs,
     crossings_of,
     face_of,
-    lines_of,
+    line_count,
     redrawn,
 )
 
@@ -93,7 +93,7 @@ def test_a_face_names_what_is_there_and_used(room: str) -> None:
 
 @pytest.mark.parametrize("room", FLOOR)
 def test_a_room_is_small_and_says_what_it_is_for(room: str) -> None:
-    assert lines_of(room) <= LARGEST_ROOM
+    assert line_count(room) <= LARGEST_ROOM
     words = import_module(f"dpcore.{room}").__doc__ or ""
     assert f"Floor {FLOOR[room]}" in words
 

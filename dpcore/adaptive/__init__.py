@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "drawn": ("DrawnTree",),
-    "entry": ("named_levels_of",),
+    "entry": ("named_level_entries",),
     "intervals": ("quantile_ends",),
     "mechanism": ("AdaptiveMechanism", "adaptive_mechanism_from_spec"),
     "plan": ("AdaptivePlan",),

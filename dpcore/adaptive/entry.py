@@ -58,7 +58,7 @@ def in_words(plan: AdaptivePlan) -> str:
     )
 
 
-def named_levels_of(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[str, object]]:
+def named_level_entries(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[str, object]]:
     """What each level of an adaptive hierarchy spends, the noise of its nodes, and from which count
     on they are split.
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.adaptive.entry import in_words, levels_of, named_levels_of
+from dpcore.adaptive.entry import in_words, levels_of, named_level_entries
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.intervals import AdaptiveIntervals
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
+from dpcore.adaptive.reported_errors import node_errors, point_errors
 from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
-from dpcore.adaptive.told_errors import told_of_nodes, told_of_points
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.privacy.budget import Measure
@@ -95,13 +95,10 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     def reported_errors(
         self, rule: IntervalRule, keys: int, nodes: pa.Table, points: pa.Table | None
     ) -> Iterator[ReportedErrors]:
-        def intervals(solved: LevelSolution, total: float | None) -> Any:
-            return rule.nodes(solved, 0.0, float("inf") if total is None else total)
-
-        drawn, total, levels = told_of_nodes(self.plan, keys, nodes, intervals)
+        drawn, total, levels = node_errors(self.plan, keys, nodes, rule)
         yield from levels
         if points is not None:
-            yield told_of_points(drawn, points, lambda each: rule.prefixes(each, total))
+            yield point_errors(drawn, points, total, rule)
 
     def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
         if level_names is None:
@@ -117,7 +114,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
             "for": "counts" if self.counts else "estimates",
             "estimation": "least_squares",
             "consistency": "top_down",
-            "levels": named_levels_of(self.plan, level_names),
+            "levels": named_level_entries(self.plan, level_names),
         }
 
     def spec(self) -> dict[str, Any]:

@@ -70,9 +70,9 @@ class HierarchyQuestion(TreeQuestion[M]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        plan: Any = self.plan
         if self.measure is None:
             return
+        plan: Any = self.plan
         if not self.mechanism.measures_sums:
             raise ValueError(f"measure: sums do not go with the mechanism {self.kind}")
         if self.mechanism.public_level is not None:
@@ -140,13 +140,13 @@ class HierarchyQuestion(TreeQuestion[M]):
 
     def draw_branch(self, branch: Place, sent: Mapping[Place, bytes], noise: NoiseSource) -> Drawn:
         forest: Any = self.forest
-        chunk, told = self._branch(branch), SentRoots.of(sent)
-        measured = forest.measure_branch(self.name, chunk, told.totals, noise)
-        known = [*measured, told.roots.reshape(chunk.rows, -1)]
-        totals = forest.chunk_totals(chunk, told.totals)
+        chunk, received = self._branch(branch), SentRoots.of(sent)
+        measured = forest.measure_branch(self.name, chunk, received.totals, noise)
+        known = [*measured, received.roots.reshape(chunk.rows, -1)]
+        totals = forest.chunk_totals(chunk, received.totals)
         return Drawn(
             sent=pack_roots(forest.chunk_roots(chunk, known), totals),
-            kept=pack_many([pack_measured(measured), told.roots.tobytes()]),
+            kept=pack_many([pack_measured(measured), received.roots.tobytes()]),
         )
 
     def finish_branch(self, branch: Place, kept: bytes, returned: bytes) -> Gathered:
@@ -171,7 +171,8 @@ class HierarchyQuestion(TreeQuestion[M]):
         """Where rows are counted before their leaves are known; None where they are looked up."""
         domain = self.domain
         tree = domain.tree.shape
-        if not (self.unit.is_row and domain.universe.is_parted):
+        may_wait = self.mechanism.counts_in_slots and self.unit.is_row
+        if not (may_wait and domain.universe.is_parted):
             return None
         slots = Slots(
             chunking=self.forest.chunking,

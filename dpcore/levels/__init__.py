@@ -13,7 +13,7 @@ FACE = {
         "SMALLEST_FIRST",
         "TOP_DOWN",
         "irregular_mechanism_from_spec",
-        "named_levels_of",
+        "named_level_entries",
     ),
     "relative_objective": ("METRICS", "RelativeObjective"),
     "relative_planner": ("noise_candidates", "threshold_candidate"),

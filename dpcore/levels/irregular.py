@@ -52,6 +52,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
     output_only = ("weights", "objective", "estimation", "consistency")
     widths_kind = IrregularWidths
     measures_sums = True
+    counts_in_slots = True
 
     plan: IrregularPlan
     weights: NodeWeights | None = None
@@ -123,7 +124,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
             "mechanism": "tree",
             "estimation": self.estimation,
             "consistency": self.consistency,
-            "levels": named_levels_of(self.plan, level_names),
+            "levels": named_level_entries(self.plan, level_names),
         }
 
     def spec(self) -> dict[str, Any]:
@@ -199,7 +200,7 @@ class IrregularIntervals(IntervalRule):
         return margins[nodes]
 
 
-def named_levels_of(plan: IrregularPlan, names: Sequence[str]) -> list[dict[str, object]]:
+def named_level_entries(plan: IrregularPlan, names: Sequence[str]) -> list[dict[str, object]]:
     """Return what each level spends, and the noise of its nodes.
 
     A node with a single child has its child's count, and the child is measured with the budget of

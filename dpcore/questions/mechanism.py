@@ -65,6 +65,8 @@ class Mechanism(ABC, Generic[F, W]):
     errors_are_known: ClassVar[bool] = True
     # Whether the plan may be for bounded sums, with sensitivities of its own.
     measures_sums: ClassVar[bool] = False
+    # Whether rows may be counted in slots, before their leaves are known.
+    counts_in_slots: ClassVar[bool] = False
     # Columns that tables of nodes have beside `NODES_SCHEMA`.
     node_fields: ClassVar[tuple[pa.Field, ...]] = ()
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.adaptive.entry import named_levels_of
+from dpcore.adaptive.entry import named_level_entries
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive_hierarchy.planner import modelled_errors, predicted_rmse
 from dpcore.hierarchy.question import HierarchyQuestion
@@ -42,7 +42,7 @@ def adaptive_hierarchy_entry(
         "keys": key_number(question),
         "mechanism": "adaptive",
         "for": "counts" if question.mechanism.counts else "estimates",
-        "levels": named_levels_of(question.mechanism.plan, question.domain.tree.level_names),
+        "levels": named_level_entries(question.mechanism.plan, question.domain.tree.level_names),
         "predicted": predicted,
     }
 

@@ -17,7 +17,7 @@ from dpcore.hierarchy.workload import (
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from dpcore.levels.irregular import LEAST_SQUARES, NONE, IrregularMechanism, named_levels_of
+from dpcore.levels.irregular import LEAST_SQUARES, NONE, IrregularMechanism, named_level_entries
 from dpcore.levels.thresholds import ThresholdMechanism
 from pipelines.answers.figures import significant
 from pipelines.plain.counted import counted_noun
@@ -109,7 +109,7 @@ def _noisy_entry(
         "keys": key_number(question),
         "mechanism": "tree",
         "estimation": question.mechanism.estimation,
-        "levels": named_levels_of(question.mechanism.plan, question.domain.tree.level_names),
+        "levels": named_level_entries(question.mechanism.plan, question.domain.tree.level_names),
         "predicted": _predicted(question),
         "candidates": [
             {

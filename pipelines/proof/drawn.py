@@ -37,8 +37,8 @@ def check_drawn(question: TreeQuestion[Any], read: ReadRows) -> None:
     """
     for keys, nodes, points in _groups(question, read):
         try:
-            for told in question.mechanism.reported_errors(question.rule, keys, nodes, points):
-                _compare(question, told)
+            for reported in question.mechanism.reported_errors(question.rule, keys, nodes, points):
+                _compare(question, reported)
         except ValueError as error:
             raise CheckFailed(f"tree {question.name}: {error}") from None
 
@@ -61,8 +61,8 @@ def _groups(
         yield keys, together(NODES, [*spine, *numbers]), points
 
 
-def _compare(question: TreeQuestion[Any], told: ReportedErrors) -> None:
-    kind, wanted, found = told
+def _compare(question: TreeQuestion[Any], reported: ReportedErrors) -> None:
+    kind, wanted, found = reported
     exact = _ROUNDING * (1.0 + np.abs(wanted[0]))  # ends are differences of such numbers
     for column, one, other in zip(ERROR_COLUMNS, wanted[1:], found, strict=True):
         known = np.nan_to_num(one, nan=-1.0)

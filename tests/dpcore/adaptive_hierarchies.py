@@ -22,7 +22,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.rows.keys import KeyList
 from tests.dpcore.hierarchy_questions import domain_of, release_plan_of
-from tests.dpcore.mechanisms import mechanism_of
+from tests.dpcore.mechanisms import take_mechanism
 
 # 4 groups of 5 codes each in 3 states, of which the last has a single group.
 GROUPS = universe_from_codes(
@@ -65,7 +65,7 @@ def adaptive_question(
     return HierarchyQuestion(
         name=name,
         domain=domain,
-        mechanism=mechanism_of(AdaptiveMechanism, fields, plan=plan),
+        mechanism=take_mechanism(AdaptiveMechanism, fields, plan=plan),
         keys=listed,
         **fields,
     )

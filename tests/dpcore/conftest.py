@@ -32,7 +32,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
-from tests.dpcore.mechanisms import mechanism_of
+from tests.dpcore.mechanisms import take_mechanism
 
 
 def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:
@@ -256,7 +256,7 @@ def _make_question(
             missing="first" if public_total else "drop",
         ),
         keys=KeyList(column="carrier", keys=tuple(f"k{i}" for i in range(keys))) if keys else None,
-        mechanism=mechanism_of(
+        mechanism=take_mechanism(
             UniformMechanism,
             fields,
             plan=plan

@@ -23,7 +23,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
-from tests.dpcore.mechanisms import mechanism_of
+from tests.dpcore.mechanisms import take_mechanism
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
@@ -86,7 +86,7 @@ def hierarchy_question(
     return HierarchyQuestion(
         name=name,
         domain=domain,
-        mechanism=mechanism_of(IrregularMechanism, fields, plan=plan),
+        mechanism=take_mechanism(IrregularMechanism, fields, plan=plan),
         keys=listed,
         measure=measure,
         **fields,

@@ -9,7 +9,7 @@ M = TypeVar("M")
 Q = TypeVar("Q")
 
 
-def mechanism_of(kind: type[M], given: dict[str, Any], **fixed: Any) -> M:
+def take_mechanism(kind: type[M], given: dict[str, Any], **fixed: Any) -> M:
     """Return a mechanism of a kind; its fields are taken out of what is given for a question."""
     names = [field.name for field in fields(kind) if field.name in given]  # type: ignore[arg-type]
     return kind(**(fixed | {name: given.pop(name) for name in names}))

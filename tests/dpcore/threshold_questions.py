@@ -20,7 +20,7 @@ from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import domain_of
-from tests.dpcore.mechanisms import mechanism_of
+from tests.dpcore.mechanisms import take_mechanism
 
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
@@ -95,7 +95,7 @@ def threshold_question(
     return HierarchyQuestion(
         name=name,
         domain=domain,
-        mechanism=mechanism_of(ThresholdMechanism, fields, plan=own, objective=OBJECTIVE),
+        mechanism=take_mechanism(ThresholdMechanism, fields, plan=own, objective=OBJECTIVE),
         keys=listed,
         **fields,
     )

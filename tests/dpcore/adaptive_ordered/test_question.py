@@ -24,7 +24,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import Tree
-from tests.dpcore.mechanisms import changed, mechanism_of
+from tests.dpcore.mechanisms import changed, take_mechanism
 
 Integers = npt.NDArray[np.int64]
 QUANTILES = (0.05, 0.5, 0.99)
@@ -51,7 +51,7 @@ def question_of(
     )
     domain = IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first")
     named = {"name": "t", "domain": domain, "quantiles": QUANTILES}
-    mechanism = mechanism_of(AdaptiveMechanism, fields, plan=plan)
+    mechanism = take_mechanism(AdaptiveMechanism, fields, plan=plan)
     return OrderedQuestion(**(named | {"confidence": CONFIDENCE} | fields), mechanism=mechanism)
 
 

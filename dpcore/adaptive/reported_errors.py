@@ -1,26 +1,24 @@
-"""The errors that tables of adaptive trees should tell, from the shapes and estimates in them."""
+"""The errors that tables of adaptive trees must have, from the shapes and estimates in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.adaptive.drawn_trees import DrawnTrees, listed_of
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import DrawnPrefixes
-from dpcore.questions.intervals import Intervals
+from dpcore.questions.intervals import IntervalRule
 from dpcore.questions.mechanism import ReportedErrors
 from dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
-from dpcore.trees.forest import LevelSolution
 
 
-def told_of_nodes(
+def node_errors(
     plan: AdaptivePlan,
     keys: int,
     nodes: pa.Table,
-    intervals: Callable[[LevelSolution, float | None], Intervals],
+    rule: IntervalRule,
 ) -> tuple[DrawnTrees, float | None, Iterator[ReportedErrors]]:
     """Return the drawn trees, the public number of rows, and the stated errors of all nodes by
     level.
@@ -29,7 +27,7 @@ def told_of_nodes(
         plan: of the trees.
         keys: how many they are.
         nodes: their rows.
-        intervals: of a solved level.
+        rule: the intervals of the release.
 
     Raises:
         ValueError: as `DrawnTrees`.
@@ -41,31 +39,34 @@ def told_of_nodes(
     drawn = DrawnTrees.of_listed(plan, keys, listed["ended"])
     levels = drawn.levels(listed["estimate"])
     total = float(levels[0].estimate[0, 0]) if plan.public_total else None
+    top = np.inf if total is None else total
 
-    def told() -> Iterator[ReportedErrors]:
+    def by_level() -> Iterator[ReportedErrors]:
         for level, solved in enumerate(levels):
             at = listed["estimate"][level][0]
-            estimate, error, low, high = (each[:, at] for each in intervals(solved, total))
+            estimate, error, low, high = (each[:, at] for each in rule.nodes(solved, 0.0, top))
             found = [listed[column][level][1] for column in ERROR_COLUMNS]
             yield NODES, (estimate, error, low, high), found
 
-    return drawn, total, told()
+    return drawn, total, by_level()
 
 
-def told_of_points(
+def point_errors(
     drawn: DrawnTrees,
     points: pa.Table,
-    intervals: Callable[[DrawnPrefixes], Intervals],
+    total: float | None,
+    rule: IntervalRule,
 ) -> ReportedErrors:
     """Return the stated errors of the points of the CDFs.
 
     Args:
         drawn: the trees.
         points: their rows, in the order of keys and leaves.
-        intervals: of solved prefixes.
+        total: the public number of rows, None where it is private.
+        rule: the intervals of the release.
     """
     estimate, *found = (
         np.asarray(points[column].fill_null(-1.0).to_numpy().reshape(len(drawn.ended[0]), -1))
         for column in ("estimate", *ERROR_COLUMNS)
     )
-    return CDF, intervals(drawn.prefixes(estimate)), found
+    return CDF, rule.prefixes(drawn.prefixes(estimate), total), found
