@@ -21,6 +21,7 @@ from tests.engines.conftest import (  # noqa: F401
     undisturbed,
 )
 from tests.engines.servers import engine
+from transforms.layout import INPUT_LIST_NAMES
 
 pytestmark = pytest.mark.engines
 RUNNERS = {"flink": "FlinkRunner", "spark": "SparkRunner"}
@@ -80,11 +81,17 @@ def test_jar(
     assert "manifest.json" not in release_files(workspace.output)
     _check_holds_no_key(jar)
     run_jar(cluster, jar)
-    assert release_files(workspace.output) == undisturbed
-    # The same command, whatever its engine, finds what the cluster made, and writes the page.
+    # No launcher is there to delete the list of the input's files, which the job read.
+    made = release_files(workspace.output)
+    lists = {name for name in made if INPUT_LIST_NAMES.fullmatch(name)}
+    assert len(lists) == 1
+    assert {name: data for name, data in made.items() if name not in lists} == undisturbed
+    # The same command, whatever its engine, finds what the cluster made, clears up and writes the
+    # page.
     assert workspace.finish(workspace.start(())) == 0, workspace.log()
     assert "no row was read" in workspace.log()
     assert (workspace.output / "report.html").exists()
+    assert release_files(workspace.output) == undisturbed
 
 
 def _check_holds_no_key(jar: Path) -> None:
