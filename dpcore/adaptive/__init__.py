@@ -5,11 +5,8 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "drawn": ("DrawnTree",),
     "entry": ("named_level_entries",),
-    "intervals": ("quantile_ends",),
     "mechanism": ("AdaptiveMechanism", "adaptive_mechanism_from_spec"),
     "plan": ("AdaptivePlan",),
     "planner": ("most_rows", "plan_adaptive"),
-    "widths": ("AdaptiveWidths", "adaptive_widths"),
 }

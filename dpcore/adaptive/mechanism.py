@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
 from dpcore.adaptive.entry import in_words, levels_of, named_level_entries
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.intervals import AdaptiveIntervals
@@ -87,6 +88,11 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
 
     def intervals(self, forest: AdaptiveForest, widths: AdaptiveWidths) -> AdaptiveIntervals:
         return AdaptiveIntervals(widths)
+
+    def answer_errors(
+        self, forest: AdaptiveForest, widths: AdaptiveWidths, rows: Callable[[int], pa.Table]
+    ) -> AdaptiveAnswerErrors:
+        return AdaptiveAnswerErrors(self.plan, widths, rows)
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         assert isinstance(solved, DrawnLevel)

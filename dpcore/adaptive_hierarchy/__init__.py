@@ -6,6 +6,5 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "planner": ("modelled_errors", "predicted_rmse", "split_errors"),
-    "released": ("ReleasedAdaptiveHierarchy",),
     "workload": ("ADAPTIVE", "AdaptiveHierarchyWorkload"),
 }

@@ -5,7 +5,6 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "released": ("AdaptiveCdf",),
     "whole_levels": ("if_all_split", "most_undivided", "noise_if_all_split", "rows_of_adaptive"),
     "workload": ("AdaptiveWorkload",),
 }

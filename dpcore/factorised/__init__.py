@@ -5,11 +5,9 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "errors": ("FactorisedErrors",),
     "forest": ("errors_of",),
     "mechanism": ("FactorisedMechanism", "factorised_mechanism_from_spec"),
     "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL", "plan_strategy", "told_tree"),
     "read": ("Read",),
-    "widths": ("NormalWidths",),
 }

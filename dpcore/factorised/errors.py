@@ -14,7 +14,7 @@ Source: Rao 1973, section 4a.9 (least squares under a restriction).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -103,7 +103,7 @@ class FactorisedErrors:
         variances = self._strategy.range_variances(starts, stops) * self._noise
         return self._less_total(variances, alpha[stops] - alpha[starts])
 
-    def runs(self, runs: list[tuple[int, int]]) -> float:
+    def runs(self, runs: Sequence[tuple[int, int]]) -> float:
         """The variance of several runs of cells together, [start, stop) each."""
         weights = np.zeros(self._tree.leaves)
         for start, stop in runs:

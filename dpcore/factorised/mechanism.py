@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.factorised.answer_errors import FactorisedAnswerErrors
 from dpcore.factorised.forest import FactorisedForest
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import told_tree
@@ -68,6 +70,11 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
 
     def intervals(self, forest: FactorisedForest, widths: NormalWidths) -> FactorisedIntervals:
         return FactorisedIntervals(widths.width, forest.root_variance)
+
+    def answer_errors(
+        self, forest: FactorisedForest, widths: NormalWidths, rows: Callable[[int], pa.Table]
+    ) -> FactorisedAnswerErrors:
+        return FactorisedAnswerErrors(self.plan, widths)
 
     @property
     def strategy_in_words(self) -> str:

@@ -6,6 +6,5 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "compared": ("tree_alike", "tree_rmse"),
-    "released": ("ReleasedFactorised",),
     "workload": ("FactorisedWorkload",),
 }

@@ -5,22 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dpcore.errors.law import ROUNDING, ErrorLaw
-from dpcore.errors.merged_law import MergedLaw
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import OTHER
-from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.widths import IrregularWidths, irregular_widths
-from dpcore.levels.irregular import IrregularMechanism
+from dpcore.questions.answer_errors import Run
 from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, ReadPart, named_level
+from dpcore.questions.released import Answer, named_level
 from dpcore.questions.released_tree import ReleasedTree
 from dpcore.rows.time_line import TimeLine, time_line
 
@@ -32,31 +26,10 @@ class ReleasedHierarchy(ReleasedTree):
 
     question: HierarchyQuestion[Any]
 
-    def __init__(
-        self,
-        question: HierarchyQuestion[Any],
-        read: ReadPart,
-        confidence: float | None = None,
-    ) -> None:
-        super().__init__(question, read, confidence)
-
     def at_confidence(self, confidence: float) -> ReleasedHierarchy:
-        if not isinstance(self.question.mechanism, IrregularMechanism):
+        if not self.question.mechanism.has_other_confidences:
             super().at_confidence(confidence)  # refuses
         return ReleasedHierarchy(self.question, self._read, confidence)
-
-    @cached_property
-    def _widths(self) -> IrregularWidths:
-        assert isinstance(self.question.mechanism, IrregularMechanism)
-        return irregular_widths(self.question.mechanism.plan, self.confidence)
-
-    def _margin(self, level: int, std_error: float) -> float:
-        forest = self.question.forest
-        if isinstance(forest, AsMeasuredForest):
-            own = np.isclose(forest.node_variances[level], std_error * std_error, rtol=1e-9, atol=0)
-            return float(forest.margins(self.confidence)[level][own].max(initial=0.0))
-        # One width for the whole level: never narrower than the node's own.
-        return float(self._widths.levels[level].margins(np.array([std_error * std_error]))[0])
 
     def level_of(self, name: str) -> int:
         return named_level(self.question.domain.tree.level_names, name)
@@ -183,38 +156,24 @@ class ReleasedHierarchy(ReleasedTree):
         """The count of some nodes together, of which none is below another."""
         if len(nodes) == 1:
             return replace(self.node(*nodes[0], key), label=label)
-        error = self._sum_error(nodes)
-        code, estimates, count = self._code(key), list[float](), 0
+        code = self._code(key)
+        error = self.errors.sum_of_nodes(nodes, code)
+        return self._sum_answer(label, self._together(nodes, code), error, code)
+
+    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+        tree = self.question.domain.tree.shape
+        return self._together([node for run in runs for node in tree.covering(*run)], code)
+
+    def _together(self, nodes: Sequence[tuple[int, int]], code: int) -> tuple[float, int]:
+        """The sums of the estimates and of the counts of some nodes."""
+        estimates, count = list[float](), 0
         for level in sorted({level for level, _ in nodes}):
             own = [node for at, node in nodes if at == level]
             rows = self._rows_of(level, own, code)
             assert len(rows) == len(own)
             estimates += rows["estimate"].to_pylist()
             count += sum(rows["count"].to_pylist())
-        return self._answer_of(label, math.fsum(estimates), error, count, code)
-
-    def _sum_error(self, nodes: Sequence[tuple[int, int]]) -> tuple[float, float]:
-        """The variance of the sum of the estimates of some nodes, and half its interval."""
-        if not isinstance(self.question.mechanism, IrregularMechanism):
-            raise ValueError(
-                f"sum: the counts of tree {self._name} were found between thresholds, and the "
-                "error of their sum is not known; ask for the nodes above them"
-            )
-        forest = self.question.forest
-        law: ErrorLaw | MergedLaw
-        if isinstance(forest, AsMeasuredForest):
-            law = forest.sum_law(nodes)
-        else:
-            law = self._errors.sum(nodes)
-        if law.variance <= ROUNDING:
-            return 0.0, 0.0
-        # An atom at the very end stays inside whatever the estimate's last bits are.
-        return law.variance, law.half_width(self.confidence) * (1 + 1e-9)
-
-    @cached_property
-    def _errors(self) -> IrregularErrors:
-        assert isinstance(self.question.mechanism, IrregularMechanism)
-        return IrregularErrors(self.question.mechanism.plan)
+        return math.fsum(estimates), count
 
 
 def _other_last(answers: list[Answer]) -> list[Answer]:

@@ -5,7 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "errors": ("errors_of", "range_error", "range_margin", "runs_error", "widths_of"),
+    "errors": ("errors_of",),
     "irregular": (
         "IrregularMechanism",
         "LEAST_SQUARES",

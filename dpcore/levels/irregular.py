@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.irregular.as_measured import AsMeasuredForest
@@ -19,6 +20,7 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
+from dpcore.levels.answer_errors import IrregularAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.noise.scales import scale_of
 from dpcore.privacy.budget import Budget, Measure
@@ -117,6 +119,11 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
 
     def intervals(self, forest: IrregularForest, widths: IrregularWidths) -> IrregularIntervals:
         return IrregularIntervals(self.plan, forest, widths)
+
+    def answer_errors(
+        self, forest: IrregularForest, widths: IrregularWidths, rows: Callable[[int], pa.Table]
+    ) -> IrregularAnswerErrors:
+        return IrregularAnswerErrors(self.plan, forest, widths)
 
     def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
         assert level_names is not None

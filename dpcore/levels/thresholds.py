@@ -6,13 +6,15 @@ For counts that need to be right within a part of themselves only, on tall trees
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.levels.answer_errors import ThresholdAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.privacy.spending import Spending
 from dpcore.questions.intervals import IntervalRule, Intervals
@@ -39,6 +41,7 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
 
     output_only = ("objective", "rows_at_most")
     widths_kind = ThresholdIntervals
+    has_other_confidences = False
 
     plan: TreeThresholds
     objective: RelativeObjective
@@ -64,6 +67,11 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
 
     def intervals(self, forest: ThresholdForest, widths: ThresholdIntervals) -> IntervalRule:
         return _Between(self.plan, widths)
+
+    def answer_errors(
+        self, forest: ThresholdForest, widths: ThresholdIntervals, rows: Callable[[int], pa.Table]
+    ) -> ThresholdAnswerErrors:
+        return ThresholdAnswerErrors(self.plan.tree)
 
     def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
         plan = self.plan.thresholds

@@ -8,8 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.levels.answer_errors import UniformAnswerErrors
 from dpcore.levels.errors import widths_of
 from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure
@@ -101,6 +103,14 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
         self, forest: UniformForest | PapersForest, widths: IntervalWidths
     ) -> UniformIntervals:
         return UniformIntervals(widths, forest.root_variance)
+
+    def answer_errors(
+        self,
+        forest: UniformForest | PapersForest,
+        widths: IntervalWidths,
+        rows: Callable[[int], pa.Table],
+    ) -> UniformAnswerErrors:
+        return UniformAnswerErrors(self.plan, forest, widths)
 
     def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
         return {

@@ -10,6 +10,6 @@ FACE = {
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "question": ("OrderedQuestion", "ordered_question_from_spec"),
-    "released": ("CdfAnswers", "ReleasedCdf"),
+    "released": ("ReleasedCdf",),
     "workload": ("CdfWorkload", "OrderedWorkload"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,21 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors.intervals import prefix_margin
-from dpcore.levels.errors import range_error, range_margin, runs_error, widths_of
-from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
-from dpcore.questions.intervals import Ends, difference_ends
+from dpcore.questions.answer_errors import Run, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
 from dpcore.questions.released_tree import ReleasedTree
 from dpcore.questions.tables import CDF
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import PrefixSolution
-from dpcore.uniform.bands import band_margin, simultaneous_width
-from dpcore.uniform.widths import IntervalWidths
 
 # Below, one cell may well hold most rows.
 _FEW_CELLS = 8
@@ -36,8 +28,8 @@ _FEW_CELLS = 8
 _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
 
-class CdfAnswers(ReleasedTree):
-    """The answers about one tree over an ordered domain, however it was measured."""
+class ReleasedCdf(ReleasedTree):
+    """The answers about one tree over an ordered domain, by any mechanism."""
 
     question: OrderedQuestion[Any]
 
@@ -51,8 +43,8 @@ class CdfAnswers(ReleasedTree):
         super().__init__(question, read, confidence)
         self._quantiles = quantiles
 
-    def at_confidence(self, confidence: float) -> CdfAnswers:
-        return type(self)(self.question, self._read, self._quantiles, confidence)
+    def at_confidence(self, confidence: float) -> ReleasedCdf:
+        return ReleasedCdf(self.question, self._read, self._quantiles, confidence)
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """The count of rows below a value: of all cells that lie wholly below it.
@@ -131,7 +123,7 @@ class CdfAnswers(ReleasedTree):
         told = [asked or run.name for run, asked in parts]
         rounded = any(asked for _, asked in parts)
         runs = sorted((run.start, run.stop) for run, _ in parts if run.start < run.stop)
-        answer = self._sum_of(_joined(runs), sum_label([run.name for run, _ in parts]), key)
+        answer = self._sum_of(merged_runs(runs), sum_label([run.name for run, _ in parts]), key)
         return replace(answer, asked=sum_label(told) if rounded else None)
 
     def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
@@ -159,29 +151,27 @@ class CdfAnswers(ReleasedTree):
         if len(runs) <= 1:
             run = (runs or [(0, 0)])[0]
             return replace(self._range(*run, key), label=label, in_words=self._in_words(*run))
-        code, estimates, count = self._code(key), list[float](), 0
+        code = self._code(key)
+        found, error = self._counted(runs, code), self.errors.sum(runs, code)
+        return self._sum_answer(label, found, error, code)
+
+    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
+        """The count of a run of cells."""
+        code = self._code(key)
+        if start == 0:
+            error = self.errors.prefix(stop, code, simultaneous=simultaneous)
+        else:
+            error = self.errors.sum([(start, stop)], code)
+        found = self._counted([(start, stop)], code)
+        return self._sum_answer(self._label(start, stop), found, error, code)
+
+    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+        estimates, count = list[float](), 0
         for start, stop in runs:
             (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
             estimates.append(high - low)
             count += upto - before
-        return self._runs_answer(runs, label, (math.fsum(estimates), count), code)
-
-    @abstractmethod
-    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
-        """The count of a run of cells."""
-
-    @abstractmethod
-    def _runs_answer(
-        self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
-    ) -> Answer:
-        """The count of several runs of cells together.
-
-        Args:
-            runs: rising, with gaps between them.
-            label: what they are called.
-            found: the estimate and the count of all.
-            code: of the key.
-        """
+        return math.fsum(estimates), count
 
     def _cdf_rows(self, code: int) -> pa.Table:
         """The points of the CDF of a key."""
@@ -225,7 +215,7 @@ class CdfAnswers(ReleasedTree):
             Totals(count=counts[:, -1], before_count=np.zeros(1, np.int64)),
             first_leaf=0,
             leaves=leaves,
-            ends=self._difference_ends(rows, code),
+            ends=self.errors.quantile_ends(rows, self._total(code)["estimate"], code),
         )
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
         return self._with_words(row | {"key": self.question.label_of(code)})
@@ -234,15 +224,6 @@ class CdfAnswers(ReleasedTree):
         """A quantile, with how it is called where values outside the domain count in its cell."""
         words = self.question.domain.clamped_value(row["value_text"])
         return row if words is None else row | {"in_words": words}
-
-    @abstractmethod
-    def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
-        """The intervals that quantiles are found by.
-
-        Args:
-            rows: the points of the CDF of a key.
-            code: of the key.
-        """
 
     @cached_property
     def _own_quantiles(self) -> pa.Table | None:
@@ -306,80 +287,3 @@ class CdfAnswers(ReleasedTree):
             return "nothing"
         labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
         return str(labels[0].as_py())
-
-
-class ReleasedCdf(CdfAnswers):
-    """The answers about one tree over an ordered domain whose levels were measured whole."""
-
-    question: OrderedQuestion[UniformMechanism]
-
-    def _margin(self, level: int, std_error: float) -> float:
-        return self._widths.levels[level] * std_error
-
-    @cached_property
-    def _widths(self) -> IntervalWidths:
-        own = self.question.widths
-        if self.confidence == self.question.confidence and isinstance(own, IntervalWidths):
-            return own
-        return widths_of(self.question.mechanism.plan, self.confidence)
-
-    def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
-        forest: Any = self.question.forest
-        chunks = self._chunks(code)
-        weights = [forest.prefix_variances(chunk) for chunk in chunks]
-        variance, alpha = (
-            np.concatenate(
-                [
-                    np.ravel(np.broadcast_to(w[part], _shape(chunk, self._whole)))
-                    for w, chunk in zip(weights, chunks, strict=True)
-                ]
-            )[None]
-            for part in (0, 1)
-        )
-        return difference_ends(
-            PrefixSolution(
-                estimate=rows["estimate"].to_numpy()[None],
-                variance=variance,
-                alpha=alpha,
-                count=rows["count"].to_numpy()[None],
-            ),
-            np.array([self._total(code)["estimate"]]),
-            forest.root_variance,
-            self._widths.sloped,
-        )
-
-    def _runs_answer(
-        self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
-    ) -> Answer:
-        law, (estimate, count) = runs_error(self.question.mechanism.plan, runs), found
-        error = max(0.0, law.variance), range_margin(law, self.confidence)
-        return self._answer_of(label, estimate, error, count, code)
-
-    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
-        code, question = self._code(key), self.question
-        (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
-        law = range_error(question.mechanism.plan, start, stop)
-        variance = max(0.0, law.variance)
-        if simultaneous:
-            width = simultaneous_width(question.mechanism.plan, self.confidence)
-            margin = float(band_margin(width, np.array(variance)))
-        elif start == 0:  # as in the table of the CDF
-            margin = float(prefix_margin(self._widths.sloped, np.array(variance)))
-        else:
-            margin = range_margin(law, self.confidence)
-        label, error = self._label(start, stop), (variance, margin)
-        return self._answer_of(label, high - low, error, upto - before, code)
-
-
-def _joined(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Rising runs, those that touch as one."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in runs:
-        if joined and joined[-1][1] == start:
-            start = joined.pop()[0]
-        joined.append((start, stop))
-    return joined
-
-
-def _shape(chunk: Chunk, whole: bool) -> tuple[int, int]:
-    return (1 if whole else chunk.units, chunk.tree.leaves)

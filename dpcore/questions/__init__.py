@@ -5,6 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "answer_errors": ("AnswerErrors", "Run", "SumBounds", "SumError", "merged_runs"),
     "entry": ("budget_entry", "policies_of"),
     "intervals": ("Ends", "IntervalRule", "Intervals", "SlopedIntervals", "difference_ends"),
     "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),

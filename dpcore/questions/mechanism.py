@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpcore.arrays import Floats, Integers
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.questions.answer_errors import AnswerErrors
 from dpcore.questions.intervals import IntervalRule, Intervals
 from dpcore.questions.parts import Plan, Widths
 from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES
@@ -65,6 +66,8 @@ class Mechanism(ABC, Generic[F, W]):
     errors_are_known: ClassVar[bool] = True
     # Whether the plan may be for bounded sums, with sensitivities of its own.
     measures_sums: ClassVar[bool] = False
+    # Whether intervals are known at other confidences than the release's.
+    has_other_confidences: ClassVar[bool] = True
     # Whether rows may be counted in slots, before their leaves are known.
     counts_in_slots: ClassVar[bool] = False
     # Columns that tables of nodes have beside `NODES_SCHEMA`.
@@ -123,6 +126,19 @@ class Mechanism(ABC, Generic[F, W]):
     @abstractmethod
     def intervals(self, forest: F, widths: W) -> IntervalRule:
         """Return how estimates of a forest get their intervals."""
+
+    def answer_errors(self, forest: F, widths: W, rows: Callable[[int], pa.Table]) -> AnswerErrors:
+        """Return the errors of answers about a release.
+
+        Args:
+            forest: the trees.
+            widths: half-widths of the answers' intervals.
+            rows: gives the levels and nodes of a key's table, and the columns of `node_fields`.
+
+        Raises:
+            TypeError: the mechanism releases no counts.
+        """
+        raise TypeError(f"{self.kind}: no counts are released")
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         """Return the columns of `node_fields` for a solved level, (units * n,) each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals
+from dpcore.questions.answer_errors import AnswerErrors, Run, SumBounds, SumError
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.chunks import Chunk
 
 _ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
+_BOUND = (
+    "A part of it lies inside a node that was not split, whose rows are taken to lie evenly in it: "
+    "the interval is a bound, from what is known of that node, and there is no standard error."
+)
 
 
 class ReleasedTree(Released):
@@ -49,9 +55,29 @@ class ReleasedTree(Released):
             raise ValueError("level: is needed with --node and --value")
         return self.level_of(name)
 
+    @cached_property
+    def errors(self) -> AnswerErrors:
+        """Errors of the answers, at this confidence."""
+        question, mechanism = self.question, self.question.mechanism
+        is_own = self.confidence == question.confidence
+        widths = question.widths if is_own else mechanism.widths(self.confidence)
+        errors: AnswerErrors = mechanism.answer_errors(question.forest, widths, self._shape_rows)
+        return errors
+
+    def _shape_rows(self, code: int) -> pa.Table:
+        """All rows of nodes of a key, without what was counted."""
+        sizes, split = self.question.plan.tree.level_sizes, self._chunking.split_level
+        parts = [
+            part
+            for level in range(split)
+            for part in self._above_chunks(level, 0, sizes[level] - 1, code)
+        ]
+        parts += [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
+        return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
+
     @abstractmethod
-    def _margin(self, level: int, std_error: float) -> float:
-        """The half-width of a node's interval at this confidence, in rows."""
+    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+        """Return the estimate and the count of several runs of leaves together."""
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
         sizes = self.question.plan.tree.level_sizes
@@ -106,9 +132,7 @@ class ReleasedTree(Released):
         return 0 if keys is None else keys.code_of(key)
 
     def _chunks(self, code: int) -> list[Chunk]:
-        chunking = self._chunking
-        first = chunking.number(code, 0)
-        return [chunking[first + index] for index in range(chunking.chunks_per_key)]
+        return self._chunking.chunks_of_key(code)
 
     def _key_rows(self, kind: str, chunk: Chunk, code: int) -> pa.Table:
         """The rows of a part that belong to a key."""
@@ -183,13 +207,52 @@ class ReleasedTree(Released):
     def _total_count(self, code: int) -> int:
         return int(self._total(code)["count"])
 
-    def _answer(self, row: Mapping[str, object], total: int) -> Answer:
+    def _answer(self, row: Mapping[str, Any], total: int) -> Answer:
         known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}
+        error = row["std_error"]
+        remark = _BOUND if error is None else None
         if self.confidence != self.question.confidence:
-            error = float(str(row["std_error"]))
-            margin = self._margin(int(str(row["level"])), error)
-            known |= self._estimates(float(str(row["estimate"])), error * error, margin, total)
-        return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
+            if error is None:
+                leaves = self.question.plan.tree.leaf_range(row["level"], row["node"])
+                code, found = self._code(row["key"]), (row["estimate"], row["count"])
+                bounds = self.errors.sum([(leaves.start, leaves.stop)], code)
+                return self._sum_answer(row["label"], found, bounds, code)
+            margin = self.errors.node(row["level"], error)
+            known |= self._estimates(row["estimate"], error * error, margin, total)
+        return Answer(**known, fraction=row["count"] / total if total else None, remark=remark)
+
+    def _sum_answer(
+        self, label: str, found: tuple[float, int], error: SumError | SumBounds, code: int
+    ) -> Answer:
+        """The answer about several nodes together.
+
+        Args:
+            label: what they are called.
+            found: the estimate and the count of all.
+            error: of the estimate.
+            code: of the key.
+        """
+        estimate, count = found
+        if isinstance(error, SumError):
+            return self._answer_of(label, estimate, (error.variance, error.margin), count, code)
+        least, most = (self._edges_answer(runs, code) for runs in (error.inner, error.outer))
+        # Noise may have put the low end above the high one.
+        low, high = sorted((least.ci_low, most.ci_high))
+        total = self._total_count(code)
+        return Answer(
+            label=label,
+            estimate=estimate,
+            std_error=None,
+            ci_low=low,
+            ci_high=high,
+            count=count,
+            fraction=count / total if total else None,
+            remark=_BOUND,
+        )
+
+    def _edges_answer(self, runs: Sequence[Run], code: int) -> Answer:
+        """The answer about runs of leaves between edges of nodes that were estimated."""
+        return self._sum_answer("", self._counted(runs, code), self.errors.sum(runs, code), code)
 
     def _answer_of(
         self, label: str, estimate: float, error: tuple[float, float], count: int, code: int

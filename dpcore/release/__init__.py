@@ -20,7 +20,7 @@ FACE = {
         "stated_guarantee",
     ),
     "in_memory": ("release_rows",),
-    "kinds": ("KINDS", "ReadKeys", "ReadUniverse"),
+    "kinds": ("ReadKeys", "ReadUniverse", "kind_named"),
     "plan": ("FORMAT_VERSION", "READ_FORMATS", "ReleasePlan", "plan_from_spec", "total_spending"),
     "release": ("Release",),
     "split": ("Split",),

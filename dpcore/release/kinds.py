@@ -1,8 +1,8 @@
-"""The registry of the kinds of trees: the only place above their rooms that names them.
+"""The registry of kinds of questions: the only place above their packages that names them.
 
-A kind is a room with a question (`dpcore.questions.question.Question`), a reader of its
-specification and the answers about it once it is released. What a person sees of it is beside
-`pipelines.kinds`.
+A kind is a package with a question (`dpcore.questions.question.Question`), a reader of its
+specification and the answers about a release. How questions of known leaves are measured,
+`dpcore.release.mechanisms` names; what a person sees, `pipelines.kinds`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dpcore.adaptive.mechanism import adaptive_mechanism_from_spec
-from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
-from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.exponential.question import exponential_question_from_spec
 from dpcore.exponential.released import ReleasedQuantiles
-from dpcore.factorised.mechanism import factorised_mechanism_from_spec
-from dpcore.factorised_ordered.released import ReleasedFactorised
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
 from dpcore.hypercube.question import hypercube_question_from_spec
 from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.levels.irregular import irregular_mechanism_from_spec
-from dpcore.levels.thresholds import threshold_mechanism_from_spec
-from dpcore.levels.uniform import uniform_mechanism_from_spec
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
@@ -36,6 +28,7 @@ from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
+from dpcore.release.mechanisms import MECHANISMS, mechanism_from_spec
 from dpcore.rows.key_table import KeyTable
 from dpcore.selection.question import selection_question_from_spec
 from dpcore.selection.released import ReleasedSelection
@@ -76,15 +69,10 @@ class Kind(NamedTuple):
     released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
 
 
-def _by(read: Callable[..., Mechanism[Any, Any]]) -> Callable[[Spec, ReadTerms], Question]:
-    """Return the reader of ordered trees of a mechanism."""
-
-    def question(spec: Spec, terms: ReadTerms) -> Question:
-        return ordered_question_from_spec(
-            spec, terms.unit, lambda unit: read(spec, unit, terms.measure)
-        )
-
-    return question
+def _ordered(spec: Spec, terms: ReadTerms) -> Question:
+    return ordered_question_from_spec(
+        spec, terms.unit, lambda unit: mechanism_from_spec(spec, "ordered", unit, terms.measure)
+    )
 
 
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
@@ -92,12 +80,7 @@ def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
 
     def mechanism(domain: HierarchyDomain) -> Mechanism[Any, Any]:
-        tree = domain.tree.shape
-        if "thresholds" in spec:
-            return threshold_mechanism_from_spec(spec, tree)
-        if spec.get("kind") == "adaptive_hierarchy":
-            return adaptive_mechanism_from_spec(spec, terms.unit, terms.measure, tree)
-        return irregular_mechanism_from_spec(spec, terms.unit, terms.measure, tree)
+        return mechanism_from_spec(spec, "hierarchy", terms.unit, terms.measure, domain.tree.shape)
 
     universe = terms.read_universe(str(spec["domain"]["universe"]))
     return hierarchy_question_from_spec(spec, universe, mechanism)
@@ -110,27 +93,15 @@ def _series(spec: Spec, terms: ReadTerms) -> Question:
 def _released_period(
     question: SeriesQuestion, read: ReadPart, tables: Mapping[str, pa.Table]
 ) -> Released:
-    return own_period(question, read, tables, lambda tree: KINDS[tree.kind].released)
+    return own_period(question, read, tables, lambda tree: kind_named(tree.kind).released)
 
 
 KINDS: dict[str, Kind] = {
     "ordered": Kind(
-        _by(uniform_mechanism_from_spec),
+        _ordered,
         lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES)),
     ),
-    "adaptive": Kind(
-        _by(adaptive_mechanism_from_spec),
-        lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
-    ),
-    "factorised": Kind(
-        _by(factorised_mechanism_from_spec),
-        lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
-    ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
-    "adaptive_hierarchy": Kind(
-        _hierarchy,
-        lambda question, read, tables: ReleasedAdaptiveHierarchy(question, read),
-    ),
     "sparse": Kind(
         lambda spec, terms: sparse_question_from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),
@@ -151,13 +122,21 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def kind_named(name: str) -> Kind:
+    """Return the kind of questions of a name (`Question.kind`): their own, or their domain's.
+
+    >>> kind_named("adaptive") is KINDS["ordered"]
+    True
+    """
+    return KINDS[MECHANISMS[name].domain if name in MECHANISMS else name]
+
+
 def kind_of(spec: Spec) -> Kind:
-    """The kind of tree of a specification: the one it names, else as its domain says; ordered
-    domains are of many kinds.
+    """Return the kind of a specification: the one that it names, else that of its domain.
 
     >>> kind_of({"domain": {"kind": "integer"}}) is KINDS["ordered"]
     True
     """
     if "kind" in spec:
-        return KINDS[str(spec["kind"])]
+        return kind_named(str(spec["kind"]))
     return KINDS.get(str(spec["domain"].get("kind")), KINDS["ordered"])

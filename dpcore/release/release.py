@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.kinds import KINDS
+from dpcore.release.kinds import kind_named
 from dpcore.release.plan import ReleasePlan
 
 
@@ -49,4 +49,4 @@ class Release:
             KeyError: there is none of this name.
         """
         question = self.plan.question(name)
-        return KINDS[question.kind].released(question, self._read, self.concluded)
+        return kind_named(question.kind).released(question, self._read, self.concluded)

@@ -215,6 +215,11 @@ class Chunking(ABC):
             return key // self._trees
         return key * self.chunks_per_key + index
 
+    def chunks_of_key(self, key: int) -> list[Chunk]:
+        """Return the chunks that hold the tree of a key, in the order of leaves."""
+        first = self.number(key, 0)
+        return [self[first + index] for index in range(self.chunks_per_key)]
+
     def numbers(self, leaf_ids: Integers) -> Integers:
         """The running number of the chunk of each global leaf id, (n,) -> (n,)."""
         if self.split_level == 0:

@@ -15,7 +15,7 @@ from dpcore.noise.scales import scale_of
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.released import CdfAnswers
+from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.privacy.loss import certified_delta
@@ -232,7 +232,7 @@ def _rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / last) * last:.5g}")
 
 
-def ordered_summary(tree: CdfAnswers) -> Iterator[str]:
+def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     """The counts of the roots with their quantiles, or with the largest categories."""
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:

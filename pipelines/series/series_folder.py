@@ -11,7 +11,7 @@ from dpcore.questions.place import Part
 from dpcore.questions.released import Released
 from dpcore.questions.tables import NODES
 from dpcore.refusal import Refusal
-from dpcore.release.kinds import KINDS
+from dpcore.release.kinds import kind_named
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import of_span
@@ -138,7 +138,7 @@ class WindowFolder:
         """
         tables = self.tables(name)
         question = tables.question
-        return KINDS[question.kind].released(
+        return kind_named(question.kind).released(
             question,
             lambda kind, tree, key, index: tables.part(kind, key, index),
             tables.concluded if concluded else {},

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
@@ -75,11 +75,11 @@ def released(
     question: HierarchyQuestion[AdaptiveMechanism],
     counts: np.ndarray[Any, Any],
     seed: int = 0,
-) -> ReleasedAdaptiveHierarchy:
+) -> ReleasedHierarchy:
     """A release of exact counts of the leaves, (keys * K,)."""
     key = ReleaseKey(seed.to_bytes(32, "big"))
     tree = release_counts(release_plan_of(question), {question.name: counts}, key).tree(
         question.name
     )
-    assert isinstance(tree, ReleasedAdaptiveHierarchy)
+    assert isinstance(tree, ReleasedHierarchy)
     return tree

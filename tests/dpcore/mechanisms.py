@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
+from dpcore.adaptive.drawn import DrawnTree
+from dpcore.questions.released import Released
+from dpcore.questions.released_tree import ReleasedTree
+
 M = TypeVar("M")
 Q = TypeVar("Q")
 
@@ -21,3 +26,11 @@ def changed(question: Q, **changes: Any) -> Q:
     names = [field.name for field in fields(mechanism) if field.name in changes]
     own = replace(mechanism, **{name: changes.pop(name) for name in names})
     return replace(question, mechanism=own, **changes)  # type: ignore[type-var]
+
+
+def drawn_tree(tree: Released, key: int = 0) -> DrawnTree:
+    """Return the drawn tree of a released adaptive tree, for the code of a key."""
+    assert isinstance(tree, ReleasedTree)
+    errors = tree.errors
+    assert isinstance(errors, AdaptiveAnswerErrors)
+    return errors.drawn(key)

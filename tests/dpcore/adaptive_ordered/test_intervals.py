@@ -14,6 +14,7 @@ from dpcore.adaptive.intervals import quantile_ends
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from tests.dpcore.adaptive_ordered.test_question import CELLS, exact, question_of, released
+from tests.dpcore.mechanisms import drawn_tree
 
 
 def rank_variance(drawn: DrawnTree, edge: int, quantile: float) -> float:
@@ -32,7 +33,7 @@ def rank_variance(drawn: DrawnTree, edge: int, quantile: float) -> float:
 def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: float) -> None:
     question = question_of(measure=measure, unit=unit)
     tree = released(question, exact())
-    drawn, widths = tree._drawn(0), question.widths
+    drawn, widths = drawn_tree(tree), question.widths
     estimate = tree._cdf_rows(0)["estimate"].to_numpy()
     total = float(estimate[-1])
     ends = quantile_ends(
@@ -52,7 +53,7 @@ def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: f
 def test_ends_inside_a_node_are_those_of_its_edges() -> None:
     question = question_of()
     tree = released(question, exact())
-    drawn = tree._drawn(0)
+    drawn = drawn_tree(tree)
     estimate = tree._cdf_rows(0)["estimate"].to_numpy()
     total, variance = np.array([estimate[-1]]), np.array([drawn.run(0, CELLS)])
     ends = quantile_ends(drawn.prefixes(estimate), total, variance, question.widths)
@@ -69,7 +70,7 @@ def test_ends_inside_a_node_are_those_of_its_edges() -> None:
 def test_intervals_of_prefixes_and_nodes_at_edges() -> None:
     question = question_of(quantiles=())
     tree = released(question, exact())
-    drawn, widths = tree._drawn(0), question.widths
+    drawn, widths = drawn_tree(tree), question.widths
     rows = tree._cdf_rows(0).to_pylist()
     for edge in (int(edge) for edge in drawn.edges if edge > 0):
         row = rows[edge - 1]

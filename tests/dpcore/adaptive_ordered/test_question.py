@@ -14,17 +14,17 @@ from scipy import stats
 from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.mechanism import AdaptiveMechanism, adaptive_mechanism_from_spec
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec
+from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import Tree
-from tests.dpcore.mechanisms import changed, take_mechanism
+from tests.dpcore.mechanisms import changed, drawn_tree, take_mechanism
 
 Integers = npt.NDArray[np.int64]
 QUANTILES = (0.05, 0.5, 0.99)
@@ -65,12 +65,12 @@ def released(
     question: OrderedQuestion[AdaptiveMechanism],
     counts: Integers,
     number: int = 1,
-) -> AdaptiveCdf:
+) -> ReleasedCdf:
     assert question.budget is not None
     plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
     release = release_counts(plan, {"t": counts}, ReleaseKey(number.to_bytes(32, "big")))
     tree = release.tree("t")
-    assert isinstance(tree, AdaptiveCdf)
+    assert isinstance(tree, ReleasedCdf)
     return tree
 
 
@@ -116,7 +116,7 @@ def test_cdf_of_the_table_is_what_is_asked_for() -> None:
 
 def test_bounds_and_errors_are_those_of_the_drawn_tree() -> None:
     tree = released(question_of(), exact())
-    drawn = tree._drawn(0)
+    drawn = drawn_tree(tree)
     assert isinstance(drawn, DrawnTree)
     for start in range(0, CELLS + 1, 5):
         for stop in range(start, CELLS + 1, 7):
@@ -147,10 +147,10 @@ def test_no_band_at_all_values_at_once() -> None:
 
 def test_a_sum_of_parts_has_the_error_of_the_drawn_tree() -> None:
     tree = released(question_of(), exact())
-    edges = tree._drawn(0).edges
+    edges = drawn_tree(tree).edges
     runs = [(int(edges[0]), int(edges[1])), (int(edges[2]), int(edges[3]))]
     answer = tree.sum(runs)
-    assert answer.std_error == pytest.approx(np.sqrt(tree._drawn(0).runs(runs)))
+    assert answer.std_error == pytest.approx(np.sqrt(drawn_tree(tree).runs(runs)))
     everything = tree.sum([(0, 1), (2, CELLS)])
     assert everything.ci_low <= exact().sum() <= everything.ci_high + exact()[1] + 60
 

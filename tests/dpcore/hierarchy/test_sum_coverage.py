@@ -16,6 +16,7 @@ from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
+from dpcore.questions.answer_errors import SumError
 from dpcore.release.in_memory import release_counts
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, release_plan_of
 from tests.dpcore.test_coverage import limits
@@ -24,6 +25,13 @@ KEYS, CONFIDENCES = 2500, (0.9, 0.95, 0.99)
 # State and single county of one block; a county; two blocks of other counties.
 PATHS = ("9", "14", "0100", "0112")
 BUDGETS = {Measure.EPSILON: Fraction(1, 10), Measure.RHO: Fraction(1, 400)}
+
+
+def sum_error(tree: ReleasedHierarchy) -> SumError:
+    """The error of the sum of the nodes that `PATHS` lead to."""
+    error = tree.errors.sum_of_nodes([tree.find(path) for path in PATHS], 0)
+    assert isinstance(error, SumError)
+    return error
 
 
 def misses(measure: Measure, estimation: str) -> tuple[ReleasedHierarchy, np.ndarray[Any, Any]]:
@@ -75,7 +83,7 @@ def test_sums_are_covered_as_often_as_stated(
     within = []
     for confidence in CONFIDENCES:
         asked = tree.at_confidence(confidence)
-        _, margin = asked._sum_error([tree.find(path) for path in PATHS])
+        margin = sum_error(asked).margin
         least, most = limits(KEYS, confidence)
         within.append(least <= int((np.abs(off) <= margin).sum()) <= most)
     assert (not any(within)) if planted else all(within)
@@ -84,11 +92,11 @@ def test_sums_are_covered_as_often_as_stated(
 @pytest.mark.parametrize("measure", list(Measure))
 def test_the_answer_is_told_with_that_error(measure: Measure) -> None:
     tree, off = misses(measure, "least_squares")
-    variance, margin = tree._sum_error([tree.find(path) for path in PATHS])
+    error = sum_error(tree)
     answer = tree.sum(PATHS, "k0")
     parts = [tree.at_path(path, "k0") for path in PATHS]
     assert answer.estimate == pytest.approx(sum(part.estimate or 0.0 for part in parts))
     assert answer.count == sum(part.count for part in parts)
-    assert answer.std_error == pytest.approx(variance**0.5)
-    assert answer.ci_high == pytest.approx((answer.estimate or 0.0) + margin)
-    assert off.std() == pytest.approx(variance**0.5, rel=0.15)
+    assert answer.std_error == pytest.approx(error.variance**0.5)
+    assert answer.ci_high == pytest.approx((answer.estimate or 0.0) + error.margin)
+    assert off.std() == pytest.approx(error.variance**0.5, rel=0.15)

@@ -1,0 +1,69 @@
+"""Errors of answers about an adaptive tree: known at edges of the drawn tree, bounded between them.
+
+Inside a node that was not split nothing was measured: its rows are spread evenly over its leaves,
+and what is known is that they are at least 0 and at most its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.intervals import quantile_ends
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.widths import AdaptiveWidths
+from dpcore.questions.answer_errors import AnswerErrors, Run, SumBounds, SumError, merged_runs
+from dpcore.questions.intervals import Ends
+
+
+class AdaptiveAnswerErrors(AnswerErrors):
+    """Errors of the answers about an adaptive tree, at one confidence.
+
+    Args:
+        plan: by which it was drawn.
+        widths: half-widths of intervals.
+        rows: gives all rows of nodes of a key.
+    """
+
+    def __init__(
+        self, plan: AdaptivePlan, widths: AdaptiveWidths, rows: Callable[[int], pa.Table]
+    ) -> None:
+        super().__init__(plan.tree)
+        self._plan, self._widths, self._rows = plan, widths, rows
+        self._last: tuple[int, DrawnTree] | None = None
+
+    def drawn(self, key: int) -> DrawnTree:
+        """Return the drawn tree of a key; the last one is kept for the next answer."""
+        if self._last is None or self._last[0] != key:
+            self._last = key, DrawnTree.of_rows(self._plan, self._rows(key))
+        return self._last[1]
+
+    def node(self, level: int, std_error: float) -> float:
+        return self._margin(std_error * std_error)
+
+    def _margin(self, variance: float) -> float:
+        return float(self._widths.margin(np.array(variance)))
+
+    def sum(self, runs: Sequence[Run], key: int) -> SumError | SumBounds:
+        drawn = self.drawn(key)
+        runs = [(start, stop) for start, stop in runs if start < stop]
+        around = [[drawn.edges_around(end) for end in run] for run in runs]
+        inner = [(start[1], stop[0]) for start, stop in around]
+        outer = [(start[0], stop[1]) for start, stop in around]
+        if inner == outer:
+            variance = drawn.runs(runs)
+            return SumError(variance=variance, margin=self._margin(variance))
+        return SumBounds(
+            inner=[(start, stop) for start, stop in inner if start < stop],
+            outer=merged_runs(outer),
+        )
+
+    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+        drawn = self.drawn(key)
+        prefixes = drawn.prefixes(points["estimate"].to_numpy())
+        return quantile_ends(
+            prefixes, np.array([total]), np.array([drawn.node(0, 0)]), self._widths
+        )

@@ -1,0 +1,140 @@
+"""Errors of answers about trees whose levels were measured whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.errors.intervals import prefix_margin
+from dpcore.errors.law import ROUNDING, ErrorLaw
+from dpcore.errors.merged_law import MergedLaw
+from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.irregular.errors import IrregularErrors
+from dpcore.irregular.forest import IrregularForest
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.widths import IrregularWidths
+from dpcore.levels.errors import range_error, range_margin, runs_error
+from dpcore.papers.forest import PapersForest
+from dpcore.questions.answer_errors import AnswerErrors, Run, SumError
+from dpcore.questions.intervals import Ends, difference_ends
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import PrefixSolution
+from dpcore.uniform.bands import band_margin, simultaneous_width
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.widths import IntervalWidths
+
+
+class UniformAnswerErrors(AnswerErrors):
+    """Errors of the answers about a uniform tree, at one confidence.
+
+    Args:
+        plan: the budgets of the levels.
+        forest: the trees in chunks.
+        widths: half-widths of intervals.
+    """
+
+    def __init__(
+        self, plan: TreePlan, forest: UniformForest | PapersForest, widths: IntervalWidths
+    ) -> None:
+        super().__init__(plan.tree)
+        self._plan, self._forest, self._widths = plan, forest, widths
+
+    def node(self, level: int, std_error: float) -> float:
+        return self._widths.levels[level] * std_error
+
+    def sum(self, runs: Sequence[Run], key: int) -> SumError:
+        law = range_error(self._plan, *runs[0]) if len(runs) == 1 else runs_error(self._plan, runs)
+        margin = range_margin(law, self._widths.confidence)
+        return SumError(variance=max(0.0, law.variance), margin=margin)
+
+    def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
+        variance = max(0.0, range_error(self._plan, 0, stop).variance)
+        if simultaneous:
+            width = simultaneous_width(self._plan, self._widths.confidence)
+            margin = band_margin(width, np.array(variance))
+        else:  # as in the table of the CDF
+            margin = prefix_margin(self._widths.sloped, np.array(variance))
+        return SumError(variance=variance, margin=float(margin))
+
+    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+        chunking, forest = self._forest.chunking, self._forest
+        # One chunk may hold the trees of many keys, whose variances are alike.
+        holds_many = chunking.split_level == 0
+        chunks = chunking.chunks_of_key(key)
+        weights = [forest.prefix_variances(chunk) for chunk in chunks]
+        variance, alpha = (
+            np.concatenate(
+                [
+                    np.ravel(np.broadcast_to(own[part], _shape(chunk, holds_many)))
+                    for own, chunk in zip(weights, chunks, strict=True)
+                ]
+            )[None]
+            for part in (0, 1)
+        )
+        prefixes = PrefixSolution(
+            estimate=points["estimate"].to_numpy()[None],
+            variance=variance,
+            alpha=alpha,
+            count=points["count"].to_numpy()[None],
+        )
+        return difference_ends(
+            prefixes, np.array([total]), forest.root_variance, self._widths.sloped
+        )
+
+
+def _shape(chunk: Chunk, holds_many: bool) -> tuple[int, int]:
+    return (1 if holds_many else chunk.units, chunk.tree.leaves)
+
+
+class IrregularAnswerErrors(AnswerErrors):
+    """Errors of the answers about a tree of any shape, at one confidence.
+
+    Args:
+        plan: the budgets of the levels.
+        forest: the trees in chunks; measured counts that are read as they are have errors of their
+            own.
+        widths: half-widths of least squares' intervals.
+    """
+
+    def __init__(
+        self, plan: IrregularPlan, forest: IrregularForest, widths: IrregularWidths
+    ) -> None:
+        super().__init__(plan.tree)
+        self._plan, self._forest, self._widths = plan, forest, widths
+
+    def node(self, level: int, std_error: float) -> float:
+        forest, confidence = self._forest, self._widths.confidence
+        if isinstance(forest, AsMeasuredForest):
+            variances = forest.node_variances[level]
+            same = np.isclose(variances, std_error * std_error, rtol=1e-9, atol=0)
+            return float(forest.margins(confidence)[level][same].max(initial=0.0))
+        # One width for the whole level: never narrower than the node's own.
+        return float(self._widths.levels[level].margins(np.array([std_error * std_error]))[0])
+
+    def sum_of_nodes(self, nodes: Sequence[tuple[int, int]], key: int) -> SumError:
+        forest = self._forest
+        law: ErrorLaw | MergedLaw
+        if isinstance(forest, AsMeasuredForest):
+            law = forest.sum_law(nodes)
+        else:
+            law = self._errors.sum(nodes)
+        if law.variance <= ROUNDING:
+            return SumError(variance=0.0, margin=0.0)
+        # An atom at the very end stays inside whatever the estimate's last bits are.
+        margin = law.half_width(self._widths.confidence) * (1 + 1e-9)
+        return SumError(variance=law.variance, margin=margin)
+
+    @cached_property
+    def _errors(self) -> IrregularErrors:
+        return IrregularErrors(self._plan)
+
+
+class ThresholdAnswerErrors(AnswerErrors):
+    """Errors of counts between thresholds: each node has its own, and sums have none."""
+
+    def node(self, level: int, std_error: float) -> float:
+        raise ValueError("confidence: intervals between thresholds are those of the release")

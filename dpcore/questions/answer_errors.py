@@ -1,0 +1,129 @@
+"""Errors of answers that combine several released nodes, for any mechanism."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dpcore.questions.intervals import Ends
+from dpcore.trees.shape import Shape
+
+# Leaves start..stop - 1.
+Run = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumError:
+    """The error of an estimated count.
+
+    Args:
+        variance: in rows^2.
+        margin: half-width of the confidence interval, in rows.
+    """
+
+    variance: float
+    margin: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumBounds:
+    """Leaves whose counts bound a count that was not estimated by itself.
+
+    Args:
+        inner: runs of leaves that lie within the counted ones; their interval gives the low end.
+        outer: runs of leaves that hold the counted ones; theirs gives the high end.
+    """
+
+    inner: Sequence[Run]
+    outer: Sequence[Run]
+
+
+class AnswerErrors(ABC):
+    """Errors of the answers about a released tree, at one confidence.
+
+    `dpcore.questions.mechanism.Mechanism.answer_errors` makes them. A mechanism overrides what it
+    knows.
+
+    Args:
+        tree: the shape.
+    """
+
+    def __init__(self, tree: Shape) -> None:
+        self._tree = tree
+
+    @abstractmethod
+    def node(self, level: int, std_error: float) -> float:
+        """Return half the width of a node's confidence interval, in rows."""
+
+    def sum(self, runs: Sequence[Run], key: int) -> SumError | SumBounds:
+        """Return the error of the count of several runs of leaves together.
+
+        Args:
+            runs: rising, with gaps between them.
+            key: code of the tree's key.
+
+        Raises:
+            ValueError: the error of a sum is not known for this mechanism.
+        """
+        raise ValueError(
+            "sum: the error of a sum of these counts is not known; ask for the nodes above them"
+        )
+
+    def sum_of_nodes(self, nodes: Sequence[tuple[int, int]], key: int) -> SumError | SumBounds:
+        """Return the error of the count of several nodes together.
+
+        Args:
+            nodes: (level, node), of which none is below another.
+            key: code of the tree's key.
+
+        Raises:
+            ValueError: as `sum`.
+        """
+        below = [self._tree.leaf_range(*node) for node in nodes]
+        return self.sum(merged_runs((each.start, each.stop) for each in below), key)
+
+    def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError | SumBounds:
+        """Return the error of the count of leaves 0..stop - 1.
+
+        Args:
+            stop: 0 to K.
+            key: code of the tree's key.
+            simultaneous: the interval belongs to a band that holds at all prefixes at once.
+
+        Raises:
+            ValueError: no such band is known.
+        """
+        if simultaneous:
+            raise ValueError("simultaneous: no band over all values is known for this mechanism")
+        return self.sum([(0, stop)], key)
+
+    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+        """Return the intervals that quantiles are found by.
+
+        Args:
+            points: all points of the CDF of a key.
+            total: the estimate of the root.
+            key: its code.
+
+        Raises:
+            TypeError: the mechanism has no CDF.
+        """
+        raise TypeError(f"{type(self).__name__}: no intervals of quantiles")
+
+
+def merged_runs(runs: Iterable[Run]) -> list[Run]:
+    """Merge runs of leaves that touch or overlap.
+
+    >>> merged_runs([(4, 6), (0, 2), (2, 3), (5, 7)])
+    [(0, 3), (4, 7)]
+    """
+    merged: list[Run] = []
+    for start, stop in sorted(runs):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged
