@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from dpcore.exponential.question import exponential_question_from_spec
 from dpcore.exponential.released import ReleasedQuantiles
-from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
@@ -24,11 +23,10 @@ from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISMS, mechanism_from_spec
+from dpcore.release.mechanisms import MECHANISMS, reader_of
 from dpcore.rows.key_table import KeyTable
 from dpcore.selection.question import selection_question_from_spec
 from dpcore.selection.released import ReleasedSelection
@@ -70,20 +68,21 @@ class Kind(NamedTuple):
 
 
 def _ordered(spec: Spec, terms: ReadTerms) -> Question:
+    read = reader_of("ordered", spec)
     return ordered_question_from_spec(
-        spec, terms.unit, lambda unit: mechanism_from_spec(spec, "ordered", unit, terms.measure)
+        spec, terms.unit, lambda unit: read(spec, unit, terms.measure)
     )
 
 
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-
-    def mechanism(domain: HierarchyDomain) -> Mechanism[Any, Any]:
-        return mechanism_from_spec(spec, "hierarchy", terms.unit, terms.measure, domain.tree.shape)
-
-    universe = terms.read_universe(str(spec["domain"]["universe"]))
-    return hierarchy_question_from_spec(spec, universe, mechanism)
+    read, universe = reader_of("hierarchy", spec), terms.read_universe(spec["domain"]["universe"])
+    return hierarchy_question_from_spec(
+        spec,
+        universe,
+        lambda domain: read(spec, terms.unit, terms.measure, domain.tree.shape),
+    )
 
 
 def _series(spec: Spec, terms: ReadTerms) -> Question:
@@ -128,7 +127,8 @@ def kind_named(name: str) -> Kind:
     >>> kind_named("adaptive") is KINDS["ordered"]
     True
     """
-    return KINDS[MECHANISMS[name].domain if name in MECHANISMS else name]
+    domains = (domain for domain, mechanisms in MECHANISMS.items() if name in mechanisms)
+    return KINDS[next(domains, name)]
 
 
 def kind_of(spec: Spec) -> Kind:

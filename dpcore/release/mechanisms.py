@@ -1,13 +1,13 @@
 """The registry of mechanisms: the only place above their packages that names them.
 
-A mechanism measures a tree of known leaves (`dpcore.questions.mechanism.Mechanism`). It is named in
-specifications, and goes with one kind of domain: `dpcore.release.kinds` has the domains.
+A mechanism measures a tree of known leaves (`dpcore.questions.mechanism.Mechanism`). It goes with
+one kind of domain; `dpcore.release.kinds` has the domains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dpcore.adaptive.mechanism import adaptive_mechanism_from_spec
 from dpcore.factorised.mechanism import factorised_mechanism_from_spec
@@ -18,83 +18,43 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.mechanism import Mechanism
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
 
-Spec = Mapping[str, Any]
-
-
-class ReadMechanism(Protocol):
-    """Reads a mechanism from a specification."""
-
-    def __call__(
-        self, spec: Spec, unit: PrivacyUnit, measure: Measure, tree: Any = None
-    ) -> Mechanism[Any, Any]:
-        """Return the mechanism that its `spec` describes.
-
-        Args:
-            spec: plain JSON values.
-            unit: what neighboring data sets differ in.
-            measure: of the budget.
-            tree: the shape, where the specification does not hold it.
-        """
+# Reads a mechanism from a specification, for a privacy unit and a measure of its budget; those of
+# hierarchies take the shape of the tree too.
+ReadMechanism = Callable[..., Mechanism[Any, Any]]
 
 
-class MechanismKind(NamedTuple):
-    """An entry of the registry.
-
-    Attributes:
-        domain: the kind of domain, of `dpcore.release.kinds.KINDS`.
-        read: reads the mechanism from a specification.
-    """
-
-    domain: str
-    read: ReadMechanism
-
-
-def _uniform(
-    spec: Spec, unit: PrivacyUnit, measure: Measure, tree: Shape | None = None
+def _measured_levels(
+    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure, tree: IrregularTree
 ) -> Mechanism[Any, Any]:
-    return uniform_mechanism_from_spec(spec, unit, measure)
-
-
-def _factorised(
-    spec: Spec, unit: PrivacyUnit, measure: Measure, tree: Shape | None = None
-) -> Mechanism[Any, Any]:
-    return factorised_mechanism_from_spec(spec, unit, measure)
-
-
-def _of_labels(
-    spec: Spec, unit: PrivacyUnit, measure: Measure, tree: Any = None
-) -> Mechanism[Any, Any]:
-    assert isinstance(tree, IrregularTree)
+    # Both are named "hierarchy" in specifications.
     if "thresholds" in spec:
         return threshold_mechanism_from_spec(spec, tree)
     return irregular_mechanism_from_spec(spec, unit, measure, tree)
 
 
-# By the name in specifications, which is the question's kind.
-MECHANISMS: dict[str, MechanismKind] = {
-    "ordered": MechanismKind("ordered", _uniform),
-    "adaptive": MechanismKind("ordered", adaptive_mechanism_from_spec),
-    "factorised": MechanismKind("ordered", _factorised),
-    "hierarchy": MechanismKind("hierarchy", _of_labels),
-    "adaptive_hierarchy": MechanismKind("hierarchy", adaptive_mechanism_from_spec),
+# For each kind of domain, by the name in specifications; the first is that of those that name none.
+MECHANISMS: dict[str, dict[str, ReadMechanism]] = {
+    "ordered": {
+        "ordered": uniform_mechanism_from_spec,
+        "adaptive": adaptive_mechanism_from_spec,
+        "factorised": factorised_mechanism_from_spec,
+    },
+    "hierarchy": {
+        "hierarchy": _measured_levels,
+        "adaptive_hierarchy": adaptive_mechanism_from_spec,
+    },
 }
 
 
-def mechanism_from_spec(
-    spec: Spec, default: str, unit: PrivacyUnit, measure: Measure, tree: IrregularTree | None = None
-) -> Mechanism[Any, Any]:
-    """Return the mechanism of a specification.
+def reader_of(domain: str, spec: Mapping[str, Any]) -> ReadMechanism:
+    """Return what reads the mechanism of a specification.
 
     Args:
+        domain: the kind of its domain.
         spec: plain JSON values.
-        default: the mechanism of a specification that names none.
-        unit: what neighboring data sets differ in.
-        measure: of the budget.
-        tree: the shape, where the specification does not hold it.
 
     Raises:
         KeyError: there is no such mechanism.
     """
-    return MECHANISMS[str(spec.get("kind", default))].read(spec, unit, measure, tree)
+    return MECHANISMS[domain][str(spec.get("kind", domain))]
