@@ -113,8 +113,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def launched(*argv: str) -> "subprocess.CompletedProcess[str]":
     """The entry in a process of its own, as the launcher starts it."""
+    program = google_cloud.HERE_ONLY + google_cloud.ONE_BY_ONE + STARTED
     return subprocess.run(
-        [sys.executable, "-c", google_cloud.HERE_ONLY + STARTED, str(FOLDER / "main.py"), *argv],
+        [sys.executable, "-c", program, str(FOLDER / "main.py"), *argv],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         cwd="/",
         capture_output=True,

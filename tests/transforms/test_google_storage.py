@@ -72,19 +72,10 @@ class Bucket:
         return found
 
 
-def delete_one_by_one(self, paths: list[str]) -> list[tuple[str, None]]:
-    """In place of a batch: the server answers only to parts of a batch that have a Content-ID, and
-    Google's client sends none. Cloud Storage itself does without."""
-    for path in paths:
-        self.delete(path)
-    return [(path, None) for path in paths]
-
-
 @pytest.fixture
 def bucket(storage, monkeypatch: pytest.MonkeyPatch, request, rows: pa.Table) -> Bucket:
     """A bucket with the rows, which this process and its children may use."""
     storage.reach(monkeypatch)
-    monkeypatch.setattr("apache_beam.io.gcp.gcsio.GcsIO.delete_batch", delete_one_by_one)
     made = Bucket(storage.new_bucket(request.node.name))
     made.put("rows/a.parquet", parquet(rows.slice(0, 1700)))
     made.put("rows/b.parquet", parquet(rows.slice(1700)))
