@@ -1,4 +1,4 @@
-"""What a tree of a release is to all that stands above it.
+"""What every tree of a release offers to the packages above.
 
 Floor 3: imports from floors 0 to 2. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).

@@ -66,12 +66,14 @@ class ReleasedTree(Released):
 
     def _shape_rows(self, code: int) -> pa.Table:
         """All rows of nodes of a key, without what was counted."""
-        sizes, split = self.question.plan.tree.level_sizes, self._chunking.split_level
-        parts = [
-            part
-            for level in range(split)
-            for part in self._above_chunks(level, 0, sizes[level] - 1, code)
-        ]
+        sizes, chunking = self.question.plan.tree.level_sizes, self._chunking
+        # One part may hold several levels.
+        above = {
+            holder
+            for level in range(chunking.split_level)
+            for holder in chunking.holders(level, 0, sizes[level] - 1)
+        }
+        parts = [self._read(NODES, self.question.name, code, each) for each in sorted(above)]
         parts += [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
         return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
 

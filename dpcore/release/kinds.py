@@ -26,7 +26,7 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISMS, reader_of
+from dpcore.release.mechanisms import MECHANISMS, mechanism_reader
 from dpcore.rows.key_table import KeyTable
 from dpcore.selection.question import selection_question_from_spec
 from dpcore.selection.released import ReleasedSelection
@@ -68,7 +68,7 @@ class Kind(NamedTuple):
 
 
 def _ordered(spec: Spec, terms: ReadTerms) -> Question:
-    read = reader_of("ordered", spec)
+    read = mechanism_reader("ordered", spec)
     return ordered_question_from_spec(
         spec, terms.unit, lambda unit: read(spec, unit, terms.measure)
     )
@@ -77,7 +77,10 @@ def _ordered(spec: Spec, terms: ReadTerms) -> Question:
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-    read, universe = reader_of("hierarchy", spec), terms.read_universe(spec["domain"]["universe"])
+    read, universe = (
+        mechanism_reader("hierarchy", spec),
+        terms.read_universe(spec["domain"]["universe"]),
+    )
     return hierarchy_question_from_spec(
         spec,
         universe,

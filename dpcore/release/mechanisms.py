@@ -47,7 +47,7 @@ MECHANISMS: dict[str, dict[str, ReadMechanism]] = {
 }
 
 
-def reader_of(domain: str, spec: Mapping[str, Any]) -> ReadMechanism:
+def mechanism_reader(domain: str, spec: Mapping[str, Any]) -> ReadMechanism:
     """Return what reads the mechanism of a specification.
 
     Args:
