@@ -35,6 +35,8 @@ ROOMS_OF_KINDS = (
 )
 # Where they are names of nothing else: these are mechanisms of other kinds too.
 NAMES = set(ROOMS_OF_KINDS) - {"adaptive"}
+# The registries: kinds.py of dpcore and of pipelines, and this file.
+MECHANISMS = "dpcore/release/mechanisms.py"
 # Kinds that are parts of a release as well, and the files that handle them there.
 FILES_OF_PARTS = {
     "selection": {
@@ -197,7 +199,7 @@ def knows_kinds(
 ) -> Iterator[str]:
     """What a source says of a single kind of trees: its rooms, its name, its class."""
     place = PurePosixPath(path).parts
-    if place[1] in (*ROOMS_OF_KINDS, *rooms) or place[-1] == "kinds.py":
+    if place[1] in (*ROOMS_OF_KINDS, *rooms) or place[-1] == "kinds.py" or path == MECHANISMS:
         return
     for module, name in imports_of(source):
         parts = module.split(".")

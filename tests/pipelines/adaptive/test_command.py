@@ -39,7 +39,7 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
     first, last = json.loads(asked.out)["answers"]
     assert first["std_error"] > 0 and "remark" not in first
     assert first["ci_low"] < first["estimate"] < first["ci_high"]
-    assert last["std_error"] is None and "not divided" in last["remark"]
+    assert last["std_error"] is None and "not split" in last["remark"]
     told = workspace.run(
         "query", workspace.output, "range", "--tree", "keyed", "--key", "north", "3", "400"
     ).out
