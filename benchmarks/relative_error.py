@@ -30,13 +30,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.papers.relative_estimation import smallest_threshold
 from dpcore.arrays import Integers
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import MAX_COUNT
-from dpcore.papers.relative_estimation import smallest_threshold
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.group import GroupPrivacy

@@ -16,12 +16,12 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.papers.text_codes import TextHash
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.sketches.hashing import Codes
 from dpcore.sketches.prefixes import PrefixSketches
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import update
-from dpcore.sketches.text_codes import TextHash
 
 RUNS = 3
 BATCH = 2**16

@@ -135,19 +135,13 @@ REVIEWED: dict[str, dict[str, str]] = {
         ["FANOUT ** (below + 1)", "FANOUT ** below"], WHOLE
     ),
     "dpcore/noise/laws.py": dict.fromkeys(["_MAX_SCALE ** power", "_MIN_SCALE ** power"], WHOLE),
-    "dpcore/papers/cdf_errors.py": {"(_checked_leaves(leaves) - 1) ** 3": WHOLE},
-    "dpcore/papers/real_fanouts.py": dict.fromkeys(
+    "dpcore/papers/level_budgets.py": dict.fromkeys(
         ["_SHARE_UNITS ** (2 * degree)", "root ** degree", "root ** (degree - 1)"], WHOLE
-    ),
-    "dpcore/papers/relative_estimation.py": dict.fromkeys(
-        ["(1 - 1 / self.ratio) ** (-2)", "self.ratio ** (i - 1)", "self.ratio ** i"], WHOLE
     ),
     "dpcore/papers/whole_fanouts.py": dict.fromkeys(
         [
-            *("prime ** (smaller + 1)", "prime ** smaller", "root ** height", "base ** exponent"),
-            *("prime ** np.arange(exponent + 1)", "height ** power", "len(fanouts) ** power"),
+            *("height ** power", "len(fanouts) ** power"),
             *("(fanout + 1) ** larger", "fanout ** (height - larger)"),
-            "len(fanouts) ** _EXPONENT[measure]",
         ],
         WHOLE,
     ),

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from benchmarks.papers.cdf_errors import (
+    histogram_error,
+    independent_error,
+    refined_error,
+    tree_error,
+)
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
-from dpcore.papers.cdf_errors import histogram_error, independent_error, refined_error, tree_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.uniform.plan import Estimator, TreePlan

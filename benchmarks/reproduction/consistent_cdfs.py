@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.papers.cdf_errors import histogram_error
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, measured, table
 from benchmarks.reproduction.simulation import Floats, Integers, Mean, simulate
-from dpcore.papers.cdf_errors import histogram_error
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 LEAVES, ROWS, EPSILON = 997, 900, Fraction(1, 10)

@@ -6,14 +6,15 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 
+from benchmarks.papers.cdf_errors import level_variance
+from benchmarks.papers.factorisations import best_factorisation
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
 from dpcore.ordered.planner import predicted_cdf_rmse
-from dpcore.papers.cdf_errors import level_variance, tree_error_from_variances
-from dpcore.papers.real_fanouts import optimal_level_budgets
-from dpcore.papers.whole_fanouts import best_factorisation
+from dpcore.papers.cdf_errors import tree_error_from_variances
+from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.privacy.budget import Measure
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance

@@ -6,24 +6,24 @@ import itertools
 import math
 from fractions import Fraction
 
-from benchmarks.reproduction import markdown
-from benchmarks.reproduction.cdf_errors import public_total_plan
-from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
-from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.ordered.planner import predicted_cdf_rmse
-from dpcore.papers.cdf_errors import refined_error, tree_error
-from dpcore.papers.real_fanouts import (
-    optimal_fanout,
-    optimal_integer_fanout,
-    optimal_level_budgets,
-    optimal_real_fanouts,
-)
-from dpcore.papers.whole_fanouts import (
+from benchmarks.papers.cdf_errors import refined_error, tree_error
+from benchmarks.papers.factorisations import (
     best_factorisation,
     height_bounds,
     prime_power_fanouts,
     prime_power_height,
 )
+from benchmarks.papers.real_fanouts import (
+    optimal_fanout,
+    optimal_integer_fanout,
+    optimal_real_fanouts,
+)
+from benchmarks.reproduction import markdown
+from benchmarks.reproduction.cdf_errors import public_total_plan
+from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
+from benchmarks.reproduction.simulation import Mean, prefix_error
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.uniform.plan import Estimator, TreePlan
 
 Fanouts = tuple[int, ...]

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Literal
 
 from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
-from dpcore.papers.real_fanouts import optimal_level_budgets
+from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.papers.whole_fanouts import best_fanouts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch

@@ -8,7 +8,7 @@ FACE = {
     "budget": ("Budget", "Measure", "Neighbors"),
     "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
     "decimal_rank": ("decimal_rank", "four_digits"),
-    "group": ("GroupPrivacy", "check_budget", "rounded_down"),
+    "group": ("GroupPrivacy", "rounded_down"),
     "least_epsilon": ("least_epsilon",),
     "loss": ("certified_delta",),
     "selection": ("SelectionLaw",),

@@ -8,7 +8,5 @@ FACE = {
     "calibration": ("calibrate",),
     "errors": ("ThresholdErrors",),
     "forest": ("ThresholdForest", "ThresholdIntervals", "TreeThresholds", "threshold_intervals"),
-    "heavy_nodes": ("classify_forest", "remaining_trees", "tree_weights", "whole_tree"),
     "plan": ("ThresholdPlan", "threshold_plan_from_spec"),
-    "sparse_vector": ("SparseVectorParameters",),
 }

@@ -8,7 +8,7 @@ The privacy unit of the proofs is one row added or removed, ||x - x'||_1 = 1;
 `dpcore.privacy.group.GroupPrivacy` converts to units of many rows and to substitution.
 
 Sources: Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithm 1 and Corollary 4.5, corrected
-(`dpcore.papers.classification`).
+(`benchmarks.papers.classification`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def classify_forest(
 
     Guarantee: for one row added or removed, the epsilon of the search plus c times that of a look,
     and c times the delta of a look; for the proof see
-    `dpcore.papers.classification.Classification`.
+    `benchmarks.papers.classification.Classification`.
 
     Args:
         tree: the shape.

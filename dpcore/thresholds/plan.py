@@ -1,9 +1,9 @@
 """Plans for counts between thresholds: any parameters, an exact guarantee.
 
-`dpcore.papers.relative_estimation` chooses the parameters of Ghazi et al. so that their accuracy is
-proved, with constants too large to be of use. Here every parameter is free, and privacy is a
-matter of what is spent, which is added up exactly; how good a plan is, `dpcore.thresholds.errors`
-bounds and `dpcore.thresholds.calibration` makes small.
+`benchmarks.papers.relative_estimation` chooses the parameters of Ghazi et al. so that their
+accuracy is proved, with constants too large to be of use. Here every parameter is free, and privacy
+is a matter of what is spent, which is added up exactly; how good a plan is,
+`dpcore.thresholds.errors` bounds and `dpcore.thresholds.calibration` makes small.
 
 What is freer than in the paper, at no cost in privacy:
 
@@ -72,10 +72,10 @@ class ThresholdRound:
     Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
     acceptance and estimate are.
 
-    Proof sketch. As of `dpcore.papers.classification.Classification`: the largest count of a level
-    rises by at most 1 with a row added, and never falls, so the search costs search_epsilon; at
-    most c levels are looked at, each at (node_epsilon / c, delta / c), a row being in one node of a
-    level.
+    Proof sketch, like that of `benchmarks.papers.classification.Classification`: the largest count
+    of a level rises by at most 1 with a row added, and never falls, so the search costs
+    search_epsilon; at most c levels are looked at, each at (node_epsilon / c, delta / c), a row
+    being in one node of a level.
 
     Args:
         cutoff: c, how many levels may be answered TOP, a positive integer.

@@ -8,7 +8,7 @@ costs no budget.
 
 The paper walks a trellis of K stages and N + 1 states, in O(K N^2). Less is enough:
 
-- any d: prefix minima make the walk O(K N), `closest_cdf`;
+- any d: prefix minima make the walk O(K N) (`benchmarks/papers/closest_cdf.py`);
 - d convex in x: the thresholds come apart. x is optimal exactly when for every t = 0, ..., N - 1
   the suffix {i : x_i > t} minimises the sum over it of D_i(t) = d(t + 1, h_i) - d(t, h_i), among
   all suffixes. (sum_i d(x_i, h_i) = const + sum_t sum_{x_i > t} D_i(t), and as D_i grows with t the
@@ -17,8 +17,8 @@ The paper walks a trellis of K stages and N + 1 states, in O(K N^2). Less is eno
   differences one bit of all x_i is settled per pass over the cells (`closest_cdf_l1`).
 
 Of several optima: the optima are closed under pointwise minimum and maximum (the chains are a
-lattice and the cost is a sum over cells), so there is a least one and a greatest one. `closest_cdf`
-returns the least. The other two return the midpoint of the least and the greatest, rounded down,
+lattice and the cost is a sum over cells), so there is a least one and a greatest one. The functions
+here return the midpoint of the least and the greatest, rounded down,
 which favours neither side (measured: 5 % less error than either end where estimates are noisy
 integers). It is an optimum too: by convexity d(floor((p + q)/2)) + d(ceil((p + q)/2)) <= d(p) +
 d(q) in every cell, and both midpoints are monotone.
@@ -29,14 +29,10 @@ in Hochbaum and Queyranne 2003; the pool adjacent violators algorithm (PAVA) of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
-
-Distance = Callable[[Integers, Floats], npt.ArrayLike]
 
 # Above it float64 has no halves, and a mean could not be rounded.
 _LARGEST = 2**52
@@ -45,11 +41,6 @@ _MEAN_UNITS = 2.0**20
 # l1 sums are exact integers in these units of a row; 2^32 cells of them fit 63 bits.
 _COST_UNITS = 2.0**30
 
-# One bit a cost is kept for the way back: 128 MB.
-_MOST_COSTS = 2**30
-_MOST_TOTAL = 2**22
-_BLOCK_COSTS = 2**18
-_PROBES = 4
 # Of pooling all falling runs at once: noise takes 5 to 25 for a million cells.
 _ROUNDS = 40
 
@@ -86,8 +77,8 @@ def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     >>> closest_cdf_l2([[1.5, 2.0], [1.6, 0.0]], np.array([2, 3])).tolist()
     [[1, 2], [2, 3]]
     """
-    cells, totals = _read(estimates, total)
-    closest = _with_last(cells.shape, totals)
+    cells, totals = read_estimates(estimates, total)
+    closest = with_last(cells.shape, totals)
     means = np.rint(isotonic_rows(cells[:, :-1]) * _MEAN_UNITS) / _MEAN_UNITS
     closest[:, :-1] = np.clip(np.ceil(means - 0.5), 0, totals[:, None])
     return closest.reshape(np.shape(estimates))
@@ -162,8 +153,8 @@ def closest_cdf_l1(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     >>> closest_cdf_l1([6.0, 2.0, 8.0], 8).tolist()  # any x_1 = x_2 from 2 to 6 costs the same
     [4, 4, 8]
     """
-    cells, totals = _read(estimates, total)
-    closest = _with_last(cells.shape, totals)
+    cells, totals = read_estimates(estimates, total)
+    closest = with_last(cells.shape, totals)
     inside = np.clip(cells[:, :-1], 0, totals[:, None])
     inside = np.rint(inside * _COST_UNITS) / _COST_UNITS
     if inside.size:
@@ -216,123 +207,7 @@ def _best_suffixes(costs: Integers, starts: Integers, *, largest: bool) -> Integ
     return np.where(before > highest, starts, cut + 1)
 
 
-def closest_cdf(distance: Distance, estimates: npt.ArrayLike, total: int | Integers) -> Integers:
-    """The CDF closest under any additive metric sum_i d(x_i, h_i): O(K N), 10^8 costs a second.
-
-    Forwards, a_i(v) = d(v, h_i) + min_{w <= v} a_{i-1}(w), the inner minima running along v; the
-    places where they fall are kept, one bit each, and give the least optimum on the way back.
-
-    The form of d makes the metric additive. That d keeps to it is checked: on costs spread over
-    every block, whether the cost of a pair that is asked alone is the same.
-
-    Args:
-        distance: d, of two read-only arrays of one shape, x (int64) and h (float64): one real cost
-            for each pair, +inf where x is forbidden.
-        estimates: (..., K) h, in rows: finite, within 2^52 of zero.
-        total: N, an integer or one per CDF in the shape (...), 0 to 2^22; K (N + 1) at most 2^30.
-
-    Returns:
-        (..., K) int64 x, the least of the optima.
-
-    Raises:
-        ValueError: an estimate or total out of range, shapes that do not fit, too many costs, a
-            metric that is not additive or not real, or one that forbids every CDF.
-
-    Source: Rameshwar, Tandon, Sharma, Section VI, equations (8) to (10), with prefix minima.
-
-    >>> def hamming(x, h):
-    ...     return x != h
-    >>> closest_cdf(hamming, [7.0, 2.0, 3.0, 3.5, 8.0], 8).tolist()
-    [0, 2, 3, 3, 8]
-    >>> closest_cdf(lambda x, h: abs(x - h).max(), [1.0, 2.0], 2)
-    Traceback (most recent call last):
-    ...
-    ValueError: distance: is not additive: it must give one cost for each pair (x, h)
-    """
-    cells, totals = _read(estimates, total)
-    most = int(totals.max(initial=0))
-    if most > _MOST_TOTAL or cells.shape[1] * (most + 1) > _MOST_COSTS:
-        raise ValueError(
-            "total: a general distance takes N of at most 2^22 and K (N + 1) of at most 2^30; "
-            "closest_cdf_l1 and closest_cdf_l2 have no such bound"
-        )
-    closest = _with_last(cells.shape, totals)
-    for row, values, last in zip(closest, cells, totals.tolist(), strict=True):
-        row[:-1] = _least_path(distance, values[:-1], last)
-    return closest.reshape(np.shape(estimates))
-
-
-def _least_path(distance: Distance, estimates: Floats, total: int) -> Integers:
-    """The least optimum for all cells but the last, whose estimates these are."""
-    minima = np.zeros(total + 1)
-    kept = []
-    for costs in _cost_blocks(distance, estimates, total):
-        block = np.empty_like(costs)
-        with np.errstate(over="ignore"):  # too high a sum is infinite
-            for row, own in zip(block, costs, strict=True):
-                np.add(own, minima, out=own)
-                minima = np.minimum.accumulate(own, out=row)
-        falls = np.ones(block.shape, dtype=bool)
-        np.less(block[:, 1:], block[:, :-1], out=falls[:, 1:])
-        kept.append(np.packbits(falls, axis=1, bitorder="little"))
-    if not np.isfinite(minima[-1]):
-        raise ValueError("distance: gives every CDF an infinite cost")
-    path = np.empty(estimates.size, dtype=np.int64)
-    cell, highest = estimates.size, total
-    for packed in reversed(kept):
-        for row in packed[::-1]:
-            cell -= 1
-            path[cell] = highest = _last_fall(row, highest)
-    return path
-
-
-def _last_fall(packed: npt.NDArray[np.uint8], highest: int) -> int:
-    """The last set bit up to ``highest``: there the minimum up to ``highest`` is first met."""
-    bits = int.from_bytes(packed[: highest // 8 + 1].tobytes(), "little")
-    return (bits & ((2 << highest) - 1)).bit_length() - 1
-
-
-def _cost_blocks(distance: Distance, estimates: Floats, total: int) -> Iterator[Floats]:
-    """d(x, h_i) for x = 0, ..., N in (cells, N + 1) blocks, checked."""
-    values = np.arange(total + 1)
-    rows = max(1, _BLOCK_COSTS // values.size)
-    for start in range(0, estimates.size, rows):
-        block = estimates[start : start + rows]
-        costs = _costs(distance, values, block)
-        for cell in _spread(block.size):
-            for value in _spread(values.size):
-                alone = _costs(distance, values[value : value + 1], block[cell : cell + 1])
-                # Vectorised powers and exponentials may differ in the last bits by position.
-                if not np.isclose(alone[0, 0], costs[cell, value], rtol=1e-9, atol=0.0):
-                    raise ValueError(
-                        "distance: is not additive: the cost of a pair (x, h) depends on the "
-                        "other pairs"
-                    )
-        yield costs
-
-
-def _spread(size: int) -> list[int]:
-    """A few indices from the first to the last."""
-    return sorted({index * (size - 1) // (_PROBES - 1) for index in range(_PROBES)})
-
-
-def _costs(distance: Distance, values: Integers, estimates: Floats) -> Floats:
-    """d of every pair, (estimates, values), a fresh array."""
-    shape = (estimates.size, values.size)
-    costs = np.asarray(
-        distance(np.broadcast_to(values, shape), np.broadcast_to(estimates[:, None], shape))
-    )
-    if costs.shape != shape:
-        raise ValueError("distance: is not additive: it must give one cost for each pair (x, h)")
-    if costs.dtype.kind not in "biuf":
-        raise ValueError("distance: costs must be real numbers")
-    costs = costs.astype(np.float64)
-    if np.isnan(costs).any() or np.isneginf(costs).any():
-        raise ValueError("distance: costs must be finite, or +inf where x is forbidden")
-    return costs
-
-
-def _read(estimates: npt.ArrayLike, total: int | Integers) -> tuple[Floats, Integers]:
+def read_estimates(estimates: npt.ArrayLike, total: int | Integers) -> tuple[Floats, Integers]:
     """(CDFs, K) estimates and (CDFs,) totals, checked."""
     cells, totals = np.asarray(estimates), np.asarray(total)
     if cells.ndim == 0 or cells.shape[-1] == 0 or cells.dtype.kind not in "iuf":
@@ -347,7 +222,7 @@ def _read(estimates: npt.ArrayLike, total: int | Integers) -> tuple[Floats, Inte
     return cells.reshape(flat.size, cells.shape[-1]).astype(np.float64), flat
 
 
-def _with_last(shape: tuple[int, ...], totals: Integers) -> Integers:
+def with_last(shape: tuple[int, ...], totals: Integers) -> Integers:
     """(CDFs, K) integers, of which only the last, N, is set."""
     closest = np.empty(shape, dtype=np.int64)
     closest[:, -1] = totals

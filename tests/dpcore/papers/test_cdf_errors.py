@@ -10,9 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.papers.cdf_errors import (
-    covering_nodes,
+from benchmarks.papers.cdf_errors import (
     histogram_error,
     histogram_error_from_variance,
     independent_error,
@@ -21,8 +19,12 @@ from dpcore.papers.cdf_errors import (
     optimal_error,
     optimal_error_from_variance,
     refined_error,
-    refined_error_from_variances,
     tree_error,
+)
+from dpcore.arrays import Floats
+from dpcore.papers.cdf_errors import (
+    covering_nodes,
+    refined_error_from_variances,
     tree_error_from_variances,
 )
 from dpcore.privacy.budget import Measure

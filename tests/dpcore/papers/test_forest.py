@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.papers.closest_cdf import closest_cdf
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
@@ -28,7 +29,6 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.release.release import Release
 from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.closest_cdf import closest_cdf
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree

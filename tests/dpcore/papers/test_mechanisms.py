@@ -24,13 +24,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.papers.forest import PapersForest
+from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
     independent_mechanism,
     tree_mechanism,
 )
-from dpcore.papers.real_fanouts import optimal_level_budgets
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.loss import certified_delta, keeps
 from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity

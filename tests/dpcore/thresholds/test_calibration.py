@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.papers.relative_estimation import smallest_threshold
+from benchmarks.papers.relative_estimation import smallest_threshold
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.calibration import calibrate

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.papers.classification import Classification, classify
 from dpcore.noise.randomness import RandomStream, public_stream
 from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.papers.classification import Classification, classify
 from dpcore.thresholds.heavy_nodes import (
     remaining_trees,
     tree_weights,

@@ -11,29 +11,25 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpcore.papers.cdf_errors import (
-    covering_nodes,
-    level_variance,
-    tree_error,
-    tree_error_from_variances,
-)
-from dpcore.papers.real_fanouts import (
-    error_bound,
-    least_error_bound,
-    optimal_fanout,
-    optimal_integer_fanout,
-    optimal_level_budgets,
-    optimal_real_fanouts,
-    user_level_budgets,
-)
-from dpcore.papers.whole_fanouts import (
+from benchmarks.papers.cdf_errors import level_variance, tree_error
+from benchmarks.papers.factorisations import (
     best_factorisation,
-    best_fanouts,
     closest_prime_power,
     height_bounds,
     prime_power_fanouts,
     prime_power_height,
 )
+from benchmarks.papers.real_fanouts import (
+    error_bound,
+    least_error_bound,
+    optimal_fanout,
+    optimal_integer_fanout,
+    optimal_real_fanouts,
+    user_level_budgets,
+)
+from dpcore.papers.cdf_errors import covering_nodes, tree_error_from_variances
+from dpcore.papers.level_budgets import optimal_level_budgets
+from dpcore.papers.whole_fanouts import best_fanouts
 from dpcore.privacy.budget import Measure
 from tests.processor import takes_less
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.papers import reduction as threshold_reduction
+from benchmarks.papers.classification import Classification
+from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dpcore.noise.randomness import public_stream
-from dpcore.papers import reduction as threshold_reduction
-from dpcore.papers.classification import Classification
-from dpcore.papers.reduction import Reduction, reduce_to_classification
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
 

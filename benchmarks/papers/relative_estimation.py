@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from benchmarks.papers.classification import Classification
+from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dpcore.arithmetic.elementary import expm1, log, log1p
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.papers.classification import Classification
-from dpcore.papers.reduction import Reduction, reduce_to_classification
 from dpcore.privacy.group import check_budget, rounded_down
 from dpcore.thresholds.heavy_nodes import tree_weights
 from dpcore.trees.shape import Shape

@@ -1,10 +1,8 @@
-"""Published choices of real fan-outs and of level budgets: what makes the error before estimation
-small.
+"""Published choices of real fan-outs, and level budgets that protect users: what makes the error
+before estimation small.
 
 The error of a tree is K / 2 sum_i (n_i - 1) v_i (`dpcore.papers.cdf_errors`), with level variances
-v_i proportional to 1 / epsilon_i^2, or to 1 / rho_i for zCDP: p is 2 or 1 below. Whole fan-outs are
-in `dpcore.papers.whole_fanouts`; what is best after estimation is another matter
-(`dpcore.uniform.strategies`).
+v_i proportional to 1 / epsilon_i^2, or to 1 / rho_i for zCDP: p is 2 or 1 below.
 
 Source: Rameshwar, Tandon, Sharma, Section IV.
 """
@@ -16,51 +14,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
+from benchmarks.papers.cdf_errors import level_variance
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.arithmetic.sums import integer_power
-from dpcore.papers.cdf_errors import Amount, level_variance
+from dpcore.papers.cdf_errors import Amount, checked_leaves
+from dpcore.papers.level_budgets import VARIANCE_POWER, exact_budget, integer_root
 from dpcore.privacy.budget import Measure
-from dpcore.trees.uniform import MAX_LEAVES
 
-Fanouts = tuple[int, ...]
-
-_EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
-# Budgets are rounded to this part of the total: fine enough for fan-outs of 2 and 2^40 together.
-_SHARE_UNITS = 10**12
 # Binary digits of a root behind its point.
 _ROOT_BITS = 60
-
-
-def optimal_level_budgets(
-    fanouts: Sequence[int], total: Amount, measure: Measure = Measure.EPSILON
-) -> tuple[Fraction, ...]:
-    """The level budgets of least tree error: epsilon_i ~ (n_i - 1)^(1/3), rho_i ~ (n_i - 1)^(1/2).
-
-    Args:
-        fanouts: (n_1, ..., n_h).
-        total: epsilon or rho, a Fraction where it must be exact.
-        measure: which of the two.
-
-    Returns:
-        (h,) exact rationals whose sum is the total: each is rounded down to 10^-12 of it, and the
-        last takes the remainder.
-
-    Raises:
-        ValueError: no fan-outs, one below 2, or a total that is not a positive finite number.
-
-    Source: Theorem IV.2; for zCDP by the same argument.
-
-    >>> [str(budget) for budget in optimal_level_budgets((2, 2, 28), Fraction(5))]
-    ['1', '1', '3']
-    """
-    _check_fanouts(fanouts)
-    whole = _exact_budget(total, measure)
-    degree = _EXPONENT[measure] + 1
-    # Integer roots, so that the budgets are the same on every machine.
-    weights = [integer_root((n - 1) * _SHARE_UNITS ** (2 * degree), degree) for n in fanouts]
-    units = [weight * _SHARE_UNITS // sum(weights) for weight in weights[:-1]]
-    units.append(_SHARE_UNITS - sum(units))
-    return tuple(whole * Fraction(each, _SHARE_UNITS) for each in units)
 
 
 def optimal_real_fanouts(
@@ -84,7 +46,7 @@ def optimal_real_fanouts(
     >>> [round(each, 9) for each in optimal_real_fanouts(64, (1, 2))]
     [4.0, 16.0]
     """
-    _check_leaves(leaves)
+    checked_leaves(leaves)
     if not budgets:
         raise ValueError("budgets: there are none")
     logs = [-log(level_variance(each, measure)) for each in budgets]
@@ -121,7 +83,7 @@ def error_bound(
     >>> error_bound(256, (16, 16), (0.5, 0.5)) / 256
     512.0
     """
-    _check_leaves(leaves)
+    checked_leaves(leaves)
     if len(fanouts) != len(budgets):
         raise ValueError(f"budgets: {len(budgets)} of them for {len(fanouts)} fan-outs")
     if not all(0 < fanout < math.inf for fanout in fanouts):
@@ -152,10 +114,10 @@ def least_error_bound(
     >>> least_error_bound(256, 2, 1) / 256
     512.0
     """
-    _check_leaves(leaves)
+    checked_leaves(leaves)
     if height < 1:
         raise ValueError(f"height: {height} is below 1")
-    variance = level_variance(_exact_budget(total, measure) / height, measure)
+    variance = level_variance(exact_budget(total, measure) / height, measure)
     root = integer_root(leaves << (_ROOT_BITS * height), height)
     return leaves * math.ldexp(root, -_ROOT_BITS) * height / 2 * variance
 
@@ -176,7 +138,7 @@ def optimal_fanout(measure: Measure = Measure.EPSILON) -> float:
     >>> round(optimal_fanout(), 4), round(optimal_fanout(Measure.RHO), 4)
     (16.801, 4.9216)
     """
-    degree, fanout = _EXPONENT[measure] + 1, 16.0
+    degree, fanout = VARIANCE_POWER[measure] + 1, 16.0
     # A contraction of rate degree / beta*, which is below 0.41.
     for _ in range(60):
         fanout = exp(degree * (1 - 1 / fanout))
@@ -197,7 +159,7 @@ def optimal_integer_fanout(measure: Measure = Measure.EPSILON) -> int:
     >>> optimal_integer_fanout(), optimal_integer_fanout(Measure.RHO)
     (17, 5)
     """
-    degree, below = _EXPONENT[measure] + 1, math.floor(optimal_fanout(measure))
+    degree, below = VARIANCE_POWER[measure] + 1, math.floor(optimal_fanout(measure))
 
     def error(fanout: int) -> float:
         return (fanout - 1) / float(integer_power(log(fanout), degree))
@@ -234,28 +196,4 @@ def user_level_budgets(
     if samples < 1:
         raise ValueError(f"samples: {samples} is below 1")
     divisor = samples if measure is Measure.EPSILON else samples**2
-    return tuple(_exact_budget(each, measure) / divisor for each in budgets)
-
-
-def integer_root(value: int, degree: int) -> int:
-    """The largest integer whose power is at most the positive value."""
-    root = 1 << -(-value.bit_length() // degree)
-    while root**degree > value:
-        root = ((degree - 1) * root + value // root ** (degree - 1)) // degree
-    return root
-
-
-def _exact_budget(amount: Amount, measure: Measure) -> Fraction:
-    if not (amount > 0 and amount != math.inf):
-        raise ValueError(f"{measure.value}: {amount} is not a positive finite number")
-    return Fraction(amount)
-
-
-def _check_fanouts(fanouts: Sequence[int]) -> None:
-    if not fanouts or any(fanout < 2 for fanout in fanouts):
-        raise ValueError(f"fanouts: {tuple(fanouts)} is empty or has a fan-out below 2")
-
-
-def _check_leaves(leaves: int, least: int = 1) -> None:
-    if not least <= leaves <= MAX_LEAVES:
-        raise ValueError(f"leaves: {leaves} is not between {least} and 2^40")
+    return tuple(exact_budget(each, measure) / divisor for each in budgets)

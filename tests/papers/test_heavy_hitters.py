@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.papers.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dpcore.arrays import Floats
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.sketches.estimators import Estimator, estimates
 from dpcore.sketches.hashing import Codes
-from dpcore.sketches.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dpcore.sketches.prefixes import PrefixSketches
 from dpcore.sketches.shape import SketchKind, SketchShape
 

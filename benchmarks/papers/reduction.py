@@ -23,9 +23,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.papers.classification import Classification, classify
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
-from dpcore.papers.classification import Classification, classify
 from dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
 from dpcore.trees.shape import Shape
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.papers.error_bound import ErrorBound, bound_error
 from dpcore.errors.relative import alpha_rmse
 from dpcore.noise.randomness import public_stream
-from dpcore.papers.error_bound import ErrorBound, bound_error
 from dpcore.trees.uniform import Tree
 
 FALSE_ALARM = 1e-6

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.truncated_laplace import truncated_laplace
-from dpcore.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
