@@ -21,9 +21,9 @@ from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.planner import plan_adaptive
 from dpcore.arrays import Floats, Integers
+from dpcore.levels.planner import plan_tree
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.forest import Forest

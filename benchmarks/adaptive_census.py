@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks.census import LEVELS, RHODE_ISLAND, Blocks, read_blocks
 from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
+from dpcore.adaptive.hierarchy_planner import Planned, is_worth_it, plan_adaptive_hierarchy
 from dpcore.arrays import Floats, Integers
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from dpcore.levels.planner import plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import CategoryDomain, NumberDomain
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW

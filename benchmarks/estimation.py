@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.levels.planner import plan_tree
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.forest import UniformForest

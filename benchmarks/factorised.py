@@ -25,15 +25,16 @@ import numpy as np
 from benchmarks.accuracy.sets import CELLS, DataSet, found_sets
 from benchmarks.accuracy.tasks import ranges_of
 from dpcore.arrays import Floats
+from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.optimum import optimal_weights, prefix_gram
 from dpcore.factorised.planner import MOST_OPTIMAL, best_strategy
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.candidate import WholeLevels
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
@@ -117,9 +118,11 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
     yield "|---:|---:|---:|---:|---:|"
     domain, share = IntegerDomain(column="x", lower=0, upper=CELLS), Share(budget=_HALF)
     terms = Terms(unit=ADD_REMOVE_ROW)
-    strategy = FactorisedWorkload(name="x", domain=domain).planned(share, terms)
+    sums = OrderedWorkload(name="x", domain=domain, candidate=WeightedSums())
+    strategy = sums.planned(share, terms)
     for rows in (100, 1000, 10_000, 100_000, 1_000_000):
-        tree = OrderedWorkload(name="x", domain=domain, for_counts=True, guessed_rows=rows)
+        levels = WholeLevels(for_counts=True, guessed_rows=rows)
+        tree = OrderedWorkload(name="x", domain=domain, candidate=levels)
         asked: list[tuple[OrderedQuestion[Any], str]] = [
             (tree.planned(share, terms), "count"),
             (replace(strategy, consistency=Consistency.TOP_DOWN), "count"),

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.candidates import candidates
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective

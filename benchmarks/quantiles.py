@@ -22,6 +22,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.levels.candidate import WholeLevels
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
@@ -68,7 +69,8 @@ def tree_question(number: int) -> Question:
     """The tree that is planned for them."""
     quantiles = quantiles_of(number)
     objective = QuantileObjective(quantiles=quantiles)
-    asked = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, objective=objective)
+    levels = WholeLevels(objective=objective)
+    asked = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
     return asked.planned(ONE, TERMS)
 
 

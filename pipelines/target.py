@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.ordered.planner import budget_for_target
+from dpcore.levels.planner import budget_for_target
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.workload import Share, Terms, Workload
 from pipelines.sections.error import refusal_of

@@ -24,11 +24,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "adaptive", "factorised", "repair", "sparse", "bounding", "selection", "series"),
+    ("papers", "repair", "sparse", "bounding", "selection", "series"),
     ("levels",),
-    ("ordered", "hierarchy"),
-    ("adaptive_hierarchy", "hypercube", "adaptive_ordered", "exponential", "factorised_ordered"),
-    ("release", "planned_ordered"),
+    ("ordered", "hierarchy", "adaptive", "factorised"),
+    ("hypercube", "exponential"),
+    ("release", "chooser"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Lines of a package, so that a person can know it whole.

@@ -32,12 +32,12 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
 from dpcore.levels.irregular import IrregularMechanism
+from dpcore.levels.planner import plan_mechanism, plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
-from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit

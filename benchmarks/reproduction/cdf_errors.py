@@ -16,7 +16,7 @@ from benchmarks.papers.cdf_errors import (
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
+from dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.uniform.plan import Estimator, TreePlan

@@ -10,7 +10,7 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, table
 from benchmarks.reproduction.simulation import Mean, poisson_counts, simulate
-from dpcore.ordered.planner import plan_mechanism
+from dpcore.levels.planner import plan_mechanism
 from dpcore.papers.estimator_errors import EstimatorErrors
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW

@@ -22,7 +22,7 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.uniform.plan import Estimator, TreePlan
 

@@ -21,7 +21,7 @@ from benchmarks.synthetic.hierarchy import depth
 from benchmarks.synthetic.partition import Partition, whole_cube
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from dpcore.arrays import Floats
-from dpcore.ordered.planner import plan_tree
+from dpcore.levels.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.setting import TreeSetting

@@ -5,6 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "candidate": ("Candidate", "Made", "WholeLevels"),
     "errors": ("errors_of",),
     "irregular": (
         "IrregularMechanism",
@@ -15,6 +16,7 @@ FACE = {
         "irregular_mechanism_from_spec",
         "named_level_entries",
     ),
+    "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),
     "relative_planner": ("noise_candidates", "threshold_candidate"),
     "thresholds": ("ThresholdMechanism", "threshold_mechanism_from_spec"),

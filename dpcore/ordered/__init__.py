@@ -8,8 +8,7 @@ FACE = {
     "candidates": ("candidates",),
     "domain": ("OrderedDomain",),
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
-    "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "question": ("OrderedQuestion", "ordered_question_from_spec"),
     "released": ("ReleasedCdf",),
-    "workload": ("CdfWorkload", "OrderedWorkload"),
+    "workload": ("OrderedWorkload",),
 }

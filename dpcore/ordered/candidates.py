@@ -1,6 +1,6 @@
 """The published mechanisms and the plan, side by side: what each would be off by.
 
-Source: `dpcore.papers.mechanisms` and `dpcore.ordered.planner`.
+Source: `dpcore.papers.mechanisms` and `dpcore.levels.planner`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dpcore.ordered.planner import plan_tree
+from dpcore.levels.planner import plan_tree
 from dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
@@ -44,7 +44,7 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, .
         objective: what it is for.
 
     >>> from fractions import Fraction
-    >>> from dpcore.ordered.planner import predicted_cdf_rmse
+    >>> from dpcore.levels.planner import predicted_cdf_rmse
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.uniform.setting import TreeSetting

@@ -1,38 +1,70 @@
-"""What is asked of a tree over an ordered domain, and its plan once there is a budget."""
+"""The workload of a tree over an ordered domain, and its plan once there is a budget."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic
 
-from dpcore.levels.uniform import UniformMechanism
+from dpcore.levels.candidate import Candidate, Made, WholeLevels
 from dpcore.ordered.make import OrderedDomain
-from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.questions.workload import Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
-from dpcore.repair.error import assumed_rows
-from dpcore.repair.planner import plan_for_counts
-from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
 
-Asked = TypeVar("Asked", bound=OrderedQuestion[Any])
+WHOLE_LEVELS = WholeLevels()
 
 
 @dataclass(frozen=True, kw_only=True)
-class CdfWorkload(Workload[Asked]):
-    """The CDF and quantiles of an ordered domain, however they are measured.
+class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
+    """The CDF, quantiles, ranges or nodes of an ordered domain, measured by one mechanism.
 
     Args:
         domain: the map from rows to cells.
         quantiles: those that are released.
+        candidate: the mechanism.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.ordered.make import make_domain
+    >>> from dpcore.privacy.budget import Budget
+    >>> ages = OrderedWorkload(name="age", domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
+    ...      "outside": "clamp", "missing": "first"}))
+    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> question = ages.planned(one, Terms(unit=SUBSTITUTE_ROW))
+    >>> question.mechanism.plan.public_total, round(ages.predicted(question), 1)
+    (True, 10.2)
     """
 
     domain: OrderedDomain
     quantiles: tuple[float, ...] = ()
+    candidate: Candidate[Any] = WHOLE_LEVELS
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        own = self.candidate.ways
+        return super().ways if own is None else own
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        return self.candidate.has_fixed_amounts
+
+    @property
+    def error_unit(self) -> str | None:
+        unit = self.candidate.error_unit
+        return unit if unit in ("rows", None) else f"{unit} of {self.name}"
+
+    def check(self, measure: Measure, *, delta: bool) -> None:
+        self.candidate.check(
+            self.domain.cells,
+            self.noise,
+            measure,
+            delta=delta,
+            is_ordered=self.domain.is_ordered,
+        )
+        super().check(measure, delta=delta)
 
     def public_total(self, terms: Terms) -> bool:
         """Whether the number of rows that are counted is public, so that the root is exact: under
@@ -45,7 +77,7 @@ class CdfWorkload(Workload[Asked]):
         )
 
     def setting(self, share: Share, terms: Terms) -> TreeSetting:
-        """What is given of the tree before it is planned.
+        """Return what is given of the tree before it is planned.
 
         Raises:
             Refusal: privacy units that would count under several keys.
@@ -60,90 +92,19 @@ class CdfWorkload(Workload[Asked]):
             keyed=self.keys is not None,
         )
 
-
-@dataclass(frozen=True, kw_only=True)
-class OrderedWorkload(CdfWorkload[OrderedQuestion[UniformMechanism]]):
-    """The CDF, quantiles, ranges or nodes of an ordered domain.
-
-    Args:
-        objective: what the plan is best for.
-        mechanism, fanouts, level_budgets, estimator: as for `plan_mechanism`.
-        consistency: which integers stand beside the estimates.
-        for_counts: whether the plan is best for those integers; of mechanism planned alone.
-        guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
-
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> ages = OrderedWorkload(name="age", domain=make_domain(
-    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
-    ...      "outside": "clamp", "missing": "first"}))
-    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> question = ages.planned(one, Terms(unit=SUBSTITUTE_ROW))
-    >>> question.mechanism.plan.public_total, round(ages.predicted(question), 1)
-    (True, 10.2)
-    """
-
-    objective: Objective = CDF
-    mechanism: str = "planned"
-    fanouts: tuple[int, ...] | None = None
-    level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
-    estimator: Estimator = Estimator.FULL
-    consistency: Consistency = Consistency.TOP_DOWN
-    for_counts: bool = False
-    guessed_rows: int | None = None
-
-    @property
-    def has_fixed_amounts(self) -> bool:
-        return isinstance(self.level_budgets, tuple)
-
-    @property
-    def error_unit(self) -> str:
-        unit, efficient = self.objective.unit, self.estimator is Estimator.FULL
-        if unit == "rows" or not efficient or self.mechanism == "independent":
-            return "rows"
-        return f"{unit} of {self.name}"
-
-    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[UniformMechanism]:
-        setting = self.setting(share, terms)
-        plan = plan_mechanism(
-            self.mechanism,
-            setting,
-            objective=self.objective,
-            fanouts=self.fanouts,
-            level_budgets=self.level_budgets,
-            estimator=self.estimator,
-        )
-        if self.for_counts:
-            rows = self.guessed_rows or assumed_rows(setting)
-            plan = plan_for_counts(
-                plan,
-                self.objective,
-                rows,
-                fixed_shape=self.fanouts is not None,
-                shrunk=self.consistency is Consistency.SHRUNK,
-            )
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[Made]:
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,
-            mechanism=UniformMechanism(
-                plan=plan,
-                objective=self.objective,
-                consistency=self.consistency,
-                for_counts=self.for_counts,
-                guessed_rows=self.guessed_rows,
-            ),
+            mechanism=self.candidate.mechanism(self.setting(share, terms)),
             keys=self.keys,
             quantiles=self.quantiles,
             confidence=terms.confidence,
             weight=self.weight,
         )
 
-    def condition(self, question: OrderedQuestion[Any]) -> str | None:
-        return "of the estimates, not of the counts" if self.for_counts else None
+    def predicted(self, question: OrderedQuestion[Made]) -> float:
+        return self.candidate.predicted(question.mechanism)
 
-    def predicted(self, question: OrderedQuestion[UniformMechanism]) -> float:
-        """What the plan is for; of estimates that are not efficient, the error of a CDF point."""
-        if question.mechanism.plan.is_efficient:
-            return predicted_error(question.mechanism.plan, question.mechanism.objective)
-        return predicted_cdf_rmse(question.mechanism.plan)
+    def condition(self, question: OrderedQuestion[Made]) -> str | None:
+        return self.candidate.condition

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.ordered.planner import budget_for_target
+from dpcore.levels.planner import budget_for_target
 from dpcore.privacy.budget import Budget
 from dpcore.questions.workload import Terms, Workload
 from dpcore.release.composition import Guarantee, plan_release

@@ -48,7 +48,7 @@ class RootWeights:
 class UniformForest(LinearForest):
     """The trees of one plan, one per key.
 
-    >>> from dpcore.ordered.planner import plan_tree
+    >>> from dpcore.levels.planner import plan_tree
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction

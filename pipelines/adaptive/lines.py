@@ -8,14 +8,14 @@ from typing import Any
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.whole_levels import (
+from dpcore.adaptive.whole_levels import (
     most_undivided,
     noise_if_all_split,
     rows_of_adaptive,
 )
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
+from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from pipelines.ordered.measured import HowMeasured, level_errors, shape_text

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcore.adaptive.entry import named_level_entries
+from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive_hierarchy.planner import modelled_errors, predicted_rmse
 from dpcore.hierarchy.question import HierarchyQuestion
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import UNMEASURED, key_number, times_keys
@@ -24,7 +24,7 @@ def adaptive_hierarchy_entry(
 
     ``if_all_split`` is exact: of the estimates where every node is split; of counts it is what they
     have where no node is sparse. ``for_guess`` follows from the model of
-    `dpcore.adaptive_hierarchy.planner`, and ``ends`` is the level where it expects nodes to end.
+    `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
     """
     plan, rows = question.mechanism.plan, question.mechanism.guessed_rows
     split = modelled_errors(plan, None, counts=question.mechanism.counts)

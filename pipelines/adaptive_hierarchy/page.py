@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 
+from dpcore.adaptive.hierarchy_planner import split_errors
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive_hierarchy.planner import split_errors
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.privacy.budget import Budget
 from pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_facts, universe_nodes

@@ -8,9 +8,12 @@ from typing import Any
 
 from dpcore.factorised.forest import errors_of
 from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
+from dpcore.factorised.plan import FactorisedPlan
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import key_number, times_keys
 from pipelines.target import Target
@@ -21,7 +24,8 @@ def factorised_entry(
     question: OrderedQuestion[FactorisedMechanism],
 ) -> dict[str, Any]:
     """The plan of a domain as plain values: its strategy, noise and error, beside a tree's."""
-    plan, tree = question.mechanism.plan, tree_alike(question)
+    plan = question.mechanism.plan
+    tree = _planned_tree(plan)
     own = predicted_rmse(question)
     return {
         "name": question.name,
@@ -38,11 +42,24 @@ def factorised_entry(
             {"label": "factorised", "predicted": {"cdf_rmse": own}},
             {
                 "label": "planned tree",
-                "fanouts": list(tree.mechanism.plan.tree.fanouts),
-                "predicted": {"cdf_rmse": tree_rmse(tree)},
+                "fanouts": list(tree.tree.fanouts),
+                "predicted": {"cdf_rmse": predicted_cdf_rmse(tree)},
             },
         ],
     }
+
+
+def _planned_tree(plan: FactorisedPlan) -> TreePlan:
+    """The plan of whole levels for the same cells and budget."""
+    return plan_tree(
+        TreeSetting(
+            leaves=plan.tree.leaves,
+            budget=plan.budget,
+            unit=plan.unit,
+            public_total=plan.public_total,
+            keyed=plan.keyed,
+        )
+    )
 
 
 def predicted_rmse(question: OrderedQuestion[FactorisedMechanism]) -> float:

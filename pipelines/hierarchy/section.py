@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.adaptive_hierarchy.workload import ADAPTIVE, AdaptiveHierarchyWorkload
+from dpcore.chooser.hierarchy import ADAPTIVE, AdaptiveHierarchyWorkload
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights

@@ -10,10 +10,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dpcore.levels.planner import predicted_cdf_rmse, predicted_error
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.candidates import candidates
-from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure

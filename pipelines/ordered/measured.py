@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dpcore.levels.errors import errors_of
+from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget
 from dpcore.uniform.plan import Consistency, Measured, TreePlan

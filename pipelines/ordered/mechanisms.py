@@ -1,6 +1,6 @@
 """The mechanisms of a tree over an ordered domain, by their names in a configuration.
 
-A new mechanism is a room of dpcore with a workload, an entry here, and its own entry of
+A new mechanism is a package of dpcore with a candidate, an entry here, and its own entry of
 `pipelines.kinds` for what a person sees of it.
 """
 
@@ -13,14 +13,16 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.adaptive.candidate import AdaptiveTree
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.chooser.ordered import OrderedChoice
 from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.factorised.candidate import WeightedSums
+from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.levels.candidate import Candidate, WholeLevels
+from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.planned_ordered.for_counts import CountsWorkload
-from dpcore.planned_ordered.for_estimates import EstimatesWorkload
-from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective, QuantileObjective
@@ -67,121 +69,116 @@ class OrderedAsked:
         return isinstance(self.objective, QuantileObjective) and bool(self.objective.guesses)
 
 
-def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
-    """A tree of which whole levels are measured."""
+def whole_levels(plan: str, section: OrderedAsked) -> OrderedWorkload[UniformMechanism]:
+    """Return the workload of a tree of which whole levels are measured."""
+    return _measured_by(
+        section,
+        WholeLevels(
+            objective=section.objective,
+            plan=plan,
+            fanouts=section.fanouts,
+            level_budgets=section.level_budgets,
+            estimator=section.estimator,
+            consistency=section.consistency,
+            for_counts=section.read_as is ReadAs.COUNTS,
+            guessed_rows=_rows_for_counts(section),
+        ),
+    )
+
+
+def _measured_by(section: OrderedAsked, candidate: Candidate[Any]) -> OrderedWorkload[Any]:
     return OrderedWorkload(
-        name=asked.name,
-        domain=asked.domain,
-        keys=asked.keys,
-        weight=asked.weight,
-        noise=asked.noise,
-        objective=asked.objective,
-        quantiles=asked.quantiles,
-        mechanism=mechanism,
-        fanouts=asked.fanouts,
-        level_budgets=asked.level_budgets,
-        estimator=asked.estimator,
-        consistency=asked.consistency,
-        for_counts=asked.read_as is ReadAs.COUNTS,
-        guessed_rows=_rows_for_counts(asked),
+        name=section.name,
+        domain=section.domain,
+        keys=section.keys,
+        weight=section.weight,
+        noise=section.noise,
+        quantiles=section.quantiles,
+        candidate=candidate,
     )
 
 
-def _rows_for_counts(asked: OrderedAsked) -> int | None:
+def _rows_for_counts(section: OrderedAsked) -> int | None:
     """The guessed rows, unless they only say how far apart quantiles lie."""
-    if asked.guessed_rows is None or (asked.guesses_values and asked.read_as is None):
+    if section.guessed_rows is None or (section.guesses_values and section.read_as is None):
         return None
-    return max(1, round(asked.guessed_rows))
+    return max(1, round(section.guessed_rows))
 
 
-def exponential_quantiles(asked: OrderedAsked) -> ExponentialWorkload:
-    """Quantiles alone, chosen one after the other."""
+def exponential_quantiles(section: OrderedAsked) -> ExponentialWorkload:
+    """Return the workload of quantiles alone, chosen one after the other."""
     return ExponentialWorkload(
-        name=asked.name,
-        domain=asked.domain,
-        keys=asked.keys,
-        weight=asked.weight,
-        quantiles=asked.quantiles,
-        interval_share=asked.interval_share,
+        name=section.name,
+        domain=section.domain,
+        keys=section.keys,
+        weight=section.weight,
+        quantiles=section.quantiles,
+        interval_share=section.interval_share,
     )
 
 
-def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
-    """A tree that is divided only where rows are."""
-    return AdaptiveWorkload(
-        name=asked.name,
-        domain=asked.domain,
-        keys=asked.keys,
-        weight=asked.weight,
-        noise=asked.noise,
-        quantiles=asked.quantiles,
-        counts=asked.read_as is ReadAs.COUNTS,
-        guessed_rows=None if asked.guessed_rows is None else float(asked.guessed_rows),
-        fanouts=asked.fanouts,
+def adaptive(section: OrderedAsked) -> OrderedWorkload[AdaptiveMechanism]:
+    """Return the workload of a tree that is divided only where rows are."""
+    guess = section.guessed_rows
+    return _measured_by(
+        section,
+        AdaptiveTree(
+            counts=section.read_as is ReadAs.COUNTS,
+            guessed_rows=None if guess is None else float(guess),
+            fanouts=section.fanouts,
+        ),
     )
+
+
+def factorised(section: OrderedAsked) -> OrderedWorkload[FactorisedMechanism]:
+    """Return the workload of a strategy past trees: weighted sums of cells."""
+    return _measured_by(section, WeightedSums(objective=section.objective))
 
 
 # What a person who chose it chose of whole levels.
 _OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
 
 
-def planned(asked: OrderedAsked) -> Workload[Any]:
-    """What is closest: whole levels, or what a public guess of the rows or the errors of estimates
-    say is closer."""
-    whole = uniform_levels("planned", asked)
-    is_cdf = asked.domain.is_ordered and asked.objective.kind in ("cdf", "ranges", "quantiles")
-    if asked.guesses_values or not is_cdf or asked.chosen & _OF_WHOLE_LEVELS:
+def planned(section: OrderedAsked) -> Workload[Any]:
+    """Return the workload of what is closest: whole levels, or what a public guess of the rows or
+    the errors of estimates say is closer."""
+    whole = whole_levels("planned", section)
+    is_cdf = section.domain.is_ordered and section.objective.kind in ("cdf", "ranges", "quantiles")
+    if section.guesses_values or not is_cdf or section.chosen & _OF_WHOLE_LEVELS:
         return whole
-    for_counts = asked.read_as is ReadAs.COUNTS
-    if asked.guessed_rows is not None and not for_counts:
-        return _guessed(asked, whole, asked.guessed_rows)
-    if asked.read_as is None or (asked.noise is Noise.LAPLACE and not for_counts):
+    for_counts = section.read_as is ReadAs.COUNTS
+    if section.guessed_rows is not None and not for_counts:
+        return _by_guess(section, whole)
+    if section.read_as is None or (section.noise is Noise.LAPLACE and not for_counts):
         return whole
-    return _or_past_trees(asked, whole, for_counts=for_counts)
+    return _choice(section, whole, strategy=factorised(section))
 
 
-def _or_past_trees(
-    asked: OrderedAsked, whole: OrderedWorkload, *, for_counts: bool
-) -> Workload[Any]:
-    """Whole levels, or a strategy past trees."""
-    either = CountsWorkload if for_counts else EstimatesWorkload
-    return either(
-        name=asked.name,
-        keys=asked.keys,
-        weight=asked.weight,
-        noise=asked.noise,
-        whole=whole,
-        factorised=factorised(asked),
-    )
-
-
-def _guessed(asked: OrderedAsked, whole: OrderedWorkload, rows: Fraction) -> GuessedWorkload:
+def _by_guess(section: OrderedAsked, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
     """What a guess chooses among. Quantiles are read off counts, and so are judged by them."""
-    by_counts = asked.objective.kind == "quantiles" and asked.read_as is None
-    counts = uniform_levels("planned", replace(asked, read_as=ReadAs.COUNTS))
-    few = by_counts and asked.noise is Noise.BEST
-    return GuessedWorkload(
-        name=asked.name,
-        keys=asked.keys,
-        weight=asked.weight,
-        noise=asked.noise,
-        whole=_or_past_trees(asked, counts, for_counts=True) if by_counts else whole,
-        guessed_rows=rows,
-        adaptive=None if by_counts else adaptive(asked),
-        exponential=exponential_quantiles(asked) if few else None,
+    guessed = section.guessed_rows
+    if section.objective.kind != "quantiles" or section.read_as is not None:
+        return _choice(section, whole, adaptive=adaptive(section), guessed_rows=guessed)
+    few = section.noise is Noise.BEST
+    return _choice(
+        section,
+        whole_levels("planned", replace(section, read_as=ReadAs.COUNTS)),
+        strategy=factorised(section),
+        exponential=exponential_quantiles(section) if few else None,
+        guessed_rows=guessed,
     )
 
 
-def factorised(asked: OrderedAsked) -> FactorisedWorkload:
-    """A strategy past trees: weighted sums of cells."""
-    return FactorisedWorkload(
-        name=asked.name,
-        domain=asked.domain,
-        keys=asked.keys,
-        weight=asked.weight,
-        noise=asked.noise,
-        objective=asked.objective,
-        quantiles=asked.quantiles,
+def _choice(
+    section: OrderedAsked, whole: OrderedWorkload[UniformMechanism], **others: Any
+) -> OrderedChoice:
+    return OrderedChoice(
+        name=section.name,
+        keys=section.keys,
+        weight=section.weight,
+        noise=section.noise,
+        whole=whole,
+        **others,
     )
 
 
@@ -212,7 +209,7 @@ _FREE = {"intervals": "goes with the mechanism exponential; others have interval
 
 MECHANISMS: Mapping[str, Mechanism] = {
     "planned": Mechanism(planned, refused=_FREE),
-    **{name: Mechanism(partial(uniform_levels, name), refused=_FREE) for name in _OF_PAPERS},
+    **{name: Mechanism(partial(whole_levels, name), refused=_FREE) for name in _OF_PAPERS},
     "adaptive": Mechanism(
         adaptive,
         refused={

@@ -22,7 +22,7 @@ from pipelines.ordered.mechanisms import (
     OrderedAsked,
     ReadAs,
     refused_choice,
-    uniform_levels,
+    whole_levels,
 )
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
@@ -225,7 +225,7 @@ class OrderedTree(KnownLeavesSection):
         )
 
     def rule_of(self, key: str, rule: str, terms: Terms) -> str:
-        if key != "estimation" or uniform_levels(self.mechanism, self.asked).public_total(terms):
+        if key != "estimation" or whole_levels(self.mechanism, self.asked).public_total(terms):
             return rule
         return (
             f"{rule}; it is public under substitute, where the tree has no by and no "

@@ -15,11 +15,11 @@ import pytest
 from scipy import linalg
 
 from dpcore.arrays import Floats, Integers
+from dpcore.levels.planner import plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
+from dpcore.levels.planner import plan_tree
 from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
@@ -21,7 +22,6 @@ from dpcore.ordered.make import (
     NumberDomain,
     TimestampDomain,
 )
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit

@@ -213,7 +213,6 @@ def knows_kinds(
 
 # What stands in a kind's room of dpcore and speaks of no kind.
 SHARED = {
-    ("dpcore.ordered.planner", "budget_for_target"),
     ("dpcore.hierarchy.universe", "Universe"),
     ("dpcore.hierarchy.universe_table", "leaf_picture"),
     ("dpcore.hierarchy.universe_table", "parted_universe"),

@@ -35,8 +35,8 @@ from benchmarks.reproduction.simulation import (
     prefix_error,
     simulate,
 )
+from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree

@@ -14,11 +14,12 @@ import pyarrow as pa
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.factorised.candidate import WeightedSums
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
@@ -122,7 +123,9 @@ def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
 
 
 def _factorised() -> Question:
-    asked = FactorisedWorkload(name="factorised", domain=NUMBERS, quantiles=(0.5,))
+    asked = OrderedWorkload(
+        name="factorised", domain=NUMBERS, quantiles=(0.5,), candidate=WeightedSums()
+    )
     return asked.planned(Share(budget=RHO), ROW)
 
 

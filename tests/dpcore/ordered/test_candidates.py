@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.cdf_errors import independent_error, refined_error, tree_error
+from dpcore.levels.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
 from dpcore.ordered.candidates import candidates
-from dpcore.ordered.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
 from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcore.levels.planner import budget_for_target, plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.candidates import candidates
-from dpcore.ordered.planner import budget_for_target, plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.candidates import Candidate, candidates
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
@@ -28,9 +29,8 @@ SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 WORKLOAD = OrderedWorkload(
     name="x",
     domain=IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first"),
-    fanouts=(5, 10, 10),
     quantiles=(0.5, 0.9),
-    consistency=Consistency.SHRUNK,
+    candidate=WholeLevels(fanouts=(5, 10, 10), consistency=Consistency.SHRUNK),
 )
 
 

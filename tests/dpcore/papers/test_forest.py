@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.closest_cdf import closest_cdf
+from dpcore.levels.planner import plan_mechanism
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dpcore.ordered.planner import plan_mechanism
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.papers.forest import PapersForest

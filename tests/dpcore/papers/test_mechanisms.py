@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcore.levels.planner import plan_mechanism, plan_tree
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.papers.mechanisms import (

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts

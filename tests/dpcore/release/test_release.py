@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pytest
 
 from dpcore.levels.errors import range_error
+from dpcore.levels.planner import plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW

@@ -18,6 +18,7 @@ from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import THRESHOLDS, HierarchyWorkload
+from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
@@ -320,7 +321,8 @@ def test_trees_without_an_error_that_compares_are_refused(split: Split) -> None:
     given_ = guaranteed(split, EPSILON, 1, Fraction(1, 10**6))
     with pytest.raises(Refusal, match=r"split: .*, and codes has none that compares; use weights"):
         plan_release("r", given_, TERMS, [tree("a", 9), codes])
-    fixed = tree("b", 9, fanouts=(3, 3), level_budgets=(Fraction(1, 9), Fraction(1, 9)))
+    levels = WholeLevels(fanouts=(3, 3), level_budgets=(Fraction(1, 9), Fraction(1, 9)))
+    fixed = tree("b", 9, candidate=levels)
     with pytest.raises(Refusal, match=r"split: .* does not go with level_budgets of b"):
         plan_release("r", guaranteed(split, EPSILON, 1), TERMS, [tree("a", 9), fixed])
 

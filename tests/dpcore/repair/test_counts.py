@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dpcore.ordered.planner import plan_tree, predicted_error
+from dpcore.levels.planner import plan_tree, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.repair import planner

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dpcore.chooser.ordered import OrderedChoice
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Share, Terms
@@ -21,7 +21,7 @@ def test_a_plan_gives_a_reason_only_if_other_mechanisms_were_open() -> None:
     alone = SeriesWorkload.of(WHOLE, SERIES)
     question = alone.planned(SHARE, Terms(unit=ADD_REMOVE_ROW))
     assert alone.own is WHOLE and alone.why(question) is None
-    guessed = GuessedWorkload(name="t", guessed_rows=Fraction(100), whole=WHOLE)
+    guessed = OrderedChoice(name="t", guessed_rows=Fraction(100), whole=WHOLE)
     chosen = SeriesWorkload.of(guessed, SERIES)
     assert chosen.own is WHOLE
     assert (chosen.why(question) or "").startswith("whole levels in any case: ")

@@ -16,10 +16,10 @@ from dpcore.arrays import Integers
 from dpcore.irregular import forest as irregular_forest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.levels.planner import plan_tree
 from dpcore.noise.laws import NoiseLaw, ZeroNoise
 from dpcore.noise.randomness import RandomStream, ReleaseKey
 from dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
-from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.levels.planner import plan_tree
 from dpcore.noise.laws import ZeroNoise
-from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.consistency import consistent_counts, root_count

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.ordered.planner import plan_tree, predicted_error
+from dpcore.levels.planner import plan_tree, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import plan_from_spec

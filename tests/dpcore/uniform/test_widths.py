@@ -13,8 +13,8 @@ import pytest
 
 from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.errors.law import ErrorLaw
+from dpcore.levels.planner import plan_tree
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.least_squares import (

@@ -14,9 +14,9 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
+from dpcore.levels.planner import plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import CategoryDomain
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW

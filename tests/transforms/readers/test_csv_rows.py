@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpcore.levels.planner import plan_tree
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import (
     CategoryDomain,
@@ -20,7 +21,6 @@ from dpcore.ordered.make import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit

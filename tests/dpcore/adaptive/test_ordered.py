@@ -14,7 +14,7 @@ from scipy import stats
 from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.mechanism import AdaptiveMechanism, adaptive_mechanism_from_spec
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
+from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.planner import most_rows
-from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting

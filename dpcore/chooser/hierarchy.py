@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive_hierarchy.planner import (
+from dpcore.adaptive.hierarchy_planner import (
     Planned,
     is_worth_it,
     plan_adaptive_hierarchy,
     predicted_rmse,
 )
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
 from dpcore.irregular.node_weights import NodeWeights

@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from dpcore.chooser.ordered import OrderedChoice
+from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.planned_ordered.for_counts import CountsWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Noise, Share, Terms
@@ -22,11 +23,12 @@ RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
 TERMS = Terms(unit=ADD_REMOVE_ROW)
 
 
-def counts(rows: int | None, cells: int = 128, noise: Noise = Noise.BEST) -> CountsWorkload:
+def counts(rows: int | None, cells: int = 128, noise: Noise = Noise.BEST) -> OrderedChoice:
     domain = IntegerDomain(column="x", lower=0, upper=cells)
-    whole = OrderedWorkload(name="t", domain=domain, for_counts=True, guessed_rows=rows)
-    factorised = FactorisedWorkload(name="t", domain=domain)
-    return CountsWorkload(name="t", noise=noise, whole=whole, factorised=factorised)
+    levels = WholeLevels(for_counts=True, guessed_rows=rows)
+    whole = OrderedWorkload(name="t", domain=domain, candidate=levels)
+    strategy = OrderedWorkload(name="t", domain=domain, candidate=WeightedSums())
+    return OrderedChoice(name="t", noise=noise, whole=whole, strategy=strategy)
 
 
 @pytest.mark.parametrize("rows", [10, 1_000, 10**7])
@@ -43,10 +45,11 @@ def test_under_epsilon_they_are_of_whole_levels_at_any_guess(rows: int) -> None:
 def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
     workload = counts(rows)
     asked = workload.planned(RHO, TERMS)
-    assert asked == workload.factorised.planned(RHO, TERMS)
+    assert workload.strategy is not None
+    assert asked == workload.strategy.planned(RHO, TERMS)
     assert "a strategy past trees" in str(workload.why(asked))
     assert ("500 rows" in str(workload.why(asked))) == (rows == 500)
-    assert workload.predicted(asked) == workload.factorised.predicted(asked)
+    assert workload.predicted(asked) == workload.strategy.predicted(asked)
     assert workload.condition(asked) == "of the estimates, not of the counts"
     assert workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))

@@ -11,12 +11,14 @@ import pytest
 from scipy import stats
 
 from dpcore.arrays import Integers
+from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.candidate import WholeLevels
+from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.workload import Noise, Share, Terms, Way
@@ -32,12 +34,14 @@ CELLS = 60
 DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
 KEYS = KeyList(column="city", keys=("a", "b", "c"))
 SHARE = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
-WORKLOAD = FactorisedWorkload(name="age", domain=DOMAIN, quantiles=(0.25, 0.5))
+WORKLOAD = OrderedWorkload(
+    name="age", domain=DOMAIN, quantiles=(0.25, 0.5), candidate=WeightedSums()
+)
 FALSE_ALARM = 1e-6
 
 
 def question_of(
-    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: FactorisedWorkload = WORKLOAD
+    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload[FactorisedMechanism] = WORKLOAD
 ) -> OrderedQuestion[FactorisedMechanism]:
     return workload.planned(SHARE, Terms(unit=unit))
 
@@ -162,8 +166,9 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
         RangeObjective(widths=(5,)),
         RangeObjective(),
     ):
-        own = replace(WORKLOAD, objective=objective)
-        read = own.read(public_total=False)
+        sums = WeightedSums(objective=objective)
+        own = replace(WORKLOAD, candidate=sums)
+        read = sums.read(public_total=False)
         better, other = (question_of(workload=each) for each in (own, WORKLOAD))
         errors = [each.forest.errors.rmse(read) for each in (better, other)]
         assert errors[0] < errors[1]
@@ -173,16 +178,18 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
 def test_it_is_better_than_the_planned_tree() -> None:
     for unit in (ADD_REMOVE_ROW, SUBSTITUTE_ROW):
         question = question_of(unit)
-        tree = tree_alike(question)
+        tree = replace(WORKLOAD, candidate=WholeLevels()).planned(
+            SHARE, Terms(unit=unit, drops_rows=not question.public_total)
+        )
         assert tree.plan.public_total == question.public_total
-        assert WORKLOAD.predicted(question) < 0.95 * tree_rmse(tree)
+        assert WORKLOAD.predicted(question) < 0.95 * predicted_cdf_rmse(tree.plan)
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"noise": Noise.LAPLACE}, "noise"),
-        ({"objective": CountObjective()}, "objective"),
+        ({"candidate": WeightedSums(objective=CountObjective())}, "objective"),
         (
             {"domain": IntegerDomain(column="x", lower=0, upper=2**20 + 1)},
             "mechanism",

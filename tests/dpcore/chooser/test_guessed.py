@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import pytest
 
+from dpcore.adaptive.candidate import AdaptiveTree
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.chooser.ordered import OrderedChoice
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Share, Terms
@@ -25,14 +25,16 @@ TERMS = Terms(unit=ADD_REMOVE_ROW)
 DOMAIN = IntegerDomain(column="x", lower=0, upper=1024)
 
 
-def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) -> GuessedWorkload:
+def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) -> OrderedChoice:
     domain = IntegerDomain(column="x", lower=0, upper=upper)
     alone = ExponentialWorkload(name="t", domain=domain, quantiles=quantiles)
-    return GuessedWorkload(
+    return OrderedChoice(
         name="t",
         guessed_rows=Fraction(rows),
         whole=OrderedWorkload(name="t", domain=domain),
-        adaptive=AdaptiveWorkload(name="t", domain=domain, guessed_rows=float(rows)),
+        adaptive=OrderedWorkload(
+            name="t", domain=domain, candidate=AdaptiveTree(guessed_rows=float(rows))
+        ),
         exponential=alone if quantiles else None,
     )
 
@@ -42,12 +44,14 @@ def test_few_rows_make_it_adaptive() -> None:
     asked = few.planned(SHARE, TERMS)
     assert isinstance(asked.mechanism, AdaptiveMechanism) and asked.mechanism.guessed_rows == 1_000
     assert asked.plan.decision_part and few.settled(asked) is few.adaptive
-    assert "chosen for the guess of 1,000 rows: an adaptive tree" in few.why(asked)
+    assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(asked))
     other = many.planned(SHARE, TERMS)
     assert isinstance(other.mechanism, UniformMechanism) and other == many.whole.planned(
         SHARE, TERMS
     )
-    assert "whole levels, as an adaptive tree is expected to be closer up to" in many.why(other)
+    assert "whole levels, as an adaptive tree is expected to be closer up to" in str(
+        many.why(other)
+    )
     assert few.predicted(asked) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
 
@@ -58,7 +62,7 @@ def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
     workload = replace(guessed(1_000, quantiles=nine), adaptive=None)
     asked = workload.planned(SHARE, TERMS)
     assert isinstance(asked.mechanism, UniformMechanism)
-    assert workload.why(asked).endswith("planned for counts, as quantiles are read off counts")
+    assert str(workload.why(asked)).endswith("planned for counts, as quantiles are read off counts")
     assert workload.settled(asked) is workload.whole
 
 
@@ -66,7 +70,7 @@ def test_few_quantiles_of_many_rows_are_chosen() -> None:
     workload = guessed(30_000, quantiles=(0.75, 0.5))
     asked = workload.planned(SHARE, TERMS)
     assert isinstance(asked, ExponentialQuestion) and asked.quantiles == (0.75, 0.5)
-    assert "it gives no CDF" in workload.why(asked)
+    assert "it gives no CDF" in str(workload.why(asked))
     assert workload.exponential is not None
     assert workload.predicted(asked) == workload.exponential.predicted(asked)
 

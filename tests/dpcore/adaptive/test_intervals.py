@@ -13,7 +13,7 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from tests.dpcore.adaptive_ordered.test_question import CELLS, exact, question_of, released
+from tests.dpcore.adaptive.test_ordered import CELLS, exact, question_of, released
 from tests.dpcore.mechanisms import drawn_tree
 
 

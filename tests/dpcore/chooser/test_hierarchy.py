@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive_hierarchy.workload import AdaptiveHierarchyWorkload
+from dpcore.chooser.hierarchy import AdaptiveHierarchyWorkload
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive_hierarchy.planner import (
+from dpcore.adaptive.hierarchy_planner import (
     is_worth_it,
     modelled_errors,
     plan_adaptive_hierarchy,

@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from dpcore.chooser.ordered import OrderedChoice
+from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.planned_ordered.for_estimates import EstimatesWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms
@@ -23,12 +24,14 @@ RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
 TERMS = Terms(unit=ADD_REMOVE_ROW)
 
 
-def estimates(cells: int, objective: Objective = CDF) -> EstimatesWorkload:
+def estimates(cells: int, objective: Objective = CDF) -> OrderedChoice:
     domain = IntegerDomain(column="x", lower=0, upper=cells)
-    return EstimatesWorkload(
+    return OrderedChoice(
         name="t",
-        whole=OrderedWorkload(name="t", domain=domain, objective=objective),
-        factorised=FactorisedWorkload(name="t", domain=domain, objective=objective),
+        whole=OrderedWorkload(name="t", domain=domain, candidate=WholeLevels(objective=objective)),
+        strategy=OrderedWorkload(
+            name="t", domain=domain, candidate=WeightedSums(objective=objective)
+        ),
     )
 
 
@@ -39,11 +42,12 @@ def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> 
     workload = estimates(200, objective)
     asked = workload.planned(RHO, TERMS)
     tree = workload.whole.planned(RHO, TERMS)
-    strategy = workload.factorised.planned(RHO, TERMS)
-    is_less = workload.factorised.predicted(strategy) < workload.whole.predicted(tree)
+    assert workload.strategy is not None
+    strategy = workload.strategy.planned(RHO, TERMS)
+    is_less = workload.strategy.predicted(strategy) < workload.whole.predicted(tree)
     assert asked == (strategy if is_less else tree)
     assert workload.predicted(asked) == min(
-        workload.factorised.predicted(strategy), workload.whole.predicted(tree)
+        workload.strategy.predicted(strategy), workload.whole.predicted(tree)
     )
 
 

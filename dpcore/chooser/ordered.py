@@ -1,0 +1,205 @@
+"""The mechanism of an ordered domain, where several are open: the one expected to be closest.
+
+In this order: few quantiles by the exponential mechanism, an adaptive tree, a strategy of weighted
+sums, else whole levels. A public guess of the rows and predicted errors decide, never the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.adaptive.candidate import AdaptiveTree
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive.whole_levels import noise_if_all_split, rows_of_adaptive
+from dpcore.exponential.better import is_better
+from dpcore.exponential.question import ExponentialQuestion
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
+from dpcore.levels.candidate import WholeLevels
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.privacy.budget import Measure
+from dpcore.questions.workload import Noise, Share, Terms, Workload
+from dpcore.refusal import Refusal
+from dpcore.repair.error import assumed_rows
+from dpcore.rows.keys import Keys
+
+# From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
+# standard deviations of the noise), the counts of a strategy were closer in all that was measured.
+_FEWEST_CELLS = 16
+_FEWEST_ROWS = Fraction(7, 100)
+# A strategy for so many cells is planned within two seconds. Between this and the strategies of a
+# formula the best one takes long to find.
+_SOON_OPTIMAL = 2**10
+
+_CLOSEST_ESTIMATES = (
+    "chosen for estimates: a strategy past trees (mechanism factorised), as its predicted error is "
+    "below a planned tree's"
+)
+
+Made = OrderedQuestion[Any] | ExponentialQuestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedChoice(Workload[Made]):
+    """A tree over an ordered domain whose mechanism is open.
+
+    Whether counts or estimates are read, `whole` says: it is planned for counts, or is not. Under a
+    rho that is stated without a delta, a strategy is taken for counts where there are more than few
+    rows, and for estimates of up to 1,024 cells where its predicted error is below the tree's.
+
+    Source: of the limit for counts, `benchmarks/factorised.py --counts`, and the same on 64 to
+    1,024 cells (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times
+    as much as those of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by
+    up to 1.07.
+
+    Args:
+        whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
+        strategy: the tree by weighted sums, or None.
+        adaptive: as an adaptive tree, with the guess; None: without a guess, or of quantiles, as
+            counts of whole levels that are planned for them are at least as close.
+        exponential: quantiles alone; None where more is read.
+        guessed_rows: of a tree, of each key; None: there is no guess, or it only serves counts.
+    """
+
+    whole: OrderedWorkload[UniformMechanism]
+    strategy: OrderedWorkload[FactorisedMechanism] | None = None
+    adaptive: OrderedWorkload[AdaptiveMechanism] | None = None
+    exponential: ExponentialWorkload | None = None
+    guessed_rows: Fraction | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        return self.whole.error_unit if self.guessed_rows is None else None
+
+    def planned(self, share: Share, terms: Terms) -> Made:
+        quantiles = self._quantiles(share, terms)
+        if quantiles is not None:
+            return quantiles
+        if self._is_adaptive(share, terms):
+            assert self.adaptive is not None
+            return self.adaptive.planned(share, terms)
+        # Beside a delta trees may be better off: their composition is certified, and a strategy's
+        # is converted.
+        by_rho = share.budget.measure is Measure.RHO and not terms.has_delta
+        if self.strategy is None or not by_rho:
+            return self.whole.planned(share, terms)
+        if self._levels.for_counts:
+            sums = self._sums_for_counts(share, terms)
+            return (self.strategy if sums else self.whole).planned(share, terms)
+        return self._closest_estimates(self.strategy, share, terms)
+
+    def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
+        """Plan quantiles by the exponential mechanism, where it can choose them and they are more
+        accurate; else None."""
+        if self.exponential is None or self.guessed_rows is None:
+            return None
+        try:
+            found = self.exponential.planned(share, terms)
+        except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
+            return None
+        return found if is_better(found.plan, self.guessed_rows) else None
+
+    def _is_adaptive(self, share: Share, terms: Terms) -> bool:
+        if self.adaptive is None:
+            return False
+        tree = self.adaptive.candidate
+        assert isinstance(tree, AdaptiveTree)
+        return tree.is_better(self.adaptive.setting(share, terms))
+
+    def _sums_for_counts(self, share: Share, terms: Terms) -> bool:
+        """Whether the counts of a strategy are expected to be closer than those of whole levels."""
+        cells = self.whole.domain.cells
+        soon = cells <= _SOON_OPTIMAL or cells > MOST_OPTIMAL
+        if self.noise is Noise.LAPLACE or not (_FEWEST_CELLS <= cells <= MOST_LEAVES and soon):
+            return False
+        assumed = assumed_rows(self.whole.setting(share, terms))
+        guessed = self._levels.guessed_rows
+        return (assumed if guessed is None else guessed) >= _FEWEST_ROWS * assumed
+
+    def _closest_estimates(
+        self, strategy: OrderedWorkload[FactorisedMechanism], share: Share, terms: Terms
+    ) -> OrderedQuestion[Any]:
+        tree = self.whole.planned(share, terms)
+        if self.whole.domain.cells > _SOON_OPTIMAL:
+            return tree
+        sums = strategy.planned(share, terms)
+        return sums if strategy.predicted(sums) < self.whole.predicted(tree) else tree
+
+    def predicted(self, question: Made) -> float:
+        """Return what the mechanism is for; of an adaptive tree the noise of a CDF point if every
+        node is split."""
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            return noise_if_all_split(question.mechanism.plan)
+        return self.settled(question).predicted(question)
+
+    def condition(self, question: Made) -> str | None:
+        return self._levels.condition if self.guessed_rows is None else None
+
+    def of_keys(self, keys: Keys) -> OrderedChoice:
+        return replace(
+            self,
+            keys=keys,
+            whole=replace(self.whole, keys=keys),
+            strategy=self.strategy and replace(self.strategy, keys=keys),
+            adaptive=self.adaptive and replace(self.adaptive, keys=keys),
+            exponential=self.exponential and replace(self.exponential, keys=keys),
+        )
+
+    def settled(self, question: Made) -> Workload[Any]:
+        by_mechanism: dict[type, Workload[Any] | None] = {
+            UniformMechanism: self.whole,
+            FactorisedMechanism: self.strategy,
+            AdaptiveMechanism: self.adaptive,
+        }
+        found = by_mechanism.get(type(question.mechanism), self.exponential)
+        assert found is not None
+        return found
+
+    def linear(self) -> Workload[Any]:
+        return self.whole
+
+    def why(self, question: Made) -> str | None:
+        if self.guessed_rows is not None:
+            return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + (
+                self._reason(question)
+            )
+        sums = isinstance(question.mechanism, FactorisedMechanism)
+        if not self._levels.for_counts:
+            return _CLOSEST_ESTIMATES if sums else None
+        rows = self._levels.guessed_rows
+        if not sums and rows is None:
+            return None
+        reason = (
+            "a strategy past trees (mechanism factorised), as its counts are expected to be closer "
+            "than whole levels'"
+            if sums
+            else "whole levels planned for counts, which are as close as an adaptive tree's"
+        )
+        guess = "counts" if rows is None else f"the guess of {rows:,} rows"
+        return f"chosen for {guess}: {reason}"
+
+    def _reason(self, question: Made) -> str:
+        if isinstance(question, ExponentialQuestion):
+            return (
+                "the exponential mechanism, as so few quantiles are expected to be nearer than a "
+                "tree's; it gives no CDF and no counts"
+            )
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
+        if self.adaptive is None:
+            named = "whole levels planned for counts"
+            if isinstance(question.mechanism, FactorisedMechanism):
+                named = "a strategy past trees (mechanism factorised)"
+            return f"{named}, as quantiles are read off counts"
+        most = float(f"{rows_of_adaptive(question.mechanism.plan.setting, counts=False):.2g}")
+        return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"
+
+    @property
+    def _levels(self) -> WholeLevels:
+        assert isinstance(self.whole.candidate, WholeLevels)
+        return self.whole.candidate
