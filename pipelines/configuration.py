@@ -150,10 +150,10 @@ class Configuration:
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
         """What is asked of each tree."""
-        asked = tuple(map(self._workload, range(len(self.trees))))
+        workloads = tuple(map(self._workload, range(len(self.trees))))
         if self.series is None:
-            return asked
-        return tuple(SeriesWorkload.of(each, self.series) for each in asked)
+            return workloads
+        return tuple(SeriesWorkload.of(each, self.series) for each in workloads)
 
     @cached_property
     def selections(self) -> Mapping[PrivateKeys, int]:

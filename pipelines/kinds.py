@@ -27,7 +27,7 @@ from pipelines.exponential.lines import (
 from pipelines.exponential.page import exponential_tree
 from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
 from pipelines.factorised.page import factorised_tree
-from pipelines.hierarchy.asked import check_asked
+from pipelines.hierarchy.asked import check_paths
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
     hierarchy_lines,
@@ -60,7 +60,7 @@ from pipelines.sections.tree import TreeSection
 from pipelines.series.lines import series_entry, series_lines, series_target
 from pipelines.series.page import period_tree
 from pipelines.sparse.lines import sparse_entry, sparse_lines, sparse_summary, sparse_target
-from pipelines.sparse.nodes import check_asked_sparse
+from pipelines.sparse.nodes import check_sparse_paths
 from pipelines.sparse.page import sparse_tree
 from pipelines.sparse.section import SparseTree
 from pipelines.target import Target
@@ -128,7 +128,7 @@ KINDS: dict[str, Kind] = {
         target=hierarchy_target,
         summary_lines=hierarchy_summary,
         page=hierarchy_tree,
-        check_paths=check_asked,
+        check_paths=check_paths,
     ),
     "adaptive_hierarchy": Kind(
         section=None,
@@ -137,7 +137,7 @@ KINDS: dict[str, Kind] = {
         target=adaptive_hierarchy_target,
         summary_lines=hierarchy_summary,
         page=adaptive_hierarchy_tree,
-        check_paths=check_asked,
+        check_paths=check_paths,
     ),
     "sparse": Kind(
         section=SparseTree,
@@ -146,7 +146,7 @@ KINDS: dict[str, Kind] = {
         target=sparse_target,
         summary_lines=sparse_summary,
         page=sparse_tree,
-        check_paths=check_asked_sparse,
+        check_paths=check_sparse_paths,
     ),
     "hypercube": Kind(
         section=HypercubeTree,

@@ -64,7 +64,7 @@ def run_plan(
         return 0
     for line in guarantee_warnings(plan):
         remark(line)
-    _print(plan, entry, asked_delta=configuration.guarantee.delta is not None)
+    _print(plan, entry, wanted_delta=configuration.guarantee.delta is not None)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
     return 0
@@ -93,11 +93,11 @@ def _selections(plan: ReleasePlan) -> dict[str, Any]:
     return {} if plan.selection is None else {"selections": selection_entries(plan.selection)}
 
 
-def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) -> None:
+def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -> None:
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
-    if plan.promised is None and asked_delta:
+    if plan.promised is None and wanted_delta:
         behind = "; the Laplace noise that is best here spends no delta"
     print_line(
         f"{plan.name}: {stated_guarantee(plan)}{behind}; "

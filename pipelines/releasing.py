@@ -87,8 +87,8 @@ def run_release(
         if configuration.id_of_all:
             remark(configuration.id_remark)
         stage, standing = made(stage)
-    if not standing and (told := described(options)):
-        remark(told)
+    if not standing and (description := described(options)):
+        remark(description)
         return 0
     is_ours = not standing and (wanted.repair or _claimed(stage))
     watch.finished(stage, made=is_ours)

@@ -45,7 +45,7 @@ def write_report_html(
     Args:
         release: its plan, manifest and tables.
         asked: paths that the page shall show beside what it has room for, by the name of their
-            tree; `check_asked_paths` has seen them.
+            tree; `check_chosen_paths` has seen them.
 
     Returns:
         the HTML text, below 600 KB, but for very long names.
@@ -63,7 +63,7 @@ def write_report_html(
         confidence=percent(questions[0].confidence),
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
-        trees=[_told(page) for page in pages],
+        trees=[_page_values(page) for page in pages],
         reading=merged({str(page.said["name"]): page.notes for page in pages}),
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
@@ -83,7 +83,7 @@ def _pages(
         yield KINDS[question.kind].page(release, question, room)
 
 
-def _told(page: TreePage) -> dict[str, object]:
+def _page_values(page: TreePage) -> dict[str, object]:
     """What the templates say of a tree."""
     shared = {"template": page.template, "headline": page.headline, "charts": page.charts}
     return page.said | shared
@@ -170,7 +170,7 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     )
 
 
-def check_asked_paths(release: ReleasedTables, question: Question, paths: Sequence[str]) -> None:
+def check_chosen_paths(release: ReleasedTables, question: Question, paths: Sequence[str]) -> None:
     """Refuses paths of a tree that its page cannot show.
 
     Raises:

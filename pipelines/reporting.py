@@ -56,11 +56,11 @@ def _asked(
     folder: ReleaseFolder, paths: Sequence[str], tree: str | None
 ) -> Mapping[str, Sequence[str]]:
     """The paths by the name of their tree, seen to lead to nodes."""
-    from pipelines.report import check_asked_paths
+    from pipelines.report import check_chosen_paths
 
     question = _question(folder, tree)
     try:
-        check_asked_paths(folder, question, paths)
+        check_chosen_paths(folder, question, paths)
     except ValueError as error:
         raise UserError(f"{folder.path}: {error}") from None
     return {question.name: paths}

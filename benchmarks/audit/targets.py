@@ -28,7 +28,7 @@ from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.plan import FactorisedPlan
-from dpcore.factorised.planner import plan_strategy, told_tree
+from dpcore.factorised.planner import listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
@@ -174,7 +174,7 @@ def _private_keys() -> Target:
 def _factorised(budget: Budget) -> Target:
     """Three cells that are measured by the best strategy for prefixes."""
     plan = FactorisedPlan(
-        tree=told_tree(3),
+        tree=listed_tree(3),
         unit=ADD_REMOVE,
         budget=budget,
         strategy=plan_strategy(3, Read(kind="cdf")),

@@ -152,8 +152,8 @@ class AdaptiveHierarchyWorkload(
         try:
             self._adaptive(question.mechanism.plan, question.confidence)
         except ValueError as error:
-            told = error.rule if isinstance(error, Refusal) else error
-            return f"every node is split, as an adaptive tree cannot be had: {told}"
+            reason = error.rule if isinstance(error, Refusal) else error
+            return f"every node is split, as an adaptive tree cannot be had: {reason}"
         return f"every node is split, as {read} of an adaptive tree are not expected to be closer"
 
     def _found(self, split: IrregularPlan) -> Planned:

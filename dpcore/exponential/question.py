@@ -18,7 +18,7 @@ from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.rounds import answered, asked_from, next_asked
+from dpcore.exponential.rounds import answered, next_request, read_request
 from dpcore.exponential.tables import chosen_table
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
@@ -148,14 +148,14 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
         self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
     ) -> bytes:
         in_order = [answers[place] for place in sorted(answers)]
-        return next_asked(self.plan, self.name, group, in_order, asked, noise)
+        return next_request(self.plan, self.name, group, in_order, asked, noise)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         if not self.rounds:
             return super().draw(place, counts, noise)
         if place.number:
             return Drawn(sent=b"", kept=None)
-        return Drawn(sent=b"", kept=pack_measured(measured_of([asked_from(counts).found])))
+        return Drawn(sent=b"", kept=pack_measured(measured_of([read_request(counts).found])))
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         if not self.rounds:
@@ -182,8 +182,8 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
         return NODES_SCHEMA.empty_table(), np.stack([m for m in measured if m is not None])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
-        told = 4 if self.plan.interval_share else 2
-        found = [unpack(note).reshape(told, -1, len(self.quantiles)) for note in notes.values()]
+        columns = 4 if self.plan.interval_share else 2
+        found = [unpack(note).reshape(columns, -1, len(self.quantiles)) for note in notes.values()]
         return {QUANTILES: chosen_table(self, chosen_of(list(np.concatenate(found, axis=1))))}
 
     def entry(self) -> dict[str, object]:

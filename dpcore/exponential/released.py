@@ -66,19 +66,20 @@ class ReleasedQuantiles(Released):
                 exact_quantile(float(quantile))
             )
         except ValueError:
-            told = ", ".join(f"{each:g}" for each in self.question.quantiles)
+            released = ", ".join(f"{each:g}" for each in self.question.quantiles)
             raise ValueError(
                 f"quantile: of tree {self._name} the exponential mechanism released those of "
-                f"{told} alone, not {quantile}"
+                f"{released} alone, not {quantile}"
             ) from None
         margin = self.question.rank_margins[place]
         return rows[place] | {"rank_rows": margin.rows, "rank_share": margin.share}
 
     @property
-    def told_quantiles(self) -> tuple[float, ...]:
+    def released_quantiles(self) -> tuple[float, ...]:
         return self.question.quantiles
 
-    def _without_counts(self, asked: str) -> ValueError:
+    def _without_counts(self, wanted: str) -> ValueError:
         return ValueError(
-            f"{asked}: tree {self._name} has the exponential mechanism's quantiles alone, no counts"
+            f"{wanted}: tree {self._name} has the exponential mechanism's quantiles alone, no "
+            "counts"
         )

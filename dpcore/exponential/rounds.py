@@ -42,7 +42,7 @@ from dpcore.trees.forest import SPINE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class Request:
     """What a group asks its chunks.
 
     Attributes:
@@ -56,7 +56,7 @@ class Asked:
     found: ChosenQuantiles
 
     def to_bytes(self) -> bytes:
-        """`asked_from` reads it back."""
+        """`read_request` reads it back."""
         whole = [(place, *part[:4]) for place, part in self.parts.items()]
         shares = np.array([part[4:] for part in self.parts.values()], "<f8")
         return pack_many(
@@ -71,7 +71,7 @@ class Asked:
         )
 
 
-def asked_from(data: bytes) -> Asked:
+def read_request(data: bytes) -> Request:
     """The inverse of `Asked.to_bytes`."""
     rows, whole, shares, cells, below, ends = unpack_many(data)
     parts = zip(
@@ -79,7 +79,7 @@ def asked_from(data: bytes) -> Asked:
         np.frombuffer(shares, "<f8").reshape(-1, 2).tolist(),
         strict=True,
     )
-    return Asked(
+    return Request(
         rows=_read(rows),
         parts={place: Part(*numbers, *ends) for (place, *numbers), ends in parts},
         found=ChosenQuantiles(
@@ -91,7 +91,7 @@ def asked_from(data: bytes) -> Asked:
 
 
 def answered(
-    plan: ExponentialPlan, tree: str, chunk: Chunk, counts: Integers, asked: bytes, own: NoiseSource
+    plan: ExponentialPlan, tree: str, chunk: Chunk, counts: Integers, data: bytes, own: NoiseSource
 ) -> bytes:
     """What a chunk answers.
 
@@ -103,31 +103,31 @@ def answered(
         asked: `Asked.to_bytes`; empty at first: how many rows it has.
         own: the release's source.
     """
-    if not asked:
+    if not data:
         return b"%d" % counts.sum()
-    told = asked_from(asked)
-    own = own.of_counts(np.concatenate([counts, _numbers(asked)]))
-    before = int(told.rows[: chunk.index].sum())
+    request = read_request(data)
+    own = own.of_counts(np.concatenate([counts, _numbers(data)]))
+    before = int(request.rows[: chunk.index].sum())
     ends = before + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     cells = Cells(chunk.start - chunk.key * plan.cells, ends)
-    if not told.parts:
-        return _written(_ranks_at(_all_edges(plan, told), cells))
+    if not request.parts:
+        return _written(_ranks_at(_all_edges(plan, request), cells))
     ranks = ranks_by_place(plan)
     found = [
         found_among(
             cells, part, ranks[place], plan, own.stream(tree, chunk.key, chunk.index, place)
         )
-        for place, part in told.parts.items()
+        for place, part in request.parts.items()
     ]
     return pack_many([_packed(each) for each in found])
 
 
-def next_asked(
+def next_request(
     plan: ExponentialPlan,
     tree: str,
     key: int,
     answers: Sequence[bytes],
-    asked: bytes,
+    data: bytes,
     own: NoiseSource,
 ) -> bytes:
     """What a group asks next, `Asked.to_bytes`: without parts where all quantiles are chosen.
@@ -140,33 +140,33 @@ def next_asked(
         asked: what they answer; empty at first.
         own: the release's source.
     """
-    if not asked:
+    if not data:
         rows = np.array([int(each) for each in answers], np.int64)
         wanted = len(plan.quantiles)
         none = ChosenQuantiles(np.zeros(wanted, np.int64), np.zeros(wanted))
         whole = Part(0, plan.cells - 1, 0, int(rows.sum()))
-        return Asked(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
-    told, ranks = asked_from(asked), ranks_by_place(plan)
-    own = own.of_counts(_numbers(asked, *answers))
-    if not told.parts:
+        return Request(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
+    request, ranks = read_request(data), ranks_by_place(plan)
+    own = own.of_counts(_numbers(data, *answers))
+    if not request.parts:
         ranks = np.sum([_read(each) for each in answers], axis=0)
-        return _with_ends(plan, tree, key, told, ranks, own).to_bytes()
+        return _with_ends(plan, tree, key, request, ranks, own).to_bytes()
     columns = zip(*(map(_unpacked, unpack_many(each)) for each in answers), strict=True)
     parts: dict[int, Part] = {}
-    for (place, part), found in zip(told.parts.items(), columns, strict=True):
+    for (place, part), found in zip(request.parts.items(), columns, strict=True):
         stream = own.stream(tree, key, SPINE, place)
         chosen = found[part_by_mass([each.mass for each in found], stream)]
         lower, upper = sides(part, chosen)
-        told.found.cells[place], told.found.shares[place] = chosen.cell, lower.high
+        request.found.cells[place], request.found.shares[place] = chosen.cell, lower.high
         for side, between in ((ranks[place].lower, lower), (ranks[place].upper, upper)):
             if side is not None:
                 parts[side.place] = between
-    return Asked(rows=told.rows, parts=parts, found=told.found).to_bytes()
+    return Request(rows=request.rows, parts=parts, found=request.found).to_bytes()
 
 
-def _all_edges(plan: ExponentialPlan, told: Asked) -> Integers:
+def _all_edges(plan: ExponentialPlan, request: Request) -> Integers:
     """The edges of the runs around every quantile, one after the other, without the last one."""
-    edges = [run_edges(cell, plan.cells)[:-1] for cell in told.found.cells.tolist()]
+    edges = [run_edges(cell, plan.cells)[:-1] for cell in request.found.cells.tolist()]
     return np.concatenate(edges)
 
 
@@ -178,20 +178,20 @@ def _ranks_at(edges: Integers, cells: Cells) -> Integers:
 
 
 def _with_ends(
-    plan: ExponentialPlan, tree: str, key: int, told: Asked, ranks: Integers, own: NoiseSource
-) -> Asked:
+    plan: ExponentialPlan, tree: str, key: int, request: Request, ranks: Integers, own: NoiseSource
+) -> Request:
     """With the ends of intervals, from the ranks at `_all_edges`."""
     ends, start = [], 0
-    for place, cell in enumerate(told.found.cells.tolist()):
+    for place, cell in enumerate(request.found.cells.tolist()):
         edges = run_edges(cell, plan.cells)
         stop = start + len(edges) - 1
         # The first ones are of quantiles.
         stream = own.stream(tree, key, SPINE, len(plan.quantiles) + place)
-        around = np.append(ranks[start:stop], told.rows.sum())
+        around = np.append(ranks[start:stop], request.rows.sum())
         ends.append(chosen_ends(around, edges, plan, place, stream))
         start = stop
-    found = told.found._replace(ends=np.array(ends, np.int64).T)
-    return Asked(rows=told.rows, parts={}, found=found)
+    found = request.found._replace(ends=np.array(ends, np.int64).T)
+    return Request(rows=request.rows, parts={}, found=found)
 
 
 def ranks_by_place(plan: ExponentialPlan) -> dict[int, Rank]:

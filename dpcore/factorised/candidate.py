@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpcore.factorised.forest import errors_of
 from dpcore.factorised.mechanism import FactorisedMechanism
 from dpcore.factorised.plan import FactorisedPlan
-from dpcore.factorised.planner import MOST_LEAVES, plan_strategy, told_tree
+from dpcore.factorised.planner import MOST_LEAVES, listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.levels.candidate import Candidate
 from dpcore.privacy.budget import Measure
@@ -76,7 +76,7 @@ class WeightedSums(Candidate[FactorisedMechanism]):
 
     def mechanism(self, setting: TreeSetting) -> FactorisedMechanism:
         plan = FactorisedPlan(
-            tree=told_tree(setting.leaves),
+            tree=listed_tree(setting.leaves),
             unit=setting.unit,
             budget=setting.budget,
             strategy=plan_strategy(setting.leaves, self.read(public_total=setting.public_total)),

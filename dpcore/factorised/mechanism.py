@@ -14,7 +14,7 @@ from dpcore.arrays import Floats
 from dpcore.factorised.answer_errors import FactorisedAnswerErrors
 from dpcore.factorised.forest import FactorisedForest
 from dpcore.factorised.plan import FactorisedPlan
-from dpcore.factorised.planner import told_tree
+from dpcore.factorised.planner import listed_tree
 from dpcore.factorised.strategies import strategy_from_spec
 from dpcore.factorised.widths import NormalWidths
 from dpcore.noise.scales import scale_of
@@ -127,7 +127,7 @@ def factorised_mechanism_from_spec(
     Raises:
         ValueError: fan-outs that are not those of such a tree.
     """
-    tree = told_tree(int(spec["leaves"]))
+    tree = listed_tree(int(spec["leaves"]))
     if list(tree.fanouts) != spec["fanouts"]:
         raise ValueError(f"fanouts: {spec['fanouts']} are not {list(tree.fanouts)}")
     plan = FactorisedPlan(

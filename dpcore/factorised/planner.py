@@ -46,10 +46,10 @@ def best_strategy(cells: int, read: Read) -> DenseStrategy:
     return dense_strategy(read, tuple(found.weights.tolist()))
 
 
-def told_tree(cells: int) -> Tree:
-    """The tree whose nodes are told: of 16 children each, the root of up to 16.
+def listed_tree(cells: int) -> Tree:
+    """The tree whose nodes are listed: of 16 children each, the root of up to 16.
 
-    >>> told_tree(1000).fanouts, told_tree(3).fanouts, told_tree(1).fanouts
+    >>> listed_tree(1000).fanouts, listed_tree(3).fanouts, listed_tree(1).fanouts
     ((4, 16, 16), (3,), ())
     """
     below = 0

@@ -124,10 +124,10 @@ class ReleasedHypercube(Released):
         that lie inside to all parts that the box touches.
         """
         self._check_key(key)
-        asked = {self._axis(column): bounds for column, bounds in sides.items()}
+        wanted = {self._axis(column): bounds for column, bounds in sides.items()}
         cells = [(0, axis.cells) for axis in self.question.domain.axes]
         rounded = False
-        for place, (lower, upper) in asked.items():
+        for place, (lower, upper) in wanted.items():
             axis = self.question.domain.axes[place]
             start, stop = _boundary(axis, lower, 0), _boundary(axis, upper, axis.cells)
             if start > stop:
@@ -137,11 +137,11 @@ class ReleasedHypercube(Released):
         answer = self.sum_of(cells, self._label(cells))
         if not rounded:
             return answer
-        told = [
+        named = [
             f"{column} [{lower or '...'}, {upper or '...'})"
             for column, (lower, upper) in sides.items()
         ]
-        return replace(answer, asked=", ".join(told))
+        return replace(answer, asked=", ".join(named))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Refused: the nodes of a partition have no paths, and boxes are asked for one by one."""

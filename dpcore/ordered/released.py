@@ -120,11 +120,11 @@ class ReleasedCdf(ReleasedTree):
         pairs (lower, upper), or intervals as labels are written."""
         parts = [self._part_of(path) for path in paths]
         check_apart([run for run, _ in parts])
-        told = [asked or run.name for run, asked in parts]
+        labels = [asked or run.name for run, asked in parts]
         rounded = any(asked for _, asked in parts)
         runs = sorted((run.start, run.stop) for run, _ in parts if run.start < run.stop)
         answer = self._sum_of(merged_runs(runs), sum_label([run.name for run, _ in parts]), key)
-        return replace(answer, asked=sum_label(told) if rounded else None)
+        return replace(answer, asked=sum_label(labels) if rounded else None)
 
     def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
         """The cells that a value or an interval stands for, and how it was put if it is rounded."""

@@ -299,8 +299,8 @@ class AdaptiveGrowth:
         levels: list[GrownLevel] = []
         for level, depth in enumerate(self.plan.depths):
             own = self._first(level, nodes)
-            told = self._decision(level, nodes) if self.plan.decision_part else own
-            running = _running(running, told)
+            evidence = self._decision(level, nodes) if self.plan.decision_part else own
+            running = _running(running, evidence)
             places = self._split(level, nodes, running)
             levels.append(self._ended(level, nodes, parents, own, places))
             if not len(places):
@@ -378,14 +378,16 @@ class AdaptiveGrowth:
         )
 
 
-def _running(parents: Running | None, told: Measured) -> Running:
+def _running(parents: Running | None, evidence: Measured) -> Running:
     """The estimates that decide, from those of the parents that were split: of nodes that are not
     measured even parts of their parents', of which the children of such a node learn nothing."""
     if parents is None:
-        return Running(*told)
+        return Running(*evidence)
     shape = len(parents.estimate), -1
-    if np.isinf(told.variance).any():
-        fanout = len(told.variance) // len(parents.estimate)
-        return Running(np.repeat(parents.estimate / fanout, fanout), told.variance)
-    below = BestLinear().children(parents, told.value.reshape(shape), told.variance.reshape(shape))
+    if np.isinf(evidence.variance).any():
+        fanout = len(evidence.variance) // len(parents.estimate)
+        return Running(np.repeat(parents.estimate / fanout, fanout), evidence.variance)
+    below = BestLinear().children(
+        parents, evidence.value.reshape(shape), evidence.variance.reshape(shape)
+    )
     return Running(*(values.reshape(-1) for values in below))

@@ -152,9 +152,9 @@ def _thresholds(
     part: Fraction,
 ) -> tuple[int, ...]:
     """(h,) in rows."""
-    asked, last = choices.split_errors, len(amounts) - 1
-    if asked is None:
-        asked = SPLIT_ERRORS_IN_FOUR if setting.dimensions == 2 else SPLIT_ERRORS
+    chosen, last = choices.split_errors, len(amounts) - 1
+    if chosen is None:
+        chosen = SPLIT_ERRORS_IN_FOUR if setting.dimensions == 2 else SPLIT_ERRORS
     found, decides = [], 0.0
     for level, (own, below) in enumerate(pairwise(amounts)):
         if level == 0 and not own:
@@ -162,11 +162,11 @@ def _thresholds(
             continue
         if not below:
             # A child that ends is measured with all that is left.
-            least = asked * _deviation(setting, sum(amounts[level + 1 :], Fraction()))
+            least = chosen * _deviation(setting, sum(amounts[level + 1 :], Fraction()))
         elif level + 1 == last:
-            least = asked * _deviation(setting, below)
+            least = chosen * _deviation(setting, below)
         else:
-            errors = asked if own else asked * _QUARTERS
+            errors = chosen if own else chosen * _QUARTERS
             least = errors * _deviation(setting, below * (1 - part))
         # Quarters share the number that decided, and its error.
         decides = _deviation(setting, own * part) if own and part else decides / 4

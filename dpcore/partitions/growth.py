@@ -59,8 +59,8 @@ class GrowthRule:
             total: the running estimate of the root.
             error: the standard error of a count of the next level; None: of the root.
         """
-        asked = self.errors is not None and error is not None
-        least = self.errors * error if asked else -np.inf  # type: ignore[operator]
+        has_test = self.errors is not None and error is not None
+        least = self.errors * error if has_test else -np.inf  # type: ignore[operator]
         places = np.flatnonzero(count > least)
         if self.parts is not None:
             places = places[count[places] >= max(total, 0.0) / self.parts]

@@ -254,15 +254,17 @@ def _holding(
 ) -> tuple[Holding, LevelSketches | None]:
     """The best way to hold counts that fits memory: exact ones have no collisions."""
     memory = choices.memory or DEFAULT_MEMORY
-    asked, dense = choices.holding, 8 << depths[-1]
+    wanted, dense = choices.holding, 8 << depths[-1]
     if choices.of_sketches is not None:
-        if asked not in (None, Holding.SKETCH):
-            raise Refusal(choices.of_sketches, f"goes with sketches, not with {asked.value} counts")
-        asked = Holding.SKETCH
-    if asked is Holding.DENSE and dense > memory:
+        if wanted not in (None, Holding.SKETCH):
+            raise Refusal(
+                choices.of_sketches, f"goes with sketches, not with {wanted.value} counts"
+            )
+        wanted = Holding.SKETCH
+    if wanted is Holding.DENSE and dense > memory:
         raise Refusal("memory", f"{memory} bytes are below the {dense} that dense counts need")
-    if asked is Holding.DENSE or (
-        asked is None and depths[-1] <= MOST_DENSE_DEPTH and 2 * dense <= memory
+    if wanted is Holding.DENSE or (
+        wanted is None and depths[-1] <= MOST_DENSE_DEPTH and 2 * dense <= memory
     ):
         return Holding.DENSE, None
     rows = choices.rows_at_most
@@ -270,12 +272,12 @@ def _holding(
         # A limit that is stated must hold whatever the data are; else the guess will do.
         rows = 2**40 if choices.memory else choices.rows or GUESSED_ROWS
     sparse = CODE_BYTES * min(rows, 1 << depths[-1])
-    if asked is Holding.SPARSE or (asked is None and 2 * sparse <= memory):
+    if wanted is Holding.SPARSE or (wanted is None and 2 * sparse <= memory):
         return Holding.SPARSE, None
     try:
         return Holding.SKETCH, _sketches(choices, depths, most, memory)
     except _TooSmall as refused:
-        least = refused.least if asked is Holding.SKETCH else min(refused.least, 2 * dense)
+        least = refused.least if wanted is Holding.SKETCH else min(refused.least, 2 * dense)
         raise Refusal("memory", f"{memory} bytes are below the {least} of the least plan") from None
 
 

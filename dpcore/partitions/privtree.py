@@ -111,11 +111,11 @@ class PrivTreePlan(Mechanism):
     def split_law(self) -> DiscreteLaplace:
         """The noise of a split."""
         fanout = 1 << self.bits_apart
-        told = Fraction(2 * fanout - 1, fanout - 1)
+        steps = Fraction(2 * fanout - 1, fanout - 1)
         if self.unit.substitutes:
-            told += 1
-        told *= self.unit.rows
-        return DiscreteLaplace(scale=told / self.split_epsilon)
+            steps += 1
+        steps *= self.unit.rows
+        return DiscreteLaplace(scale=steps / self.split_epsilon)
 
     @cached_property
     def decay(self) -> int:

@@ -300,7 +300,7 @@ class Released(ABC):
         raise self._has_no_order("quantile")
 
     @property
-    def told_quantiles(self) -> tuple[float, ...] | None:
+    def released_quantiles(self) -> tuple[float, ...] | None:
         """Quantiles that can be queried, with margins of their ranks; None: any can be."""
         return None
 

@@ -341,12 +341,12 @@ class TreeQuestion(Question, Generic[M]):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The spine of a key, above its chunks or its branches."""
-        told = SentRoots.of(sent)
+        roots = SentRoots.of(sent)
         solutions, levels = self.forest.solve_spine(
-            self.name, group, told.roots, told.totals, noise
+            self.name, group, roots.roots, roots.totals, noise
         )
         released = () if not levels else [self._spine(Place(group, SPINE), solutions, levels)]
-        return Gathered(pack_solutions(solutions, told.places, told.stops), released)
+        return Gathered(pack_solutions(solutions, roots.places, roots.stops), released)
 
     def _spine(
         self, place: Place, roots: RootSolutions, levels: Sequence[LevelSolution]

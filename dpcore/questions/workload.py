@@ -19,7 +19,7 @@ from dpcore.questions.question import Question
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 
-Asked = TypeVar("Asked", bound=Question)
+Planned = TypeVar("Planned", bound=Question)
 
 
 class Way(Enum):
@@ -76,7 +76,7 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload(ABC, Generic[Asked]):
+class Workload(ABC, Generic[Planned]):
     """What is asked of one tree.
 
     Args:
@@ -138,7 +138,7 @@ class Workload(ABC, Generic[Asked]):
             raise Refusal("noise", f"{self.noise.value} noise needs {needed}")
 
     @abstractmethod
-    def planned(self, share: Share, terms: Terms) -> Asked:
+    def planned(self, share: Share, terms: Terms) -> Planned:
         """The question with its plan.
 
         Raises:
@@ -146,7 +146,7 @@ class Workload(ABC, Generic[Asked]):
                 `Refusal` where one choice is at fault.
         """
 
-    def predicted(self, question: Asked) -> float:
+    def predicted(self, question: Planned) -> float:
         """The error of a plan in what it is for, in its unit; 1 where plans are not compared.
 
         Args:
@@ -154,7 +154,7 @@ class Workload(ABC, Generic[Asked]):
         """
         return 1.0
 
-    def condition(self, question: Asked) -> str | None:
+    def condition(self, question: Planned) -> str | None:
         """What the predicted error of a plan holds for; None where it holds whatever the data.
 
         Args:
@@ -162,7 +162,7 @@ class Workload(ABC, Generic[Asked]):
         """
         return None
 
-    def of_keys(self, keys: Keys) -> Workload[Asked]:
+    def of_keys(self, keys: Keys) -> Workload[Planned]:
         """The same of other keys.
 
         Args:
@@ -170,7 +170,7 @@ class Workload(ABC, Generic[Asked]):
         """
         return replace(self, keys=keys)
 
-    def settled(self, question: Asked) -> Workload[Any]:
+    def settled(self, question: Planned) -> Workload[Any]:
         """What is asked of the mechanism that a plan has, where several are open.
 
         Args:
@@ -182,7 +182,7 @@ class Workload(ABC, Generic[Asked]):
         """What is asked over the periods of a series, which are added up."""
         return self
 
-    def why(self, question: Asked) -> str | None:
+    def why(self, question: Planned) -> str | None:
         """Why a plan has its mechanism, in one line; None where no other was open.
 
         Args:

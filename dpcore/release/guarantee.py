@@ -109,10 +109,10 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
     if plan.run is not None and not plan.unit.is_row:
         neighbors = _UNITS_OF_PERIODS[plan.unit.neighbors]
-    told = f"{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
+    sentence = f"{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
-        f"{told}. Noise is derived from a secret key: whoever "
+        f"{sentence}. Noise is derived from a secret key: whoever "
         "learns the key can remove the noise, so the guarantee holds only while the key stays "
         f"secret.{_counted(plan)}"
     )

@@ -195,7 +195,9 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
         gathered = [question.gather(group, sent, noise)]
         if question.branches:
             from_spine = gathered[0].returned.items()
-            gathered += [question.finish_branch(at, kept[at], told) for at, told in from_spine]
+            gathered += [
+                question.finish_branch(at, kept[at], sent) for at, sent in from_spine
+            ]
             solved += gathered.pop(0).released
         for each in gathered:
             solved += each.released
@@ -206,17 +208,17 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
 
 def _after_rounds(question: Question, exact: ExactCounts, noise: NoiseSource) -> ExactCounts:
     """What every place draws from: its exact counts, or what its group asked last."""
-    asked: dict[int, bytes] = {}
+    requests: dict[int, bytes] = {}
     for _ in range(question.rounds):
         answers: dict[int, dict[Place, bytes]] = {}
         for place, counts in exact.items():
             group = question.gathered_by(place)
-            told = question.answer(place, counts, asked.get(group, b""), noise)
-            answers.setdefault(group, {})[place] = told
-        asked = {
-            group: question.ask(group, told, asked.get(group, b""), noise)
-            for group, told in answers.items()
+            reply = question.answer(place, counts, requests.get(group, b""), noise)
+            answers.setdefault(group, {})[place] = reply
+        requests = {
+            group: question.ask(group, replies, requests.get(group, b""), noise)
+            for group, replies in answers.items()
         }
     if not question.rounds:
         return exact
-    return {place: asked[question.gathered_by(place)] for place in exact}
+    return {place: requests[question.gathered_by(place)] for place in exact}

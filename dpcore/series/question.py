@@ -362,8 +362,8 @@ class SeriesQuestion(Question):
             self.levels[span.level].prepare()
 
     def recall(self, entry: Mapping[str, Any]) -> None:
-        for span, told in zip(self.closing, entry["released"], strict=True):
-            self.levels[span.level].recall(told)
+        for span, released in zip(self.closing, entry["released"], strict=True):
+            self.levels[span.level].recall(released)
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:

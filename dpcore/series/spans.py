@@ -24,13 +24,13 @@ def with_span(table: pa.Table, tree: str, span: Span) -> pa.Table:
     """
     rows = table.num_rows
     names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([tree]))
-    told = {"tree": names}
-    told |= {
+    columns = {"tree": names}
+    columns |= {
         name: pa.array(np.full(rows, period, np.int32))
         for name, period in ((FIRST, span.first), (LAST, span.last))
     }
     rest = {name: table[name] for name in table.column_names if name != "tree"}
-    return pa.table(told | rest)
+    return pa.table(columns | rest)
 
 
 def of_span(table: pa.Table, span: Span) -> pa.Table:

@@ -167,11 +167,11 @@ class SparseVector:
         Returns:
             (n,) True for TOP.
         """
-        asked = np.arange(self._found.size) if runs is None else runs
-        noisy = values + self._parameters.query_law.sample(self._stream, asked.size)
-        top: Flags = noisy >= self._thresholds[asked]
-        top &= self._found[asked] < self._parameters.cutoff
-        found = asked[top]
+        queried = np.arange(self._found.size) if runs is None else runs
+        noisy = values + self._parameters.query_law.sample(self._stream, queried.size)
+        top: Flags = noisy >= self._thresholds[queried]
+        top &= self._found[queried] < self._parameters.cutoff
+        found = queried[top]
         self._found[found] += 1
         self._thresholds[found] = self._drawn_thresholds(found.size)
         return top

@@ -115,8 +115,8 @@ def rising_counts(estimates: Floats, totals: Integers | None) -> Integers:
     [[3, 0, 1]]
     """
     prefixes = np.cumsum(estimates, axis=-1)
-    told = prefixes if totals is None else prefixes[:, :-1]
-    means = np.rint(rising_means(told) * _MEAN_UNITS) / _MEAN_UNITS
+    inner = prefixes if totals is None else prefixes[:, :-1]
+    means = np.rint(rising_means(inner) * _MEAN_UNITS) / _MEAN_UNITS
     rising = np.maximum(np.ceil(means - 0.5), 0.0).astype(np.int64)
     if totals is not None:
         last = totals[:, None].astype(np.int64)

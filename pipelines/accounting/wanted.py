@@ -94,8 +94,8 @@ class WantedErrors:
             if name not in places:
                 known = nearest(name, places)
                 raise UserError(f"--target-error: there is no tree {name!r}; {known}")
-        asked = self.named if self.each is None else dict.fromkeys(places, self.each)
-        if not any(error.is_part for error in asked.values()):
+        wanted = self.named if self.each is None else dict.fromkeys(places, self.each)
+        if not any(error.is_part for error in wanted.values()):
             if rows_guess is not None:
                 raise UserError("--rows-guess: stands beside a --target-error such as 1%")
             rows_guess = 1.0  # of nothing
@@ -105,7 +105,7 @@ class WantedErrors:
             raise UserError(f"--rows-guess: {rows_guess:g} is not a positive number of rows")
         return {
             places[name]: error.in_unit_of(workloads[places[name]], rows_guess)
-            for name, error in asked.items()
+            for name, error in wanted.items()
         }
 
 

@@ -42,7 +42,7 @@ def adaptive_hierarchy_tree(
     question: HierarchyQuestion[AdaptiveMechanism],
     room: PageRoom,
 ) -> TreePage:
-    """An adaptive hierarchy on the page; `pipelines.hierarchy.asked.check_asked` has seen its
+    """An adaptive hierarchy on the page; `pipelines.hierarchy.asked.check_paths` has seen its
     paths."""
     digits = [digits_of(error) for error in split_errors(question.mechanism)]
     shown = universe_nodes(release, question, room, digits)

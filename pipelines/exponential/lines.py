@@ -19,7 +19,7 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
     off."""
     plan = question.plan
     errors = rank_errors(plan)
-    told = {
+    margins = {
         place: margin for place, margin in zip(question.order, question.rank_margins, strict=True)
     }
     return {
@@ -33,7 +33,7 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
             choice
             | {
                 "rank_error": errors[place],
-                "rank_margin": told[place]._asdict(),
+                "rank_margin": margins[place]._asdict(),
             }
             for place, choice in enumerate(choices_of(plan))
         ],

@@ -32,8 +32,8 @@ def exponential_tree(
     wanted = question.quantiles[: MAX_QUANTILES // room.trees]
     keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    told = mine.to_pylist()
-    texts = [_text(row) for row in told]
+    rows = mine.to_pylist()
+    texts = [_text(row) for row in rows]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
     said: dict[str, object] = {
@@ -52,7 +52,7 @@ def exponential_tree(
         said=said,
         data={"kind": question.kind},
         template="exponential/page.html.j2",
-        headline=_headline(question, told[: len(wanted)]),
+        headline=_headline(question, rows[: len(wanted)]),
         notes=(_RANK,),
     )
 
@@ -73,8 +73,8 @@ def _values(
 
 def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
     choices, reach, rows = choices_of(question.plan), question.interval_reach, []
-    told = zip(question.order, question.rank_margins, reach or question.order, strict=True)
-    for place, margin, rows_beside in list(told)[:shown]:
+    listed = zip(question.order, question.rank_margins, reach or question.order, strict=True)
+    for place, margin, rows_beside in list(listed)[:shown]:
         choice = choices[place]
         rows.append(
             [

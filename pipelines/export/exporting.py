@@ -67,8 +67,8 @@ def run_export(path: str, target: Target, *, as_json: bool) -> int:
         print_json(entry)
         return 0
     for name, new in written.items():
-        told = "written" if new else "is there already"
-        print_line(f"{escaped(target.into)}: {name} {told}")
+        sentence = "written" if new else "is there already"
+        print_line(f"{escaped(target.into)}: {name} {sentence}")
     return 0
 
 
@@ -102,10 +102,10 @@ def _written(table: ReleasedTable, target: Target) -> bool:
     except ImportError:
         raise UserError(f"--to {target.format}: needs dptrees[{extra}] installed") from None
     except Exception as error:  # every library has errors of its own; all here is public
-        told = f"--into {target.into}: {table.name} cannot be written: {_reason(error)}"
+        sentence = f"--into {target.into}: {table.name} cannot be written: {_reason(error)}"
         if may_pass(error):
-            raise ReleaseError(told, again=True) from None
-        raise UserError(told) from None
+            raise ReleaseError(sentence, again=True) from None
+        raise UserError(sentence) from None
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.questions.tables import NODES
-from pipelines.page.extent import MAX_ASKED
+from pipelines.page.extent import MAX_CHOSEN_NODES
 from pipelines.page.keys import shown_number
 from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
 from pipelines.page.tree_page import PageRoom
@@ -22,7 +22,7 @@ from pipelines.page.tree_page import PageRoom
 Range = tuple[int, int, int]
 
 
-def check_asked(release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom) -> None:
+def check_paths(release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom) -> None:
     """Refuses paths that a page cannot show, as `Universe.find` reads them.
 
     Raises:
@@ -31,14 +31,14 @@ def check_asked(release: ReleasedTables, question: HierarchyQuestion[Any], room:
     tree, paths = question.domain.tree, room.paths
     keys = shown_number(question, room.trees)
     nodes = sum(1 + tree.find(path)[0] for path in paths) * keys
-    if nodes > MAX_ASKED:
+    if nodes > MAX_CHOSEN_NODES:
         raise ValueError(
             f"path: {len(paths):,} of them are too many for one page, with their ancestors "
-            f"{nodes:,} nodes over its keys: at most {MAX_ASKED:,}"
+            f"{nodes:,} nodes over its keys: at most {MAX_CHOSEN_NODES:,}"
         )
 
 
-def asked_levels(
+def chosen_levels(
     release: ReleasedTables,
     question: HierarchyQuestion[Any],
     paths: Sequence[str],
@@ -49,7 +49,7 @@ def asked_levels(
     Args:
         release: the tables; only the parts that hold these nodes are read.
         question: the hierarchy.
-        paths: those asked for, which `check_asked` has seen.
+        paths: those asked for, which `check_paths` has seen.
         codes: of the keys of the page.
 
     Returns:
@@ -59,7 +59,7 @@ def asked_levels(
     places = [question.domain.tree.find(path) for path in paths]
     lines = {each for level, node in places for each in _line(question, level, node)}
     rows = [[_rows(release, question, code, sorted(lines))] for code in codes]
-    left = (MAX_ASKED - len(lines) * len(codes)) // len(codes) // max(1, len(places))
+    left = (MAX_CHOSEN_NODES - len(lines) * len(codes)) // len(codes) // max(1, len(places))
     for level, node in sorted(set(places)):
         for code, own in zip(codes, rows, strict=True):
             if not left or level == question.plan.tree.height:
@@ -151,7 +151,7 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(order[new]))
 
 
-def with_asked(levels: Sequence[pa.Table], asked: Sequence[pa.Table]) -> list[pa.Table]:
+def with_chosen(levels: Sequence[pa.Table], asked: Sequence[pa.Table]) -> list[pa.Table]:
     """The levels of the page and those asked for, without empty levels at the end."""
     longest = max(
         [len(levels), *(level + 1 for level, rows in enumerate(asked) if len(rows))], default=0

@@ -135,20 +135,20 @@ def headline(
     """The largest key, or the largest node below the root."""
     roots = levels[0]
     noun = clip(counted_noun(question))
-    told = headline_total(roots, noun) if len(keys) == keys.size else {}
+    total = headline_total(roots, noun) if len(keys) == keys.size else {}
     if question.keys is not None:
         label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
-        return Headline(figure=rows_text(roots), label=label, **told)
+        return Headline(figure=rows_text(roots), label=label, **total)
     names = question.domain.tree.level_names
     found = [level for level, each in enumerate(levels) if len(each) > 1]
     if not found:
-        return Headline(figure=rows_text(roots), label=noun, **told)
+        return Headline(figure=rows_text(roots), label=noun, **total)
     level = found[-1 if question.domain.tree.form == "calendar" else 0]
     below = levels[level]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
     label = f"{noun} of {name}, the largest {clip(names[level])}"
-    return Headline(figure=rows_text(below, place), label=label, **told)
+    return Headline(figure=rows_text(below, place), label=label, **total)
 
 
 def _moments(labels: Sequence[str]) -> Any:

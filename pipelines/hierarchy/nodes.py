@@ -16,7 +16,7 @@ from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.tables import NODES
 from dpcore.rows.sums import MeasureColumn
 from pipelines.charts.chart import Chart
-from pipelines.hierarchy.asked import asked_levels, with_asked
+from pipelines.hierarchy.asked import chosen_levels, with_chosen
 from pipelines.hierarchy.drawn import course_chart, headline, key_bars, node_bars, nodes_by_key
 from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.keys import shown_keys
@@ -75,7 +75,7 @@ def universe_nodes(
     Args:
         release: the tables.
         question: the hierarchy.
-        room: its paths have been seen by `pipelines.hierarchy.asked.check_asked`.
+        room: its paths have been seen by `pipelines.hierarchy.asked.check_paths`.
         digits: the decimals of the numbers of each level.
     """
     keys, sizes, paths = (
@@ -87,7 +87,7 @@ def universe_nodes(
     nodes = release.batches(NODES, question.name, keys=keys.read, levels=len(limits))
     plain = levels = node_levels(sizes, limits, nodes, keys.labels)
     if paths:
-        levels = with_asked(plain, asked_levels(release, question, paths, keys.codes))
+        levels = with_chosen(plain, chosen_levels(release, question, paths, keys.codes))
     digits = list(digits[: len(levels)])
     whole = plain[: whole_levels(plain, sizes)]
     course = course_chart(question, whole) if _in_order(question) else None

@@ -44,21 +44,21 @@ def read_hypercube(value: object) -> HypercubeDomain:
     if "columns" not in section:
         raise RuleBroken("is required", at=".columns")
     columns = rules.at(".columns", rules.several, section["columns"])
-    asked = _asked_depths(section, len(columns))
+    chosen = _chosen_depths(section, len(columns))
     long = all(isinstance(column, Mapping) for column in columns)
     if long:
         for key in _BOUNDS:
             if key in section:
                 raise RuleBroken("belongs into the section of each column", at=f".{key}")
     sections: list[Any] = list(columns) if long else _short_form(section, columns)
-    depths = _depths(sections, asked)
+    depths = _depths(sections, chosen)
     axes = tuple(
         _axis(place, each, depth, long=long)
         for place, (each, depth) in enumerate(zip(sections, depths, strict=True))
     )
     try:
         own = tuple(min(depth, cell_bits(axis)) for axis, depth in zip(axes, depths, strict=True))
-        return HypercubeDomain(axes=axes, depths=own if asked is None else asked)
+        return HypercubeDomain(axes=axes, depths=own if chosen is None else chosen)
     except ValueError as error:
         raise from_dpcore(error, {"columns": 0, "depths": 0}) from None
 
@@ -117,7 +117,7 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
         raise RuleBroken(rule, at=at) from None
 
 
-def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
+def _chosen_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
     """How often each column is halved, where that is said."""
     if "depths" not in section:
         return None
@@ -134,10 +134,10 @@ def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] |
     return depths
 
 
-def _depths(sections: list[Any], asked: tuple[int, ...] | None) -> tuple[int, ...]:
+def _depths(sections: list[Any], chosen: tuple[int, ...] | None) -> tuple[int, ...]:
     """How often each column is halved at most: what is asked, or as evenly as 64 bits allow."""
-    if asked is not None:
-        return asked
+    if chosen is not None:
+        return chosen
     if len(sections) > _BITS:
         raise RuleBroken(f"{shown(len(sections))} columns are more than 64 bits", at=".columns")
     return (min(NUMBER_DEPTH, _BITS // len(sections)),) * len(sections)

@@ -34,7 +34,7 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
         ends = (lifted(each, 0.0, most) for each in (curve.low, curve.high))
         shapes.insert(0, Shape(look="band s0", path=band(known, *ends)))
     texts = ["none", *curve.axis.texts(np.zeros(len(at) - 1, np.int64), curve.edges[1:])]
-    told = {"draws": "line", "lead": "", "top": most}
+    shown = {"draws": "line", "lead": "", "top": most}
     numbers = {"count": curve.rows.round(1).tolist()}
     own = series(places.tolist(), texts, numbers, total=float(curve.rows[-1]))
     return Chart(
@@ -43,7 +43,7 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
         x=x,
         y=number_axis(0.0, most, "rows", 5),
         layers=(Layer(shapes=tuple(shapes)),),
-        data=told | {"series": [own]},
+        data=shown | {"series": [own]},
     )
 
 
@@ -61,8 +61,8 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
     unit = f"rows per {axis.unit[0]}"
     texts = axis.texts(histogram.edges[:-1], histogram.edges[1:])
     middle = np.clip((left + right) // 2, 0, 1_000)
-    told = [place for place in range(len(texts)) if inside[place]]
-    numbers = {"count": histogram.rows.round(1)[told].tolist()}
+    shown = [place for place in range(len(texts)) if inside[place]]
+    numbers = {"count": histogram.rows.round(1)[shown].tolist()}
     return Chart(
         title=caption,
         caption=caption,
@@ -75,7 +75,7 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
             "draws": "bars",
             "lead": "",
             "top": most,
-            "series": [series(middle[told].tolist(), [texts[each] for each in told], numbers)],
+            "series": [series(middle[shown].tolist(), [texts[each] for each in shown], numbers)],
         },
     )
 

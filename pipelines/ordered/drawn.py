@@ -57,7 +57,7 @@ def cdf_chart(question: OrderedQuestion[Any], curve: pa.Table) -> Chart:
             "draws": "line",
             "lead": _lead(question),
             "top": most,
-            "series": [_told(question, columns, places, None)],
+            "series": [_series(question, columns, places, None)],
         },
     )
 
@@ -68,13 +68,13 @@ def shares_chart(
     shown: Sequence[str | None],
 ) -> Chart:
     """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first."""
-    layers, told = [], []
+    layers, drawn_series = [], []
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
         places, _, count = _shares(question, columns)
         shape = Shape(look=f"line {look_of(key)}", path=line(places, count))
         layers.append(Layer(shapes=(shape,), shown=key < KEYS_AT_FIRST))
-        told.append(_told(question, columns, places, clip(shown[key])))
+        drawn_series.append(_series(question, columns, places, clip(shown[key])))
     return Chart(
         title=f"Share of each key's rows {_lead(question)} each value of "
         f"{clip(question.domain.column)}",
@@ -83,7 +83,7 @@ def shares_chart(
         x=x_axis(question),
         y=replace(share_axis(1.0, 1.0), label="share of the key's rows"),
         layers=tuple(layers),
-        data={"draws": "line", "lead": _lead(question), "shares": True, "series": told},
+        data={"draws": "line", "lead": _lead(question), "shares": True, "series": drawn_series},
     )
 
 
@@ -328,7 +328,7 @@ def _columns(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, Any]:
     return values | {"texts": texts, "error": float(np.median(errors)) if len(errors) else 0.0}
 
 
-def _told(
+def _series(
     question: OrderedQuestion[Any],
     columns: dict[str, Any],
     places: Integers,

@@ -90,8 +90,8 @@ def _count_error(
     question: OrderedQuestion[UniformMechanism],
 ) -> CountError | None:
     plan, rows = question.mechanism.plan, question.mechanism.guessed_rows
-    asked = rows is not None or question.mechanism.for_counts
-    if not asked or not can_be_simulated(plan):
+    for_counts = rows is not None or question.mechanism.for_counts
+    if not for_counts or not can_be_simulated(plan):
         return None
     rows, shrunk = (
         rows or assumed_rows(plan.setting),

@@ -37,7 +37,7 @@ class ReadAs(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedAsked:
+class OrderedChoices:
     """What a section asks of a tree over an ordered domain, whatever its mechanism.
 
     Attributes:
@@ -69,7 +69,7 @@ class OrderedAsked:
         return isinstance(self.objective, QuantileObjective) and bool(self.objective.guesses)
 
 
-def whole_levels(plan: str, section: OrderedAsked) -> OrderedWorkload[UniformMechanism]:
+def whole_levels(plan: str, section: OrderedChoices) -> OrderedWorkload[UniformMechanism]:
     """Return the workload of a tree of which whole levels are measured."""
     return _measured_by(
         section,
@@ -86,7 +86,7 @@ def whole_levels(plan: str, section: OrderedAsked) -> OrderedWorkload[UniformMec
     )
 
 
-def _measured_by(section: OrderedAsked, candidate: Candidate[Any]) -> OrderedWorkload[Any]:
+def _measured_by(section: OrderedChoices, candidate: Candidate[Any]) -> OrderedWorkload[Any]:
     return OrderedWorkload(
         name=section.name,
         domain=section.domain,
@@ -98,14 +98,14 @@ def _measured_by(section: OrderedAsked, candidate: Candidate[Any]) -> OrderedWor
     )
 
 
-def _rows_for_counts(section: OrderedAsked) -> int | None:
+def _rows_for_counts(section: OrderedChoices) -> int | None:
     """The guessed rows, unless they only say how far apart quantiles lie."""
     if section.guessed_rows is None or (section.guesses_values and section.read_as is None):
         return None
     return max(1, round(section.guessed_rows))
 
 
-def exponential_quantiles(section: OrderedAsked) -> ExponentialWorkload:
+def exponential_quantiles(section: OrderedChoices) -> ExponentialWorkload:
     """Return the workload of quantiles alone, chosen one after the other."""
     return ExponentialWorkload(
         name=section.name,
@@ -117,7 +117,7 @@ def exponential_quantiles(section: OrderedAsked) -> ExponentialWorkload:
     )
 
 
-def adaptive(section: OrderedAsked) -> OrderedWorkload[AdaptiveMechanism]:
+def adaptive(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
     """Return the workload of a tree that is divided only where rows are."""
     guess = section.guessed_rows
     return _measured_by(
@@ -130,7 +130,7 @@ def adaptive(section: OrderedAsked) -> OrderedWorkload[AdaptiveMechanism]:
     )
 
 
-def factorised(section: OrderedAsked) -> OrderedWorkload[FactorisedMechanism]:
+def factorised(section: OrderedChoices) -> OrderedWorkload[FactorisedMechanism]:
     """Return the workload of a strategy past trees: weighted sums of cells."""
     return _measured_by(section, WeightedSums(objective=section.objective))
 
@@ -139,7 +139,7 @@ def factorised(section: OrderedAsked) -> OrderedWorkload[FactorisedMechanism]:
 _OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
 
 
-def planned(section: OrderedAsked) -> Workload[Any]:
+def planned(section: OrderedChoices) -> Workload[Any]:
     """Return the workload of what is closest: whole levels, or what a public guess of the rows or
     the errors of estimates say is closer."""
     whole = whole_levels("planned", section)
@@ -154,7 +154,7 @@ def planned(section: OrderedAsked) -> Workload[Any]:
     return _choice(section, whole, strategy=factorised(section))
 
 
-def _by_guess(section: OrderedAsked, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
+def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
     """What a guess chooses among. Quantiles are read off counts, and so are judged by them."""
     guessed = section.guessed_rows
     if section.objective.kind != "quantiles" or section.read_as is not None:
@@ -170,7 +170,7 @@ def _by_guess(section: OrderedAsked, whole: OrderedWorkload[UniformMechanism]) -
 
 
 def _choice(
-    section: OrderedAsked, whole: OrderedWorkload[UniformMechanism], **others: Any
+    section: OrderedChoices, whole: OrderedWorkload[UniformMechanism], **others: Any
 ) -> OrderedChoice:
     return OrderedChoice(
         name=section.name,
@@ -191,7 +191,7 @@ class Mechanism(NamedTuple):
         allowed: values of these keys that may be said all the same.
     """
 
-    workload: Callable[[OrderedAsked], Workload[Any]]
+    workload: Callable[[OrderedChoices], Workload[Any]]
     refused: Mapping[str, str] = {}
     allowed: Mapping[str, tuple[object, ...]] = {}
 

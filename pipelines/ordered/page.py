@@ -65,7 +65,7 @@ def cdf_tree(
     release: ReleasedTables,
     question: OrderedQuestion[Any],
     room: PageRoom,
-    told: Callable[[Any, Budget, Sequence[pa.Table]], HowMeasured],
+    total: Callable[[Any, Budget, Sequence[pa.Table]], HowMeasured],
 ) -> TreePage:
     """A tree over an ordered domain on the page, however it was measured.
 
@@ -86,7 +86,7 @@ def cdf_tree(
     if _is_ordered(question):
         points = release.batches(CDF, name, keys=keys.read)
         curves = curves_of(question, points, levels[0], keys.labels, trees)
-    measured = told(question, release.plan.budget, levels)
+    measured = total(question, release.plan.budget, levels)
     drawn = _Drawn(question, keys, levels, curves, measured.errors)
     return TreePage(
         said=_context(question, keys, levels)
@@ -252,7 +252,7 @@ def _headline(
     category, or all."""
     roots, column = levels[0], clip(question.domain.column)
     noun = clip(counted_noun(question))
-    told = headline_total(roots, noun) if len(keys) == keys.size else {}
+    total = headline_total(roots, noun) if len(keys) == keys.size else {}
     largest = ""
     if question.keys is not None:
         largest = f"{clip(keys.labels[0])}, the largest of {keys.size:,} keys"
@@ -261,16 +261,16 @@ def _headline(
         value, between = median["value"], median["interval"].strip("()")
         label = f"median of {column}" + (f", {between}" if between else "")
         label += f", of {largest}" if largest else ""
-        return Headline(figure=value, label=label, **told)
+        return Headline(figure=value, label=label, **total)
     if largest:
-        return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **told)
+        return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **total)
     if question.domain.kind == "category" and len(levels) > 1:
         place = int(np.argmax(levels[-1]["count"].to_numpy()))
         name = clip(levels[-1]["label"][place].as_py())
         figure = rows_text(levels[-1], place)
         label = f"{noun} of {name}, the largest of {question.domain.cells:,} categories"
-        return Headline(figure=figure, label=label, **told)
-    return Headline(figure=told.get("rows", ""), label=f"{noun}, by {column}", **told)
+        return Headline(figure=figure, label=label, **total)
+    return Headline(figure=total.get("rows", ""), label=f"{noun}, by {column}", **total)
 
 
 def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:

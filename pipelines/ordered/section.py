@@ -19,7 +19,7 @@ from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
     UNIFORM_LEVELS,
-    OrderedAsked,
+    OrderedChoices,
     ReadAs,
     refused_choice,
     whole_levels,
@@ -103,9 +103,9 @@ class OrderedTree(KnownLeavesSection):
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
         for key, kind in (("widths", "ranges"), ("level_weights", "nodes")):
-            if getattr(self, key) and self.asked_objective != kind:
+            if getattr(self, key) and self.chosen_objective != kind:
                 raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
-        if self.guessed_parts and self.asked_objective != "quantiles":
+        if self.guessed_parts and self.chosen_objective != "quantiles":
             raise RuleBroken("belongs to the objective quantiles", at=".guess.below")
         self._check_order()
         chosen = {name: getattr(self, name) for name in self.model_fields_set}
@@ -113,7 +113,7 @@ class OrderedTree(KnownLeavesSection):
         if refused is not None:
             key = type(self).model_fields[refused[0]].alias or refused[0]
             raise RuleBroken(refused[1], at=f".{key}")
-        if self.asked_objective == "nodes":
+        if self.chosen_objective == "nodes":
             if self.fanouts is None:
                 raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")
             if not self.level_weights:
@@ -129,7 +129,7 @@ class OrderedTree(KnownLeavesSection):
         repaired = (
             self.mechanism != "independent"
             and self.estimation == Estimator.FULL.value
-            and self.asked_consistency in (Consistency.TOP_DOWN, Consistency.SHRUNK)
+            and self.chosen_consistency in (Consistency.TOP_DOWN, Consistency.SHRUNK)
             and self.domain.is_ordered
         )
         if self.consistency == Consistency.SHRUNK.value and not repaired:
@@ -178,7 +178,7 @@ class OrderedTree(KnownLeavesSection):
         return self.guess.rows, self.guess.below
 
     @property
-    def asked_objective(self) -> str:
+    def chosen_objective(self) -> str:
         """The one given; by default the counts of categories that have no order, else the CDF."""
         return self.objective or ("cdf" if self.domain.is_ordered else "counts")
 
@@ -187,9 +187,9 @@ class OrderedTree(KnownLeavesSection):
         """What the plan is best for."""
         try:
             return make_objective(
-                self.asked_objective,
+                self.chosen_objective,
                 self.domain,
-                quantiles=self.asked_quantiles,
+                quantiles=self.chosen_quantiles,
                 guess=self.guessed_parts,
                 widths=self.widths,
                 level_weights=self.level_weights,
@@ -201,23 +201,23 @@ class OrderedTree(KnownLeavesSection):
             ) from None
 
     def workload(self) -> Workload[Any]:
-        return MECHANISMS[self.mechanism].workload(self.asked)
+        return MECHANISMS[self.mechanism].workload(self.choices)
 
     @property
-    def asked(self) -> OrderedAsked:
-        """What every mechanism is told."""
-        return OrderedAsked(
+    def choices(self) -> OrderedChoices:
+        """The choices of the section, whatever its mechanism."""
+        return OrderedChoices(
             name=self.name,
             domain=self.domain,
             keys=self.keys,
             weight=self.weight,
             noise=Noise(self.noise),
             objective=self.planned_for,
-            quantiles=self.asked_quantiles,
+            quantiles=self.chosen_quantiles,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,
             estimator=Estimator(self.estimation),
-            consistency=self.asked_consistency,
+            consistency=self.chosen_consistency,
             read_as=None if self.read_as is None else ReadAs(self.read_as),
             guessed_rows=None if self.guess is None else self.guess.rows,
             interval_share=Fraction(0) if self.intervals is None else self.intervals.share,
@@ -225,7 +225,7 @@ class OrderedTree(KnownLeavesSection):
         )
 
     def rule_of(self, key: str, rule: str, terms: Terms) -> str:
-        if key != "estimation" or whole_levels(self.mechanism, self.asked).public_total(terms):
+        if key != "estimation" or whole_levels(self.mechanism, self.choices).public_total(terms):
             return rule
         return (
             f"{rule}; it is public under substitute, where the tree has no by and no "
@@ -233,19 +233,19 @@ class OrderedTree(KnownLeavesSection):
         )
 
     @property
-    def asked_consistency(self) -> Consistency:
+    def chosen_consistency(self) -> Consistency:
         """The one given; by default top down, and of independent prefixes the closest CDF, since
         only that keeps what makes them different; of plans for counts of sums what is closest."""
         if self.consistency is not None:
             return Consistency(self.consistency)
-        sums = self.asked_objective in ("cdf", "ranges")
+        sums = self.chosen_objective in ("cdf", "ranges")
         if self.read_as == ReadAs.COUNTS.value and self.plans_freely and sums:
             return Consistency.SHRUNK
         return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
 
     @property
-    def asked_quantiles(self) -> tuple[float, ...]:
+    def chosen_quantiles(self) -> tuple[float, ...]:
         """The quantiles given, or the default ones where the tree is for quantiles."""
-        if self.quantiles or self.asked_objective != "quantiles":
+        if self.quantiles or self.chosen_objective != "quantiles":
             return self.quantiles
         return DEFAULT_QUANTILES

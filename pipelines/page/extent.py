@@ -17,7 +17,7 @@ MAX_KEYS = 40
 MAX_POINTS = 5_600
 MAX_NODES = 5_000
 # What `dptrees report --path` adds: nodes, over all keys.
-MAX_ASKED = 6_000
+MAX_CHOSEN_NODES = 6_000
 MAX_QUANTILES = 3_000
 TEXT_BYTES = 48
 

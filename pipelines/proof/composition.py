@@ -56,13 +56,13 @@ def _certified(moved: MovedCounts | None, rho: Fraction, epsilon: Fraction, delt
         raise CheckFailed(
             f"the noise has delta {found:g} at epsilon {_short(epsilon)}, above {_short(delta)}"
         )
-    told = f"certified delta {found:g} at epsilon {_short(epsilon)}, at most {_short(delta)}"
+    sentence = f"certified delta {found:g} at epsilon {_short(epsilon)}, at most {_short(delta)}"
     second = _by_dp_accounting(moved, float(epsilon))
     if second is None:
-        return told
+        return sentence
     if second > float(delta) * _ROUNDING + _TAILS:
         raise CheckFailed(f"dp-accounting tells delta {second:g}, above {_short(delta)}")
-    return f"{told}; dp-accounting: {second:g}"
+    return f"{sentence}; dp-accounting: {second:g}"
 
 
 def _by_dp_accounting(moved: MovedCounts, epsilon: float) -> float | None:

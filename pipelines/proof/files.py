@@ -141,14 +141,14 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
                 raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
-    told = f"all {len(wanted)} are there and unchanged, and none beside"
-    return f"{told} but those of {TO_DATE}" if plan.run else told
+    sentence = f"all {len(wanted)} are there and unchanged, and none beside"
+    return f"{sentence} but those of {TO_DATE}" if plan.run else sentence
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
     """What lies beside the manifest of the draw tells the same as the manifest; a published copy
     may lack it."""
-    told = []
+    compared = []
     for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id")), (PLAN, ("spec",))):
         try:
             beside = json.loads(read_file(os.path.join(folder, file)))
@@ -159,8 +159,12 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
         for name in names:
             if not isinstance(beside, dict) or beside.get(name) != manifest[name]:
                 raise CheckFailed(f"{name} is not that of {file}")
-        told += [file] if file != PLAN else []
-    return f"nonce, key and record are those of {' and '.join(told)}" if told else "none beside"
+        compared += [file] if file != PLAN else []
+    return (
+        f"nonce, key and record are those of {' and '.join(compared)}"
+        if compared
+        else "none beside"
+    )
 
 
 def _rows(path: str) -> int:

@@ -63,8 +63,8 @@ def _replay(
     # What selected the keys is made again first: the trees' table of them was compared with it.
     for each in (release.stage, release) if staged else (release,):
         key = reference.checked(each.manifest["key_id"])
-        told = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
-    return told
+        reason = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
+    return reason
 
 
 def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, str]) -> list[Check]:

@@ -129,7 +129,7 @@ class TreeAnswers:
                 1.
         """
         if quantiles is None:
-            quantiles = self._tree.told_quantiles or _DECILES
+            quantiles = self._tree.released_quantiles or _DECILES
         rows = [
             named | _numeric(found)
             for named, label in self._keys_asked(key)
@@ -265,7 +265,7 @@ class TreeAnswers:
     def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:
         """A released table of the tree."""
         question = self._tree.question
-        if self._tree.told_quantiles is not None:
+        if self._tree.released_quantiles is not None:
             raise Error(f"{kind}: tree {self.name} {self._tree.unordered}")
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:

@@ -67,8 +67,8 @@ class SeriesSection(Section):
             _ = self.series
         except Refusal as refusal:
             is_day = refusal.field == "period" and isinstance(self.period, date)
-            told = f"{self.period} is period {self.number}, and " if is_day else ""
-            raise RuleBroken(f"{told}{refusal.rule}", at=f".{refusal.field}") from None
+            day = f"{self.period} is period {self.number}, and " if is_day else ""
+            raise RuleBroken(f"{day}{refusal.rule}", at=f".{refusal.field}") from None
         return self
 
     @property

@@ -49,20 +49,20 @@ def series_lines(
         entry: from `series_entry`.
         own: of the tree of one period.
     """
-    told = entry["series"]
+    series = entry["series"]
     yield ""
     yield (
-        f"{escaped(question.name)}: period {told['period']} of {told['periods']}; each row is in "
-        "one node of every temporal level:"
+        f"{escaped(question.name)}: period {series['period']} of {series['periods']}; each row is "
+        "in one node of every temporal level:"
     )
-    for level in told["levels"]:
+    for level in series["levels"]:
         ((measure, amount),) = ((n, v) for n, v in level.items() if n != "periods")
-        count = told["periods"] // level["periods"]
+        count = series["periods"] // level["periods"]
         yield f"  {count:>6,} nodes of {level['periods']:>4} periods, {measure} {amount:.4f}"
     yield (
         "  a total to date is off by "
-        f"{told['to_date_per_period_rmse']:.3g} times a period alone (root mean square over the "
-        f"{told['periods']} periods); one period alone:"
+        f"{series['to_date_per_period_rmse']:.3g} times a period alone (root mean square over the "
+        f"{series['periods']} periods); one period alone:"
     )
     yield from own(question.shown(0), entry)
 

@@ -19,7 +19,7 @@ from dpcore.arrays import Integers
 from dpcore.questions.tables import NODES
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.question import SparseQuestion
-from pipelines.page.extent import MAX_ASKED
+from pipelines.page.extent import MAX_CHOSEN_NODES
 from pipelines.page.nodes import ReleasedTables, texts_of
 from pipelines.page.tree_page import PageRoom
 from pipelines.sparse.paths import line_of, own_labels
@@ -50,7 +50,7 @@ class ShownNodes:
         return sum(map(len, self.levels))
 
 
-def check_asked_sparse(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> None:
+def check_sparse_paths(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> None:
     """Refuses paths that a page cannot show.
 
     Raises:
@@ -59,10 +59,10 @@ def check_asked_sparse(release: ReleasedTables, question: SparseQuestion, room: 
     paths = room.paths
     lines = [line_of(question.domain, path) for path in paths]
     nodes = sum(map(len, lines))
-    if nodes > MAX_ASKED:
+    if nodes > MAX_CHOSEN_NODES:
         raise ValueError(
             f"path: {len(paths):,} of them are too many for one page, with their ancestors "
-            f"{nodes:,} nodes: at most {MAX_ASKED:,}"
+            f"{nodes:,} nodes: at most {MAX_CHOSEN_NODES:,}"
         )
     for path, line in zip(paths, lines, strict=True):
         labels = release.part(NODES, question.name, 0, len(line) - 1)["label"]
@@ -82,7 +82,7 @@ def shown_nodes(
         release: the tables; they are read twice.
         question: the tree.
         room: for how many nodes there is room, beside those asked for.
-        paths: those asked for, which `check_asked_sparse` has seen: they come with their ancestors
+        paths: those asked for, which `check_sparse_paths` has seen: they come with their ancestors
             and, the largest first, their children.
     """
     published = [0] * (question.plan.height + 1)
@@ -133,7 +133,7 @@ class _Asked:
         lines = [line_of(domain, path) for path in paths]
         self._lines = [_texts({line[n] for line in lines if len(line) > n}) for n in levels]
         self._ends = [_texts({line[n] for line in lines if len(line) == n + 1}) for n in levels]
-        self._room = MAX_ASKED - sum(map(len, self._lines))
+        self._room = MAX_CHOSEN_NODES - sum(map(len, self._lines))
         self._found: list[pa.Table] = []
         self._below: list[pa.Table] = []
 

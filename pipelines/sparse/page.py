@@ -37,7 +37,7 @@ _NOTES = (
 
 
 def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> TreePage:
-    """A sparse tree on the page; `pipelines.sparse.nodes.check_asked_sparse` has seen its paths."""
+    """A sparse tree on the page; `pipelines.sparse.nodes.check_sparse_paths` has seen its paths."""
     paths = room.paths
     shown = shown_nodes(release, question, MAX_NODES // room.trees, paths)
     levels = node_columns(question.domain, shown)
@@ -61,18 +61,18 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
 def _headline(question: SparseQuestion, shown: ShownNodes) -> Headline:
     """The largest node of the finest level that has any: the heaviest that was found."""
     noun = clip(counted_noun(question))
-    told = headline_total(shown.levels[0], noun)
+    total = headline_total(shown.levels[0], noun)
     published = sum(shown.published) - 1
     found = f"{published:,} heavy nodes were published"
     if len(shown.levels) == 1:
-        return Headline(figure=told["rows"], label=f"{noun}; no node was published", **told)
+        return Headline(figure=total["rows"], label=f"{noun}; no node was published", **total)
     below = shown.levels[-1]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
     level = clip(question.plan.levels[len(shown.levels) - 1].name)
     label = f"{noun} of {name}, the largest {level}"
     figure = rows_text(below, place)
-    return Headline(figure=figure, label=f"{label}; {found}", **told)
+    return Headline(figure=figure, label=f"{label}; {found}", **total)
 
 
 def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:

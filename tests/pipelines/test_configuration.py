@@ -112,9 +112,9 @@ def test_example_is_read() -> None:
     assert departure.keys is not None
     assert departure.keys.size == 16
     assert departure.keys.column == "carrier"
-    assert departure.asked_quantiles == (0.1, 0.5, 0.9)
+    assert departure.chosen_quantiles == (0.1, 0.5, 0.9)
     assert arrival.keys is None
-    assert arrival.asked_quantiles == ()
+    assert arrival.chosen_quantiles == ()
     assert distance.domain == IntegerDomain(column="distance", lower=0, upper=5000, cells=500)
 
 
@@ -122,9 +122,9 @@ def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
     assert configuration.terms.confidence == DEFAULT_CONFIDENCE
-    assert (tree.asked_objective, tree.weight) == ("cdf", Fraction(1))
+    assert (tree.chosen_objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
-    assert tree.asked_quantiles == ()
+    assert tree.chosen_quantiles == ()
     assert tree.domain == NumberDomain(column="x", lower=0, upper=10, cells=20)
 
 

@@ -17,7 +17,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.factorised.errors import FactorisedErrors
 from dpcore.factorised.forest import FactorisedForest
 from dpcore.factorised.plan import FactorisedPlan
-from dpcore.factorised.planner import best_strategy, told_tree
+from dpcore.factorised.planner import best_strategy, listed_tree
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spe
 
 def plan_of(strategy: Strategy, *, public: bool = False, keyed: bool = True) -> FactorisedPlan:
     return FactorisedPlan(
-        tree=told_tree(strategy.leaves),
+        tree=listed_tree(strategy.leaves),
         unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1, 8)),
         strategy=strategy,
@@ -179,7 +179,7 @@ def test_plans_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="spend a rho"):
         replace(plan, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     with pytest.raises(ValueError, match="cells for"):
-        replace(plan, tree=told_tree(CELLS + 1))
+        replace(plan, tree=listed_tree(CELLS + 1))
     with pytest.raises(ValueError, match="public only under substitute"):
         replace(plan, public_total=True)
     with pytest.raises(ValueError, match=r"at most 2\^80"):

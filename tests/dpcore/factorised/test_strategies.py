@@ -11,7 +11,7 @@ from dpcore.arithmetic.square_roots import rough_factor
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised import dense
 from dpcore.factorised.dense import DenseStrategy
-from dpcore.factorised.planner import MOST_LEAVES, best_strategy, plan_strategy, told_tree
+from dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategies import strategy_from_spec
 from dpcore.factorised.strategy import Strategy
@@ -137,5 +137,5 @@ def test_what_is_planned() -> None:
 
 @pytest.mark.parametrize("cells", [1, 2, 16, 17, 256, 257, 1000, 4097, 2**20])
 def test_the_told_tree_has_all_cells(cells: int) -> None:
-    tree = told_tree(cells)
+    tree = listed_tree(cells)
     assert tree.leaves == cells and all(fanout <= 16 for fanout in tree.fanouts)

@@ -38,8 +38,8 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from pipelines import report
 from pipelines.hierarchy import nodes as report_hierarchy
-from pipelines.page.extent import MAX_ASKED, MAX_NODES
-from pipelines.report import check_asked_paths, write_report_html
+from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
+from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.mechanisms import changed
 from tests.pipelines.report_page import ReleaseTables, elements_of
 
@@ -375,16 +375,16 @@ def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) ->
     asked = large.plan.question("codes")
     assert isinstance(asked.mechanism, IrregularMechanism)
     with pytest.raises(ValueError, match="has no node of this path"):
-        check_asked_paths(large, asked, [path])
+        check_chosen_paths(large, asked, [path])
 
 
 def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
     asked = large.plan.question("codes")
     assert isinstance(asked.mechanism, IrregularMechanism)
-    fitting = MAX_ASKED // 4
-    check_asked_paths(large, asked, ["00501"] * fitting)
+    fitting = MAX_CHOSEN_NODES // 4
+    check_chosen_paths(large, asked, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):
-        check_asked_paths(large, asked, ["00501"] * (fitting + 1))
+        check_chosen_paths(large, asked, ["00501"] * (fitting + 1))
 
 
 def test_asked_tree_stands_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:

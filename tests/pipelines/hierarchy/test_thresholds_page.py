@@ -20,7 +20,7 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from pipelines.hierarchy.page import level_errors
 from pipelines.hierarchy.thresholds_page import LOWEST_SHOWN, threshold_estimates_shown
-from pipelines.report import check_asked_paths, write_report_html
+from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
@@ -117,11 +117,11 @@ def test_a_declared_bound_of_the_rows_is_told() -> None:
 
 def test_asked_paths_are_on_the_page() -> None:
     tables = tables_of(stated_plan_of(WHOLE))
-    check_asked_paths(tables, WHOLE, ["usr/bin"])
+    check_chosen_paths(tables, WHOLE, ["usr/bin"])
     data = elements_of(write_report_html(tables, {WHOLE.name: ["usr/bin"]})).data["trees"][0]
     assert data["asked"] == ["usr/bin"]
     with pytest.raises(ValueError, match="has no node of this path"):
-        check_asked_paths(tables, WHOLE, ["usr/nothing"])
+        check_chosen_paths(tables, WHOLE, ["usr/nothing"])
 
 
 def test_policies_are_those_of_a_hierarchy() -> None:

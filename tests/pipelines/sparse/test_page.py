@@ -34,8 +34,8 @@ from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
-from pipelines.page.extent import MAX_ASKED, MAX_NODES
-from pipelines.report import check_asked_paths, write_report_html
+from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
+from pipelines.report import check_chosen_paths, write_report_html
 from pipelines.sparse import nodes as report_sparse_nodes
 from pipelines.sparse import page as report_sparse
 from pipelines.sparse.paths import line_of
@@ -196,7 +196,7 @@ def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
     assert "begins at 100 rows or more" in said(page)
     assert "Passes at 95 %, from rows" in said(page)
     with pytest.raises(ValueError, match=f"was published, so it has at most {most} rows"):
-        check_asked_paths(tables, asked, ["0000/16"])
+        check_chosen_paths(tables, asked, ["0000/16"])
 
 
 # What the page leaves out, and what is asked for
@@ -232,14 +232,14 @@ def test_asked_nodes_come_with_their_ancestors_and_children(
     height = domain.height
     leaf = min(released(tables, "t", height).values(), key=lambda row: row["count"])["label"]
     inner = line_of(domain, next(iter(released(tables, "t", height))))[1]
-    check_asked_paths(tables, sparse("t", domain), [leaf, inner, ""])
+    check_chosen_paths(tables, sparse("t", domain), [leaf, inner, ""])
     data = elements_of(write_report_html(tables, {"t": [leaf, inner, leaf]})).data["trees"][0]
     assert data["asked"] == [leaf, inner]
     shown = {path for level in nodes_of(data) for path in level}
     below = {path for path in released(tables, "t", 2) if line_of(domain, path)[1] == inner}
     assert below
     assert shown == {*line_of(domain, leaf), *line_of(domain, inner), *below}
-    monkeypatch.setattr(report_sparse_nodes, "MAX_ASKED", 2)
+    monkeypatch.setattr(report_sparse_nodes, "MAX_CHOSEN_NODES", 2)
     fewer = nodes_of(elements_of(write_report_html(tables, {"t": [inner]})).data["trees"][0])
     assert [list(level) for level in fewer] == [[line_of(domain, "")[0]], [inner]]
 
@@ -247,9 +247,9 @@ def test_asked_nodes_come_with_their_ancestors_and_children(
 def test_too_many_paths_are_refused() -> None:
     tables = ReleaseTables(release_of(sparse("t", PLACES)))
     path = next(iter(released(tables, "t", 1)))
-    check_asked_paths(tables, sparse("t", PLACES), [path] * (MAX_ASKED // 2))
+    check_chosen_paths(tables, sparse("t", PLACES), [path] * (MAX_CHOSEN_NODES // 2))
     with pytest.raises(ValueError, match="too many for one page"):
-        check_asked_paths(tables, sparse("t", PLACES), [path] * (MAX_ASKED // 2 + 1))
+        check_chosen_paths(tables, sparse("t", PLACES), [path] * (MAX_CHOSEN_NODES // 2 + 1))
 
 
 def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
