@@ -42,7 +42,7 @@ class Kinds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartPlace:
-    """Where a part stands, and where its noise comes from.
+    """Where a part is, and where its noise comes from.
 
     Attributes:
         first_level: of its roots.

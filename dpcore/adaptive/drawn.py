@@ -1,4 +1,4 @@
-"""The tree that came out, as a release tells it, and what it says of errors.
+"""The tree that came out, as a release says it, and what it says of errors.
 
 Which nodes were split is part of a release, so the variances of all estimates can be made again
 from it and the plan: exactly, where decisions were measured apart.

@@ -1,4 +1,4 @@
-"""The trees that came out under several keys, as a release tells them, and what they say of errors.
+"""The trees that came out under several keys, as a release says them, and what they say of errors.
 
 Source: `dpcore.adaptive.solving`.
 """
@@ -193,7 +193,7 @@ def listed_of(height: int, keys: int, rows: pa.Table, column: str) -> list[Liste
 
     Args:
         height: of the trees.
-        keys: how many they are; rows of a level stand in the order of keys and nodes, and of a
+        keys: how many they are; rows of a level are in the order of keys and nodes, and of a
             single key in any order.
         rows: with the columns level and node, and the column that is wanted; null is -1.
         column: its name.

@@ -13,7 +13,7 @@ a node with a single child, which has its child's count: its amount is pooled wi
 in `dpcore.irregular.plan`.
 
 Guarantee (proof sketch). Fix two neighbouring data sets and a transcript: all numbers of all nodes
-that were reached. It tells which nodes were measured at what amounts, so both data sets give it
+that were reached. It says which nodes were measured at what amounts, so both data sets give it
 along the same path, and its likelihood is the product of those of the numbers. Let D_v be the
 change of the count of node v, and L_l the L1 sensitivity of a level's counts. A number that x of
 level l's amount pays for has Laplace noise of scale L_l / x, and loses at most |D_v| x / L_l. (The
@@ -72,7 +72,7 @@ class AdaptivePlan:
         thresholds: (h,) a node of level l is split if its decision number is at least this.
         decision_part: p, 0 <= p < 1; see the module. 0: measurements decide.
         public_total: the number of rows is public, and is the root's exact count.
-        keyed: the tree stands once per key of a group-by column.
+        keyed: there is one tree per key of a group-by column.
 
     Raises:
         ValueError: amounts or thresholds that do not fit the tree, or exceed the budget; an exact
@@ -260,7 +260,7 @@ def variance_of(law: NoiseLaw | None) -> float:
 def adaptive_plan_from_spec(
     spec: Mapping[str, Any], tree: Shape, unit: PrivacyUnit, measure: Measure, *, keyed: bool
 ) -> AdaptivePlan:
-    """The plan of a specification, as `AdaptivePlan.spec` tells it."""
+    """The plan of a specification, as `AdaptivePlan.spec` writes it."""
     return AdaptivePlan(
         tree=tree,
         unit=unit,

@@ -83,7 +83,7 @@ _KERNELS = {shift: _kernel(shift) for shift in (0, 1)}
 
 
 def _sine_square_kernel(ops: Any, x: Any) -> Any:
-    """sin(x)^2 of |x| <= 2^20: it repeats after half a turn, so no quarters are told apart."""
+    """sin(x)^2 of |x| <= 2^20: it repeats after half a turn, so no quarters are distinguished."""
     k = 2.0 * ops.rint(x * (0.5 * _PER_QUARTER))
     r = ((x - k * _FIRST) - k * _SECOND) - k * _THIRD
     square = r * r

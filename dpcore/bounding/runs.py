@@ -60,7 +60,7 @@ class UnitRuns:
 
     @property
     def rows(self) -> int:
-        """How many rows the runs stand for."""
+        """How many rows the runs represent."""
         return int(self.counts.sum())
 
     @property
@@ -87,7 +87,7 @@ class UnitRuns:
         )
 
     def taken(self, kept: Flags) -> UnitRuns:
-        """Some of the runs; units without one stay, and tell nothing."""
+        """Some of the runs; units without one stay, and reveal nothing."""
         return replace(
             self,
             codes=self.codes[kept],
@@ -337,7 +337,8 @@ def _shifted(words: Words, bits: int) -> Words:
 
 
 def shard_numbers(ids: Blocks, shards: int) -> npt.NDArray[np.unsignedinteger]:
-    """The shard of each unit, (n,), by its id: which is keyed, so shards are even and tell nothing.
+    """The shard of each unit, (n,), by its id: which is keyed, so shards are even and reveal
+    nothing.
 
     >>> shard_numbers(np.array([[0, 5], [2**63, 1], [2**64 - 1, 0]], np.uint64), 4).tolist()
     [0, 2, 3]

@@ -1,7 +1,7 @@
 """Ids of privacy units: 16 bytes for the values of a row's unit columns, whatever their type.
 
 An id is a keyed pseudorandom function of what the values are, not of how a file stores them: the
-CBC-MAC of AES-256 over an encoding of the value in blocks of 16 bytes. The first block tells how
+CBC-MAC of AES-256 over an encoding of the value in blocks of 16 bytes. The first block says how
 many there are, so no encoding begins another, and CBC-MAC is a pseudorandom function (Bellare,
 Kilian, Rogaway, "The Security of the Cipher Block Chaining Message Authentication Code", JCSS 2000;
 for prefix-free messages Petrank, Rackoff, J. Cryptology 2000). It is computed for all rows at once,

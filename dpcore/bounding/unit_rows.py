@@ -45,7 +45,7 @@ class ShardRows(NamedTuple):
     Attributes:
         shard: which.
         data: the runs; none where the bytes are.
-        rows: how many rows they stand for.
+        rows: how many rows they represent.
     """
 
     shard: int
@@ -106,7 +106,7 @@ class TreeBounding:
 
     def take(self) -> Iterator[ShardRows]:
         """The rows since the last call, by shards, and start anew: every shard, also those without
-        rows, since how many there are must not tell where rows are."""
+        rows, since how many there are must not reveal where rows are."""
         waiting, self._waiting = _with_common_labels(self._waiting), []
         for shard in range(self._shards):
             parts = [part for each in waiting if len((part := each.of_shard(shard)).ids)]

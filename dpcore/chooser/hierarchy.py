@@ -1,6 +1,6 @@
-"""What is asked of an adaptive tree over a hierarchy, and its plan once there is a budget.
+"""The workload of an adaptive tree over a hierarchy, and its plan once there is a budget.
 
-It stands around what is asked of a tree that splits every node: the same domain, keys and weights.
+Inside it is the workload of a tree that splits every node: the same domain, keys and weights.
 Where the mechanism is left open, a public guess of the rows decides between the two, by the errors
 that are predicted for them and never by the data.
 """

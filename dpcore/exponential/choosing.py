@@ -7,7 +7,7 @@ without a jitter. One that parts the rows for others is a place inside a cell
 middle of a cell of most rows. A side of a cell gets the whole number of rows below the place, the
 other the rest: where the cell has one row more, one of its sides has.
 
-A choice needs the ranks of its own candidates alone, so the cells may stand in several chunks: of
+A choice needs the ranks of its own candidates alone, so the cells may be in several chunks: of
 each chunk one is chosen, then one of these (`dpcore.exponential.rounds`).
 """
 

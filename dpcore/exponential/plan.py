@@ -62,7 +62,7 @@ class ExponentialPlan:
         unit: what neighbours differ in.
         budget: of all choices together.
         quantiles: each above 0 and below 1, rising.
-        keyed: whether the tree stands once per key.
+        keyed: whether there is one tree per key.
         interval_share: of the budget, for intervals of all quantiles; 0: there are none.
         confidence: of each interval, at most .9999.
 

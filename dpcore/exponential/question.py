@@ -264,7 +264,7 @@ def choices_of(plan: ExponentialPlan) -> list[dict[str, object]]:
 def exponential_question_from_spec(
     spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
 ) -> ExponentialQuestion:
-    """The question of a specification, as `ExponentialQuestion.spec` tells it."""
+    """The question of a specification, as `ExponentialQuestion.spec` writes it."""
     if spec["places"] != PLACES:
         raise ValueError(f"places: {spec['places']} is not {PLACES}")
     domain = make_domain(spec["domain"])

@@ -1,4 +1,4 @@
-"""The answers about quantiles that were chosen: those that were asked for, and nothing else."""
+"""The answers about quantiles that were chosen: those that were requested, and nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReleasedQuantiles(Released):
         raise self._without_counts("sum")
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
-        """The released quantiles, rows of the quantiles table in the order they were asked for."""
+        """The released quantiles, rows of the quantiles table in the order they were requested."""
         keys, code = self.question.keys, 0
         if (keys is None) != (key is None):
             needed = "has no keys" if keys is None else "needs a key"
@@ -58,7 +58,7 @@ class ReleasedQuantiles(Released):
         return rows
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """One of the quantiles that were asked for, and by how many rows and what share of all
+        """One of the quantiles that were requested, and by how many rows and what share of all
         rows its rank is off at most, with the tree's confidence."""
         rows = self.quantiles(key)
         try:

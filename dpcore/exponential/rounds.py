@@ -9,7 +9,7 @@ tree of quantiles, one before them for the rows of each chunk, and one behind th
               chosen, how many rows lie below the edges of runs around them
 
 Together that is one choice among all cells, by the law of `dpcore.exponential.choosing` to the bit,
-and no vector of them stands anywhere. Chunks tell exact sums of weights, and the group exact ranks:
+and no vector of them is anywhere. Chunks say exact sums of weights, and the group exact ranks:
 both stay inside the job, as exact counts of the roots of chunks do in every tree.
 """
 

@@ -1,5 +1,5 @@
 """The table of quantiles that were chosen: the columns of every quantiles table, with intervals
-where these were asked for."""
+where these were requested."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.T
     their values are is not: without intervals, the ends of these are null.
     """
     keys, wanted = chosen.cells.shape
-    # As they were asked for, not as they rise.
+    # As they were requested, not as they rise.
     order = question.order
     cells, shares = chosen.cells[:, order].reshape(-1), chosen.shares[:, order].reshape(-1)
     values = question.domain.value_at(cells, shares)

@@ -1,4 +1,4 @@
-"""What is asked where quantiles alone are wanted, and its plan once there is a budget."""
+"""The workload of quantiles alone, and its plan once there is a budget."""
 
 from __future__ import annotations
 

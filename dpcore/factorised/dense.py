@@ -1,6 +1,6 @@
 """The best strategy for some thousand cells, as a triangular matrix of whole numbers.
 
-The weights v of `dpcore.factorised.optimum` stand for X = D^-1 (D G D)^(1/2) D^-1; M is its
+The weights v of `dpcore.factorised.optimum` represent X = D^-1 (D G D)^(1/2) D^-1; M is its
 Cholesky factor times a scale, rounded to whole numbers. The rounding costs little (a part in 2^24
 of a column's square per entry) and no privacy: sensitivity and estimates are those of the whole
 numbers.

@@ -64,7 +64,7 @@ Gram = Callable[[int], Floats]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optimum:
-    """Weights of the cells, and what is known of the strategy that they stand for.
+    """Weights of the cells, and what is known of the strategy that they represent.
 
     Attributes:
         weights: (n,) v, of mean 1.

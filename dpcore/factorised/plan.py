@@ -29,7 +29,7 @@ class FactorisedPlan:
         budget: the rho that all sums together spend.
         strategy: which sums get noise.
         public_total: the number of rows N is public.
-        keyed: the tree stands once per key of a group-by column.
+        keyed: there is one tree per key of a group-by column.
 
     Raises:
         ValueError: a budget that is no rho, a strategy of other cells than the tree's, a public

@@ -16,7 +16,7 @@ STRATEGIES: Mapping[str, Callable[[Mapping[str, Any]], Strategy]] = {
 
 
 def strategy_from_spec(spec: Mapping[str, Any]) -> Strategy:
-    """The strategy of a specification, as `Strategy.spec` tells it.
+    """The strategy of a specification, as `Strategy.spec` writes it.
 
     >>> strategy_from_spec(ToeplitzStrategy.of(9).spec()) == ToeplitzStrategy.of(9)
     True

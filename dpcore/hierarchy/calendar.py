@@ -25,14 +25,14 @@ from dpcore.hierarchy.universe import Universe
 from dpcore.refusal import Refusal
 
 CALENDAR_LEVELS = ("year", "quarter", "month", "week", "day", "weekday", "hour")
-# What may stand below what, from coarse to fine; of the last, weekdays come again in each unit.
+# What may be below what, from coarse to fine; of the last, weekdays come again in each unit.
 _DATES = ("year", "quarter", "month", "day", "hour")
 _WEEKS = ("year", "week", "weekday", "hour")
 _CHAINS = (_DATES, _WEEKS, ("year", "quarter", "month", "weekday", "hour"))
 WEEKDAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _WEEK, _DAY = 7, 24
 # Of a unit within the one above it: the picture of its label, the factor that makes room for it in
-# a code, and what stands before it.
+# a code, and what comes before it.
 _LABELS = {
     "year": ("0000", 1, ""),
     "quarter": ("Q0", 10, "-"),
@@ -148,7 +148,7 @@ class _Level(NamedTuple):
 
     Attributes:
         labels: of its nodes.
-        separator: what stands before a label in a path that does not begin with it.
+        separator: what comes before a label in a path that does not begin with it.
         starts: where the children of each node of the level above start.
     """
 

@@ -39,7 +39,7 @@ class ColumnReader(ABC):
 
     Attributes:
         value_type: the type in which a file without types is read.
-        needed: what a message asks for.
+        needed: what a message needs.
     """
 
     value_type: pa.DataType

@@ -82,7 +82,7 @@ class HierarchyDomain:
 
     @cached_property
     def tree(self) -> Universe:
-        """The tree whose leaves `leaf_ids` tells: the universe, and the leaf "other" where a policy
+        """The tree whose leaves `leaf_ids` gives: the universe, and the leaf "other" where a policy
         sends rows to it."""
         return self.universe.extended if OTHER in (self.unknown, self.missing) else self.universe
 
@@ -98,7 +98,7 @@ class HierarchyDomain:
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one, as CSV does not."""
+        """The type of each column where a file does not give one, as CSV does not."""
         readers = zip(self.columns, self._readers, strict=True)
         return {name: reader.value_type for name, reader in readers}
 
@@ -166,7 +166,7 @@ class HierarchyDomain:
         return self.universe.level_labels[-1].radix
 
     def slots(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
-        """Where the leaf of every row would stand if each parent had `radix` children.
+        """Where the leaf of every row would be if each parent had `radix` children.
 
         Only a row whose parent is not in the universe is seen to be unknown.
 
@@ -248,7 +248,7 @@ def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -
 
 @lru_cache(maxsize=4)
 def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
-    """Runs of levels whose codes make one integer, and where these integers stand; made once in a
+    """Runs of levels whose codes make one integer, and where these integers are; made once in a
     process, whoever holds the domain."""
     if universe.form == "digits":
         return [([1], IntegerIndex(_node_keys(universe, 1, universe.height)))]
@@ -268,7 +268,7 @@ def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
 
 @lru_cache(maxsize=4)
 def _parent_index(universe: Universe) -> IntegerIndex:
-    """Where the codes of the parents of leaves stand, of a universe of digits."""
+    """Where the codes of the parents of leaves are, of a universe of digits."""
     return IntegerIndex(_node_keys(universe, 1, universe.height - 1))
 
 

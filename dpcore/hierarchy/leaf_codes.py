@@ -142,7 +142,7 @@ def universe_of_codes(
     Args:
         form: how a leaf is written: one of `FORMS`.
         levels: the names of levels 1..h.
-        separators: what stands before the label of levels 1..h in a path.
+        separators: what comes before the label of levels 1..h in a path.
         encoded: for each of levels 1..h the codes of the leaves, (leaves,), -1 below the level of a
             leaf; and the level's labels by code.
         column: what messages call the leaves: a column, or several with ", " between them.
@@ -180,7 +180,7 @@ def universe_of_codes(
         ),
     )
     if not changed.all():
-        # Of two equal neighbours the first is a leaf of the universe, which can tell its path.
+        # Of two equal neighbours the first is a leaf of the universe, which can say its path.
         leaf = np.cumsum(changed)[np.argmin(changed)] - 1
         path = universe.paths(universe.height, np.array([leaf]))[0].as_py()
         raise ValueError(f"{_columns(column)}: the leaf {quoted(path)} stands more than once.")

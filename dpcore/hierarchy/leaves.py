@@ -1,6 +1,6 @@
 """Universes made from lists of their leaves: in columns, codes, paths, or a table of parents.
 
-The leaves may be in any order, and each stands once. What is wrong with them is said with the
+The leaves may be in any order, and each occurs once. What is wrong with them is said with the
 column and the rule.
 """
 
@@ -37,7 +37,7 @@ _PATHS_AT_ONCE = 2**20
 def universe_from_columns(
     columns: Mapping[str, pa.Array | pa.ChunkedArray], *, levels: Sequence[str] = ()
 ) -> Universe:
-    """The universe of leaves whose labels stand in one column a level.
+    """The universe of leaves whose labels are in one column a level.
 
     Args:
         columns: by name, from the level below the root to the leaves, (leaves,) each; texts or
@@ -248,7 +248,7 @@ def universe_from_paths(
 
     Args:
         paths: texts, (leaves,).
-        separator: what stands between two labels; none begins, ends or doubles in a path.
+        separator: what is between two labels; none begins, ends or doubles in a path.
         levels: the names of the levels; where given, every path must have as many labels.
         column: what messages call the paths.
 
@@ -371,7 +371,7 @@ def universe_from_parents(
     for level in range(height):
         at_level = np.full(len(depths), ABSENT, np.int64)
         has = depths > level
-        # The ancestor so many steps above the leaf that it stands on this level.
+        # The ancestor so many steps above the leaf that it is on this level.
         at_level[has] = own[steps[depths[has] - 1 - level, np.flatnonzero(has)]]
         encoded.append(ranked_codes(at_level, values))
     names_of_levels = tuple(f"level {level}" for level in range(1, height + 1))

@@ -1,8 +1,8 @@
 """The labels of the nodes of one level of a universe.
 
-A node's label is one integer, its code; what the codes stand for is said once a level, either by a
+A node's label is one integer, its code; what the codes represent is said once a level, either by a
 sorted list of values or by a picture of a number ("000": three digits). So nothing is held for a
-node but a few bytes, and texts are made for the nodes that are asked for.
+node but a few bytes, and texts are made for the nodes that are requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LevelLabels:
             of its own. Of the leaves of a large universe they lie elsewhere, in parts.
         values: the label of each code, sorted: large_string or int64; None where codes are written
             as numbers.
-        picture: how a code is written as a number, "0" for each digit; other characters stand for
+        picture: how a code is written as a number, "0" for each digit; other characters represent
             themselves. Or the names of the codes from 0 on, of one length, with "|" between them.
 
     >>> LevelLabels(codes=np.array([1, 12]), picture="000").texts(np.array([0, 1])).to_pylist()

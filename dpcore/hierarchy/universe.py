@@ -54,7 +54,7 @@ class Universe:
     Attributes:
         form: how a leaf is written: one of `FORMS`.
         levels: the names of levels 1..h.
-        separators: what stands before the label of levels 1..h in a path.
+        separators: what comes before the label of levels 1..h in a path.
         level_labels: the labels of levels 1..h.
         child_starts: for each level l < h where the children of its nodes start on level l + 1,
             (n_l + 1,) int64.
@@ -119,7 +119,7 @@ class Universe:
 
     @property
     def has_other(self) -> bool:
-        """Whether the last leaf stands for all rows that are nowhere else."""
+        """Whether the last leaf represents all rows that are nowhere else."""
         return int(self.level_labels[0].codes[-1]) == ABSENT
 
     @cached_property
@@ -213,7 +213,7 @@ class Universe:
         return np.searchsorted(self.child_starts[level - 1], nodes, side="right") - 1
 
     def labels(self, level: int, nodes: Integers) -> pa.StringArray:
-        """The labels of nodes: what tells a node from its siblings.
+        """The labels of nodes: what distinguishes a node from its siblings.
 
         Args:
             level: 0..h.
@@ -234,7 +234,7 @@ class Universe:
         """The paths of nodes, which `find` reads back.
 
         Labels are joined as the leaves are written: digits and calendars as in the code
-        ("44001", "2013-01-05T07"), else with the separator. Where labels stand in columns of their
+        ("44001", "2013-01-05T07"), else with the separator. Where labels are in columns of their
         own, a "/" inside a label is written with a backslash before it. A node that only continues
         a leaf has the leaf's path.
 
@@ -257,7 +257,7 @@ class Universe:
         labels = self._texts(level, nodes, escaped=self.form in ("columns", "parents"))
         if level == 1:
             return labels
-        # Siblings mostly stand together, and their parent's path is made once for a run of them.
+        # Siblings are mostly neighbours, and their parent's path is made once for a run of them.
         parents = self.parents(level, nodes)
         firsts = np.flatnonzero(np.diff(parents, prepend=ABSENT))
         runs = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(nodes)))
@@ -307,7 +307,7 @@ class Universe:
         return found
 
     def _found(self, path: str) -> tuple[int, int] | None:
-        """The level and id of the node of a path as it stands, or None."""
+        """The level and id of the node of a path as it is, or None."""
         if path == "":
             return 0, 0
         if path == OTHER and self.has_other:

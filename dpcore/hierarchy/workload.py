@@ -1,4 +1,4 @@
-"""What is asked of a tree over a hierarchy, and its plan once there is a budget.
+"""The workload of a tree over a hierarchy, and its plan once there is a budget.
 
 One of three estimations: least squares, counts as they were measured, or counts between thresholds.
 """
@@ -178,7 +178,7 @@ class HierarchyWorkload(
 
     def _public_level(self, terms: Terms) -> int | None:
         """The lowest level that is public: as declared, else the root where no row can be dropped
-        under substitute, by the domain or before it, and no key and no value stand beside it.
+        under substitute, by the domain or before it, and no key and no value accompany it.
 
         Raises:
             Refusal: levels are declared public where the relation or the keys forbid it.
@@ -266,7 +266,7 @@ def predicted_threshold_error(
     return question.mechanism.objective.of_thresholds(plan.errors, plan.tree.height)
 
 
-# Searches of seconds, which comparing compositions asks for several times.
+# Searches of seconds, which comparing compositions needs several times.
 _threshold_candidate = lru_cache(maxsize=32)(threshold_candidate)
 
 
@@ -275,7 +275,7 @@ def _best_of_noise(
     plan: IrregularPlan, objective: RelativeObjective, estimation: str | None
 ) -> tuple[IrregularPlan, str]:
     """The best split for errors relative to counts, and the name of its estimation: the one that is
-    asked for, or of all."""
+    requested, or of all."""
     found = noise_candidates(plan, objective)
     allowed = [each for each in found if estimation in (None, each.estimation)]
     best = min(allowed, key=lambda each: each.predicted)

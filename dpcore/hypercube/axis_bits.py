@@ -1,7 +1,7 @@
 """How the bits of several axes make one code, and come apart again: a Morton order of any widths.
 
 Level by level the axes are halved in turn, each until its bits are used up; the first bit of a code
-tells which half of the first axis. A table of each axis holds its positions with their bits spread,
+says which half of the first axis. A table of each axis holds its positions with their bits spread,
 so that a code is one lookup an axis, whatever their number and widths.
 
 Source: Morton 1966, here with axes of different widths.
@@ -95,7 +95,7 @@ class AxisBits:
 
 
 def _spread(places: Sequence[int]) -> Nodes:
-    """(2^m,) for every number of m bits a code with bit i at the place i tells."""
+    """(2^m,) for every number of m bits a code with bit i at the place i says."""
     table = np.zeros(1, np.uint64)
     for place in places:
         table = np.concatenate([table, table | np.uint64(1 << place)])

@@ -91,8 +91,8 @@ class HeldCodes(HeldCounts):
 
 
 def code_partials(codes: Nodes, counts: Integers, depth: int) -> Iterator[Partial]:
-    """The counts of every shard, also of those without rows: how many there are must not tell where
-    rows are.
+    """The counts of every shard, also of those without rows: how many there are must not reveal
+    where rows are.
 
     Args:
         codes: (m,) rising, none twice.

@@ -244,7 +244,7 @@ class HypercubeDomain:
 
 
 def hypercube_from_spec(spec: Mapping[str, object]) -> HypercubeDomain:
-    """The domain of a specification, as `HypercubeDomain.spec` tells it."""
+    """The domain of a specification, as `HypercubeDomain.spec` writes it."""
     columns, depths = spec["columns"], spec["depths"]
     assert isinstance(columns, Sequence) and isinstance(depths, Sequence)
     return HypercubeDomain(

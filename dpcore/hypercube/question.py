@@ -192,7 +192,7 @@ class HypercubeQuestion(Question):
 
 
 def hypercube_question_from_spec(spec: Mapping[str, Any]) -> HypercubeQuestion:
-    """The question of a specification, as `HypercubeQuestion.spec` tells it."""
+    """The question of a specification, as `HypercubeQuestion.spec` writes it."""
     return HypercubeQuestion(
         name=spec["name"],
         domain=hypercube_from_spec(spec["domain"]),

@@ -144,7 +144,7 @@ class ReleasedHypercube(Released):
         return replace(answer, asked=", ".join(named))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
-        """Refused: the nodes of a partition have no paths, and boxes are asked for one by one."""
+        """Refused: the nodes of a partition have no paths, and boxes are requested one by one."""
         raise ValueError(
             f"sum: tree {self._name} is a partition, whose nodes have no paths; ask box"
         )

@@ -1,4 +1,4 @@
-"""Synthetic rows from a released partition, as many as are asked for, batch by batch.
+"""Synthetic rows from a released partition, as many as are requested, batch by batch.
 
 A row of the paper's Section 6 (corrected: a branch to the right subtracts the left child's count)
 is in a part with the probability of its count, and uniform in it; walking down from the root is to

@@ -1,4 +1,4 @@
-"""What is asked of a box of columns, and its plan once there is a budget."""
+"""The workload of a box of columns, and its plan once there is a budget."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class IrregularErrors:
         return ratios
 
     def _of_parents(self, level: int, values: Floats) -> Floats:
-        """Values of a level for its children; the leaves' stand by their parent."""
+        """Values of a level for its children; the leaves' are by their parent."""
         if level == self._tree.height - 1:
             return values
         return self._tree.to_children(level, values)
@@ -357,7 +357,7 @@ class IrregularErrors:
         """A multiple of the sum of z over the siblings of a node below the branching one."""
         top = self._branching
         ranges = self._tree.node_ranges(top + 1, node, node + 1)
-        # Leaves stand by their parent.
+        # Leaves are by their parent.
         ranges = [*ranges[:-1], ranges[-2]] if len(ranges) > 1 else ranges
         inside = np.concatenate(
             [

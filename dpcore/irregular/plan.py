@@ -56,7 +56,7 @@ def level_sensitivities(
     Args:
         tree: of one root.
         unit: what neighbours differ in.
-        keyed: the tree stands once per key, so no level has a single node.
+        keyed: there is one tree per key, so no level has a single node.
 
     >>> level_sensitivities(IrregularTree.from_fanouts([[1], [2]]), SUBSTITUTE_ROW)
     ((1, 1), (1, 1), (2, 2))
@@ -77,7 +77,7 @@ def sum_sensitivities(
         unit: what neighbours differ in.
         lower: the least value of a row.
         upper: the largest.
-        keyed: the tree stands once per key, so no level has a single node.
+        keyed: there is one tree per key, so no level has a single node.
 
     Raises:
         ValueError: the bounds are not in order, or both 0.
@@ -105,7 +105,7 @@ class IrregularPlan:
             default all is spent on the leaves.
         public_level: the lowest level whose counts are public, all above it being so too; None:
             none is. 0: the number of rows is public. Substitute without keys only.
-        keyed: the tree stands once per key of a group-by column.
+        keyed: there is one tree per key of a group-by column.
         sensitivities: (h + 1,) the (L1, L2^2) of each level, by default for one row
             (`level_sensitivities`); larger for units of several rows, and for bounded sums
             (`sum_sensitivities`).

@@ -46,7 +46,7 @@ from dpcore.privacy.budget import Measure
 
 # A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
-# Leaves are measured even where nobody asks for them.
+# Leaves are measured even where nobody needs them.
 _LEAST_LEAF_SHARE = 2e-5
 # All sets of measured levels are tried where parents times sets are no more than this.
 _EXHAUSTIVE = 2**22

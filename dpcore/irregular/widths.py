@@ -214,7 +214,7 @@ class _Level:
         )
 
     def distinct(self) -> Integers:
-        """The place of one node of each law, as far as the cumulants tell them apart."""
+        """The place of one node of each law, as far as the cumulants distinguish them."""
         spread = self.moments.variance
         named = log(spread)
         for order, values in ((4, self.moments.fourth), (6, self.moments.sixth)):

@@ -96,7 +96,7 @@ class WholeLevels(Candidate[UniformMechanism]):
         objective: what the plan is best for.
         plan: "planned" or a mechanism of a paper, as for `plan_mechanism`.
         fanouts, level_budgets, estimator: as for `plan_mechanism`.
-        consistency: which integers stand beside the estimates.
+        consistency: which integers accompany the estimates.
         for_counts: whether the plan is best for those integers; of "planned" alone.
         guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
 

@@ -200,7 +200,7 @@ def budget_for_target(
         An amount of four significant decimal digits.
 
     Raises:
-        ValueError: a target that is not positive and finite, that asks for no budget at all, or
+        ValueError: a target that is not positive and finite, that needs no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
     >>> from dpcore.privacy.budget import Budget

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 Bounds = tuple[int, int]
 
-# Bits worked with beyond those asked for. The sums below lose fewer than 25 of them.
+# Bits worked with beyond those requested. The sums below lose fewer than 25 of them.
 _GUARD_BITS = 40
 
 

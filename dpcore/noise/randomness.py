@@ -190,8 +190,9 @@ class PlacedStreams:
 class KeyedBlocks:
     """A pseudorandom permutation of blocks of 16 bytes: AES-256 under a key of its own.
 
-    Choices that are no noise come from it (which rows of a unit stay): who has no key cannot tell
-    its values from those of a random permutation (NIST FIPS 197). Two blocks never have one value.
+    Choices that are no noise come from it (which rows of a unit stay): who has no key cannot
+    distinguish its values from those of a random permutation (NIST FIPS 197). Two blocks never have
+    one value.
 
     Args:
         seed: 32 bytes; the AES-256 key. Never use a seed for anything else.
@@ -298,7 +299,7 @@ class ReleaseKey:
         return _TEXT_PREFIX + base64.urlsafe_b64encode(self._secret).decode("ascii")
 
     def seal(self, secret: bytes, *parts: bytes | str | int) -> bytes:
-        """Return bytes that tell of `secret` its length alone, to whoever has not the key.
+        """Return bytes that reveal of `secret` its length alone, to whoever has not the key.
 
         AES-256-SIV under a key of its own for each name. It is deterministic, so that a retry gives
         the same bytes; two seals of one name show whether what they hold is equal, and no more.
@@ -350,7 +351,7 @@ class ReleaseKey:
 
         Manifests hold it, so that what was begun under one key is not finished under another. It
         is safe to publish: HMAC-SHA256 under a secret of 256 random bits is a pseudorandom function
-        (see the docstring of this module), so its value at "check" tells nothing of its values
+        (see the docstring of this module), so its value at "check" reveals nothing of its values
         elsewhere, the seeds and digests among them, and whoever would find the key by trying has
         2^256 to try, with the id or without. It is no hash of anything that could be guessed.
 
@@ -384,7 +385,7 @@ class ReleaseKey:
     def stream(self, *parts: bytes | str | int) -> RandomStream:
         """Return the stream of random bits named by `parts`, from its start.
 
-        Whoever asks for the same name gets the same bits, so a name must cover everything that
+        Whoever needs the same name gets the same bits, so a name must cover everything that
         shapes the law of what is drawn from it (the same bits at two noise scales give the count
         away), and must be drawn from in one place only.
 

@@ -80,7 +80,7 @@ class CategoryDomain(OrderedDomain):
         return {"unknown": self.unknown, "missing": self.missing}
 
     def spec(self) -> dict[str, object]:
-        # Releases from before there was a choice tell none, and are ordered.
+        # Releases from before there was a choice name none, and are ordered.
         order = {} if self.ordered else {"ordered": False}
         return self._spec(categories=list(self.categories), **order)
 

@@ -270,7 +270,7 @@ class OrderedDomain(ABC):
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one, as CSV does not."""
+        """The type of each column where a file does not give one, as CSV does not."""
         return {self.column: self.value_type}
 
     def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:

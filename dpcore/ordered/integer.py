@@ -184,11 +184,11 @@ class UnitRowsDomain(StepDomain):
     """How many rows a privacy unit has: 1, 2, ..., most; more is counted as most.
 
     Units are counted, each once, and not their rows, so what one unit moves does not grow with the
-    rows that it has. It tells where to bound the rows of a unit.
+    rows that it has. It says where to bound the rows of a unit.
 
     Attributes:
         column: of the privacy unit.
-        most: of the rows that are told apart, from 2 to 2^20.
+        most: of the rows that are distinguished, from 2 to 2^20.
 
     Raises:
         ValueError: naming the field, the value and the rule.

@@ -91,7 +91,7 @@ def chunk_quantiles(
     leaves: int,
     ends: Ends,
 ) -> QuantileCells:
-    """What the subtrees of a chunk tell of the quantiles of their trees.
+    """What the subtrees of a chunk say of the quantiles of their trees.
 
     Args:
         quantiles: each in [0, 1].

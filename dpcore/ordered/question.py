@@ -39,7 +39,7 @@ class OrderedQuestion(TreeQuestion[M]):
     """One tree over an ordered domain: its nodes, CDF and quantiles, however they are measured.
 
     Args:
-        quantiles: those asked for, each in [0, 1].
+        quantiles: those requested, each in [0, 1].
 
     Raises:
         ValueError: parts that do not fit each other.

@@ -50,7 +50,7 @@ class ReleasedCdf(ReleasedTree):
         """The count of rows below a value: of all cells that lie wholly below it.
 
         Args:
-            value: of the domain; one inside a cell is rounded down, which `Answer.asked` tells.
+            value: of the domain; one inside a cell is rounded down, which `Answer.asked` says.
             key: of a tree with keys.
             simultaneous: the interval belongs to a band that holds at all values at once.
 
@@ -127,7 +127,7 @@ class ReleasedCdf(ReleasedTree):
         return replace(answer, asked=sum_label(labels) if rounded else None)
 
     def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
-        """The cells that a value or an interval stands for, and how it was put if it is rounded."""
+        """The cells that a value or an interval represents, and how it was put if it is rounded."""
         if isinstance(path, (tuple, list)):
             return self._interval(*path)
         domain = self.question.domain
@@ -234,7 +234,7 @@ class ReleasedCdf(ReleasedTree):
         return self._quantiles.filter(mine)
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
-        """The released quantiles, rows of the quantiles table in the order they were asked for."""
+        """The released quantiles, rows of the quantiles table in the order they were requested."""
         wanted = len(self.question.quantiles)
         if self._own_quantiles is None or not wanted:
             return []

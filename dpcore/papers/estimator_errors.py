@@ -338,7 +338,7 @@ class IndependentErrors:
         return self._law(ends)
 
     def _law(self, coefficients: dict[int, float]) -> ErrorLaw:
-        """Return the error law of a combination of prefixes, by their last leaves; -1 stands for
+        """Return the error law of a combination of prefixes, by their last leaves; -1 represents
         the empty prefix."""
         noisy = range(self.tree.leaves - self.public_total)
         sizes = Counter(abs(value) for leaf, value in coefficients.items() if leaf in noisy)

@@ -145,7 +145,7 @@ def independent_estimates(
     leaf or ends at a public total, or 0 where both.
 
     Args:
-        tree: the shape, K leaves. Only the leaves and what sums of them are asked for matter.
+        tree: the shape, K leaves. Only the leaves and what sums of them are requested matter.
         prefix_measurements: (..., K - 1) where N is public, else (..., K): the noisy counts of
             leaves 0 to t.
         variance: s of each, in rows^2.

@@ -38,7 +38,7 @@ class PapersForest(WholeTrees):
     Args:
         plan: of every tree.
         keys: how many trees.
-        consistency: which counts stand beside the estimates.
+        consistency: which counts accompany the estimates.
 
     Raises:
         ValueError: a tree of more leaves than a chunk has.

@@ -17,7 +17,7 @@ the partition all that is estimated is then independent of it, so least squares 
 variances are exact.
 
 Guarantee. Let data sets differ in a unit's rows, and fix a transcript: the numbers that were
-released so far decide which are asked for next, so compare, number by number, the laws given all
+released so far decide which are requested next, so compare, number by number, the laws given all
 before. A measurement of node v with b_v has discrete Laplace noise of scale D / b_v, D the L1
 sensitivity of a level (`dpcore.privacy.sensitivity.level_sensitivity`), and its probability changes
 by a factor of at most exp(b_v |d_v| / D), d_v being what the rows change of its count. Let w_v sum
@@ -32,7 +32,7 @@ Under a rho the noise of v has the variance D2 / (2 rho_v), and what is asked of
 rho_v d_v^2 / D2 to the zero-concentrated loss. Let |d|^2 = sum_v w_v d_v^2, a squared norm in which
 each path has b. A sum of c paths has at most c^2 b by the triangle inequality; of two such sums the
 difference has at most 2 c^2 b, as their product is not negative: D2 = c^2, or 2 c^2 under
-``substitute``, which `level_sensitivity` is. What is asked for next may depend on what came out
+``substitute``, which `level_sensitivity` is. What is requested next may depend on what came out
 because the loss that is spent is at most b on every transcript (a privacy filter; for every order
 of Renyi divergence the conditional losses add up to at most its multiple of b).
 
@@ -365,7 +365,7 @@ class AdaptiveGrowth:
             last = self._of(self.plan.last_laws, "last")
             again = last.at(level, self.plan.depths[level], nodes[places])
             both = _combined(variance[places], again.variance)
-            # Of a node that was not measured before the second measurement tells all.
+            # Of a node that was not measured before the second measurement determines all.
             first = np.where(np.isinf(variance[places]), 0.0, value[places])
             value[places] = both * (first / variance[places] + again.value / again.variance)
             variance[places] = both

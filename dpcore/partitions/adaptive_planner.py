@@ -2,9 +2,9 @@
 
 Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around these:
 
-- levels as deep as those of `dpcore.partitions.planner`, down to where rows may still be told apart
-  by a public guess, some 4 bits apart from the root on, so that parts of two columns are squares;
-  under a rho as well;
+- levels as deep as those of `dpcore.partitions.planner`, down to where rows may still be
+  distinguished by a public guess, some 4 bits apart from the root on, so that parts of two columns
+  are squares; under a rho as well;
 - the budget rises by 2^1/2 from level to level, from three columns on by 2: what a level above
   lacks its parts get back;
 - a node is split where its estimate exceeds 6 standard errors of a count of its children (of two
@@ -60,7 +60,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
 
     Raises:
         Refusal: a choice that the domain, or another choice, does not allow, or that an adaptive
-            partition does not have; a memory limit below the least plan, which the sentence tells.
+            partition does not have; a memory limit below the least plan, which the sentence says.
 
     >>> from dpcore.privacy.budget import Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW

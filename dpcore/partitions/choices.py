@@ -41,7 +41,7 @@ class PartitionSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionChoices:
-    """What is asked for; None leaves a choice to the planner.
+    """What is requested; None leaves a choice to the planner.
 
     Args:
         rows: N, a public guess of how many rows there are: it shapes the plan, nothing else.
@@ -59,7 +59,7 @@ class PartitionChoices:
         memory: of exact counts, in bytes, on one worker; growing takes more where `most` lets it.
         width: w, of sketches; by default as wide as memory allows.
         hash_rows: j, of sketches; 1 by default.
-        sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
+        sketch: the kind of sketches; count sketches by default. Any of these three needs them.
         root: whether the root is measured; it costs a share. Even shares and `parts` need it.
         decided_apart: whether numbers of their own decide what is split, so that estimates are
             unbiased given the partition; of the adaptive partition, whose default it is.

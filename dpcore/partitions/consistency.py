@@ -83,7 +83,7 @@ class EvenShares(Consistency):
 
 class BestLinear(Consistency):
     """The best linear unbiased estimates from what was measured of a node, of its ancestors, and of
-    the siblings of each of them. What cousins tell of their common ancestor is left to the least
+    the siblings of each of them. What cousins say of their common ancestor is left to the least
     squares of the grown tree (`dpcore.partitions.least_squares`).
 
     Let p be the variance of a parent's estimate u, and y_c its children's values with variances
@@ -105,7 +105,7 @@ class BestLinear(Consistency):
 
     def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
         sums, spreads = value.sum(axis=1), variance.sum(axis=1)
-        # Of a parent that nothing is known of the children tell all.
+        # Of a parent that nothing is known of the children determine all.
         blank = np.isinf(parents.variance)
         own = np.where(blank, 1.0, parents.variance)
         weight = np.where(blank, 1.0, own / (own + spreads))

@@ -84,7 +84,7 @@ def least_squares(tree: GrownTree) -> TreeEstimate:
         sums = z[place].reshape(-1, fanout).sum(axis=1)
         spread = a[place].reshape(-1, fanout).sum(axis=1)
         own = above.variance[split]
-        # Of a node that nothing is measured of the children tell all.
+        # Of a node that nothing is measured of the children determine all.
         blank = np.isinf(own)
         weight = np.where(
             blank, 1.0, np.where(blank, 1.0, own) / np.where(blank, 1.0, own + spread)

@@ -39,7 +39,7 @@ class Measured(NamedTuple):
 
 
 def measured_variance(variance: float) -> float:
-    """The variance that stands for one of noise, in rows^2: never 0.
+    """The variance that represents one of noise, in rows^2: never 0.
 
     >>> measured_variance(8.0), measured_variance(0.0) > 0
     (8.0, True)

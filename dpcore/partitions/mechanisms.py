@@ -18,5 +18,5 @@ MECHANISMS: dict[str, Callable[[Mapping[str, Any]], Mechanism]] = {
 
 
 def mechanism_from_spec(spec: Mapping[str, Any]) -> Mechanism:
-    """The plan of a specification, as `Mechanism.spec` tells it."""
+    """The plan of a specification, as `Mechanism.spec` writes it."""
     return MECHANISMS[str(spec["mechanism"])](spec)

@@ -202,7 +202,7 @@ class PartitionPlan(Mechanism):
         return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))
 
     def is_measured(self, level: int) -> bool:
-        """Whether a level tells anything: all but a root that is neither measured nor public."""
+        """Whether a level says anything: all but a root that is neither measured nor public."""
         return level > 0 or self.public_total or self.amounts[0] > 0
 
     @property

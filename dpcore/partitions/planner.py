@@ -66,7 +66,7 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
 
     Raises:
         Refusal: a choice that the domain, or another choice, does not allow; a memory limit below
-            the least plan, which the sentence tells.
+            the least plan, which the sentence says.
 
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget
@@ -137,7 +137,7 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
 def refuse_sketches(choices: PartitionChoices, why: str) -> None:
     """
     Raises:
-        Refusal: sketches are asked for.
+        Refusal: sketches are requested.
     """
     if choices.of_sketches is not None or choices.holding is Holding.SKETCH:
         raise Refusal(choices.of_sketches or "holding", why)

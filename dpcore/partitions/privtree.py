@@ -12,18 +12,18 @@ exp(-1 / lambda); then ln P(x + Z > 0) - ln P(x - 1 + Z > 0) is 1 / lambda for x
 x = 1 + j at most q^j / lambda: it is ln(1 + q^j (1 - q) / (1 + q - q^j)), of which the denominator
 is at least 1 for j >= 1 and 1 - q <= 1 / lambda. Down the path c does not grow, so b falls by at
 least D a level until it is at -D, and among the nodes that moved at most one has x <= 0; the others
-have x >= 1, 1 + D, 1 + 2 D, .... So the splits tell at most (1 / lambda) (1 + sum_i q^(i D)) =
+have x >= 1, 1 + D, 1 + 2 D, .... So the splits reveal at most (1 / lambda) (1 + sum_i q^(i D)) =
 (1 / lambda) (1 + 1 / (1 - q^D)). With D >= lambda ln beta, q^D <= 1 / beta, and the sum is at most
-(1 / lambda) (2 beta - 1) / (beta - 1). Nodes that are not split tell more the fewer rows there are:
-a path has one of them, at its end, where ln P(x - 1 + Z <= 0) - ln P(x + Z <= 0) <= 1 / lambda,
-while its splits count in the other direction, so the bound holds for a row less as well. Under
-``add_remove`` lambda = (2 beta - 1) / ((beta - 1) epsilon_1) makes the tree epsilon_1-private;
-under ``substitute`` a row leaves one path, whose splits tell that much, and enters another, whose
-end tells at most 1 / lambda, while its splits count in the other direction: lambda = (3 beta - 2) /
-((beta - 1) epsilon_1). The parts are disjoint, so their counts are epsilon_2-private with noise of
-scale 1 / epsilon_2, or twice that; both add up. A unit of c rows is c such steps, each for a row
-added, removed or substituted (rows that are not there before or after are steps of an end alone,
-which tell less): lambda and the scale of the counts grow c times.
+(1 / lambda) (2 beta - 1) / (beta - 1). Nodes that are not split reveal more the fewer rows there
+are: a path has one of them, at its end, where ln P(x - 1 + Z <= 0) - ln P(x + Z <= 0) <= 1 /
+lambda, while its splits count in the other direction, so the bound holds for a row less as well.
+Under ``add_remove`` lambda = (2 beta - 1) / ((beta - 1) epsilon_1) makes the tree
+epsilon_1-private; under ``substitute`` a row leaves one path, whose splits reveal that much, and
+enters another, whose end reveals at most 1 / lambda, while its splits count in the other direction:
+lambda = (3 beta - 2) / ((beta - 1) epsilon_1). The parts are disjoint, so their counts are
+epsilon_2-private with noise of scale 1 / epsilon_2, or twice that; both add up. A unit of c rows is
+c such steps, each for a row added, removed or substituted (rows that are not there before or after
+are steps of an end alone, which reveal less): lambda and the scale of the counts grow c times.
 
 A tree that ends at a finest depth is a function of the one that does not.
 

@@ -24,7 +24,7 @@ from dpcore.sketches.row_error import ErrorMoments, RowError
 class SketchedCounts:
     """The noisy counts of the first levels, and the noisy tables of those below.
 
-    Which estimator is best, and how far off it is, the cells of the noisy table itself tell, which
+    Which estimator is best, and how far off it is, the cells of the noisy table itself say, which
     are the law of the error of a code that was never counted (`dpcore.sketches.row_error`): of what
     is private already it costs nothing.
 

@@ -24,7 +24,7 @@ _SHARE_UNITS = 2**20
 
 
 class Neighbors(Enum):
-    """Which data sets the guarantee makes hard to tell apart."""
+    """Which data sets the guarantee makes hard to distinguish."""
 
     ADD_REMOVE = "add_remove"
     SUBSTITUTE = "substitute"

@@ -25,7 +25,7 @@ from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 
 Real = Fraction | float
 
-# What float64 can carry: deltas asked for, the least one answered, epsilons and rhos.
+# What float64 can carry: deltas requested, the least one answered, epsilons and rhos.
 _LEAST_DELTA, DELTA_FLOOR = 1e-290, 1e-300
 _EPSILONS = (1e-100, 1e100)
 _RHOS = (1e-250, 1e250)

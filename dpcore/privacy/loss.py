@@ -119,7 +119,7 @@ def moved_by(law: NoiseLaw, l1: int, l2_squared: int) -> tuple[Moved, int] | Non
             more than one.
 
     Returns:
-        A pair for `certified_delta`; None where it cannot tell.
+        A pair for `certified_delta`; None where there is none.
     """
     if l1 == l2_squared:
         return law, l1

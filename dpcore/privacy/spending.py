@@ -19,7 +19,7 @@ MovedCounts = tuple[tuple[Moved, int], ...]
 
 
 def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> MovedCounts | None:
-    """`Spending.moved` of measured levels; None where a level has noise that is too small to tell.
+    """`Spending.moved` of measured levels; None where a level has noise that is too small to say.
 
     Args:
         levels: the law and the (L1, L2^2) sensitivity of each.
@@ -59,7 +59,7 @@ class Spending:
 
     @property
     def own(self) -> tuple[Fraction, Fraction]:
-        """The epsilon and the delta, without what a rho stands for."""
+        """The epsilon and the delta, without what a rho represents."""
         return self.epsilon, self.delta
 
     def __add__(self, other: Spending) -> Spending:

@@ -72,7 +72,8 @@ class DenseCounter(Counter):
         return increments_total(increments)
 
     def take(self) -> Iterator[Partial]:
-        """Every chunk, also those without rows: how many there are must not tell where rows are."""
+        """Every chunk, also those without rows: how many there are must not reveal where rows
+        are."""
         words = () if self._sums is None else self._sums.words
         self._sums = None
         for chunk in self._chunking:

@@ -1,4 +1,4 @@
-"""The natural order of names: numbers within them by their value, so that 2 stands before 10."""
+"""The natural order of names: numbers within them by their value, so that 2 comes before 10."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _NAMED = 3
 
 
 class NamedRun(NamedTuple):
-    """What one name of a sum stands for.
+    """What one name of a sum represents.
 
     Attributes:
         name: as it is shown.

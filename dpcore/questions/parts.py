@@ -35,7 +35,7 @@ class Domain(Protocol):
 
     @property
     def value_types(self) -> Mapping[str, pa.DataType]:
-        """The type of each column where a file does not tell one."""
+        """The type of each column where a file does not give one."""
 
     def check_column_type(self, column: str, type: pa.DataType, /) -> None:
         """Refuse a column of a type that cannot be read."""
@@ -67,7 +67,7 @@ class Plan(Protocol):
 
     @property
     def keyed(self) -> bool:
-        """Whether the tree stands once per key."""
+        """Whether there is one tree per key."""
 
 
 class Widths(Protocol):

@@ -178,7 +178,7 @@ class ReleasedPart(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What the places of a group tell together.
+    """What the places of a group say together.
 
     Attributes:
         returned: to each place, for `Question.finish`.

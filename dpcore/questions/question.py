@@ -131,7 +131,7 @@ class Question(ABC):
 
     @property
     def run(self) -> Run | None:
-        """Which run of which series the release is; None where it stands alone."""
+        """Which run of which series the release is; None where it is alone."""
         return None
 
     # What is read of the rows
@@ -144,7 +144,7 @@ class Question(ABC):
     @property
     @abstractmethod
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one, as CSV does not.
+        """The type of each column where a file does not give one, as CSV does not.
 
         Raises:
             ValueError: two parts of the question read one column as different types.
@@ -160,7 +160,7 @@ class Question(ABC):
 
     def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
         """What becomes of rows that are not simply counted, by cause; a row may have several. For
-        who has the rows: a release tells nothing of it. Empty where the kind does not tell.
+        who has the rows: a release reveals nothing of it. Empty where the kind does not say.
 
         Args:
             columns: of a batch by name, (rows,) each.
@@ -329,7 +329,7 @@ class Question(ABC):
 
     @property
     def branches(self) -> Sequence[Place]:
-        """Places that stand between the others and their group, where these are too many for it;
+        """Places that are between the others and their group, where these are too many for it;
         empty: all are gathered by their group."""
         return ()
 
@@ -359,7 +359,7 @@ class Question(ABC):
 
     @abstractmethod
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        """What the places of a group tell together.
+        """What the places of a group say together.
 
         Args:
             group: which.
@@ -400,7 +400,7 @@ class Question(ABC):
         """Computes, before the question travels, what every worker would compute again."""
 
     def recall(self, entry: Mapping[str, object]) -> None:  # noqa: B027
-        """Takes what `entry` tells that would take long to compute again."""
+        """Takes what `entry` says that would take long to compute again."""
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:

@@ -38,7 +38,7 @@ class Answer:
         ci_low, ci_high: the interval for the true count, at the release's confidence.
         count: the consistent nonnegative integer; it may lie outside the interval.
         fraction: count / total count, None where the total count is zero.
-        asked: what was asked for, where the label is something else: rounded down to edges of
+        asked: what was requested, where the label is something else: rounded down to edges of
             cells, or cut off at the ends of the domain; None where the label is what was asked.
         remark: a sentence on what the interval is, where it is another than those beside it.
         in_words: the label for people, where values outside the domain are counted too ("95 and
@@ -320,7 +320,7 @@ def named_level(names: Sequence[str], name: str) -> int:
 
     Args:
         names: of the levels, root first.
-        name: the one that is asked for.
+        name: the one that is requested.
 
     Raises:
         ValueError: there is none.

@@ -1,4 +1,4 @@
-"""What chunks, branches and the spine of a tree of known leaves tell each other, as bytes.
+"""What chunks, branches and the spine of a tree of known leaves send each other, as bytes.
 
 up     z of roots, and their exact counts: of what the noise above is a function
 down   the solution of each root

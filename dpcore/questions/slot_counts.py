@@ -2,7 +2,7 @@
 
     increments of slots -> sorted counts of each chunk's slots -> matched with the chunk's leaves
 
-A leaf is a child of its parent by a last number below some radix. Where it would stand if every
+A leaf is a child of its parent by a last number below some radix. Where it would be if every
 parent had a child of each number is its *slot*: (key * parents + parent) * radix + number. So a row
 finds its slot, and by it its chunk, by its parent alone; whether there is such a leaf is seen where
 the chunk's own leaves are read. Slots rise as leaf ids do.
@@ -81,7 +81,7 @@ class Slots:
         return key * self.of_key + parent * self.radix + number
 
     def within(self, chunk: Chunk) -> Integers:
-        """Where the leaves of a chunk stand among its slots, (leaves,), rising."""
+        """Where the leaves of a chunk are among its slots, (leaves,), rising."""
         low = chunk.start % self.tree.leaves
         high = low + chunk.leaves // chunk.rows
         starts = self.tree.child_starts[-1]

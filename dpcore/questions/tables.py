@@ -84,7 +84,7 @@ def _level_rows(
 ) -> pa.Table:
     units, size = level.estimate.shape
     whole_trees = question.forest.chunking.split_level == 0
-    # A row of units is one key's tree, or all units stand side by side in one key's level.
+    # A row of units is one key's tree, or all units lie side by side in one key's level.
     rows, wide = (units, size) if whole_trees else (1, units * size)
     nodes = np.arange(level.first_node, level.first_node + wide)
     labels = question.node_labels(level.level, nodes)

@@ -264,7 +264,7 @@ class TreeQuestion(Question, Generic[M]):
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one, as CSV does not.
+        """The type of each column where a file does not give one, as CSV does not.
 
         Raises:
             ValueError: two parts of the question read one column as different types.

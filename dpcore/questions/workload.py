@@ -1,4 +1,4 @@
-"""A workload: what is asked of one tree before there is a budget.
+"""A workload: what is to be released of one tree, before there is a budget.
 
 The word is the matrix mechanism's. `dpcore.release.composition` shares a budget among workloads,
 and each makes the question of its own share. Implemented by `dpcore.ordered.workload`,
@@ -31,7 +31,7 @@ class Way(Enum):
 
 
 class Noise(Enum):
-    """The noise that is asked for."""
+    """The noise that is requested."""
 
     BEST = "best"
     LAPLACE = "laplace"
@@ -77,16 +77,16 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(ABC, Generic[Planned]):
-    """What is asked of one tree.
+    """The workload of one tree.
 
     Args:
         name: of the tree.
         keys: the public group-by keys, None for one tree over all rows.
         weight: its part of the budget, relative to the others', above 0.
-        noise: that is asked for.
+        noise: that is requested.
 
     Raises:
-        Refusal: a choice that stands for nothing, or that does not go with another.
+        Refusal: a choice that has no effect, or that does not go with another.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Workload(ABC, Generic[Planned]):
 
         Args:
             measure: of the release's budget.
-            delta: whether a delta stands beside it.
+            delta: whether a delta accompanies it.
 
         Raises:
             Refusal: naming the choice.
@@ -171,7 +171,7 @@ class Workload(ABC, Generic[Planned]):
         return replace(self, keys=keys)
 
     def settled(self, question: Planned) -> Workload[Any]:
-        """What is asked of the mechanism that a plan has, where several are open.
+        """The workload of the mechanism that a plan has, where several are open.
 
         Args:
             question: one of `planned`.
@@ -179,7 +179,7 @@ class Workload(ABC, Generic[Planned]):
         return self
 
     def linear(self) -> Workload[Any]:
-        """What is asked over the periods of a series, which are added up."""
+        """The workload over the periods of a series, which are added up."""
         return self
 
     def why(self, question: Planned) -> str | None:

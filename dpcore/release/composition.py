@@ -214,7 +214,7 @@ class _Composition:
         )
 
     def split_out(self) -> _Composition:
-        """The composition with the shares that its guarantee's split asks for.
+        """The composition with the shares that its guarantee's split needs.
 
         Raises:
             TreeRefused: as `alone`, of shares by weight.

@@ -246,7 +246,7 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
 def checksum_of(manifest: Mapping[str, object]) -> str:
     """SHA-256, in hexadecimal, of a manifest's other entries in canonical JSON.
 
-    It tells that an entry was damaged or edited by hand, not by whom: whoever edits can write
+    It says that an entry was damaged or edited by hand, not by whom: whoever edits can write
     another checksum too.
 
     >>> checksum_of({"a": 1, "b": [2]}) == checksum_of({"b": [2], "a": 1, CHECKSUM: "old"})

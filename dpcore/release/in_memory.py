@@ -35,7 +35,8 @@ def release_counts(
             sparse tree `dpcore.questions.node_counts.NodeCounts` of its leaves.
         key: the release key; noise is a pure function of it, the plan and the counts.
         nonce: of the folder whose release is wanted. Without one the same counts always get the
-            same noise: nothing averages out, but two releases tell whether their counts are equal.
+            same noise: nothing averages out, but two releases reveal whether their counts are
+                equal.
 
     Returns:
         the release. The exact counts are not part of it.
@@ -62,7 +63,7 @@ def release_rows(
 
     Args:
         plan: the questions.
-        batches: the rows, with all columns that are asked for.
+        batches: the rows, with all columns that are requested.
         key, nonce: as for `release_counts`.
 
     Raises:
@@ -195,9 +196,7 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
         gathered = [question.gather(group, sent, noise)]
         if question.branches:
             from_spine = gathered[0].returned.items()
-            gathered += [
-                question.finish_branch(at, kept[at], sent) for at, sent in from_spine
-            ]
+            gathered += [question.finish_branch(at, kept[at], sent) for at, sent in from_spine]
             solved += gathered.pop(0).released
         for each in gathered:
             solved += each.released

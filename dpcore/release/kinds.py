@@ -59,7 +59,7 @@ class Kind(NamedTuple):
     """A kind of tree.
 
     Attributes:
-        question: of a specification, as `Question.spec` tells it.
+        question: of a specification, as `Question.spec` writes it.
         released: the answers about a question, from its parts and from what it concluded.
     """
 

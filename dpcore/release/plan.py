@@ -45,7 +45,7 @@ class ReleasePlan:
             (`dpcore.privacy.loss`), beside what sparse trees spend of them.
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
         dialect: how the rows are written, which is a part of what a row means, as plain JSON
-            values; empty where a file tells it or nothing is to tell.
+            values; empty where a file says it or nothing is to say.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations or
@@ -135,7 +135,7 @@ class ReleasePlan:
 
     @property
     def run(self) -> Run | None:
-        """Which run of a series this release is; None where it stands alone. All runs of a series
+        """Which run of a series this release is; None where it is alone. All runs of a series
         spend the budget together, once."""
         return self.questions[0].run
 
@@ -204,7 +204,7 @@ def plan_from_spec(
     """The release plan of a specification, as a manifest holds it.
 
     Args:
-        spec: as `ReleasePlan.spec` tells it.
+        spec: as `ReleasePlan.spec` writes it.
         read_universe: gives the universes of hierarchies, which the specification names by digest.
         read_keys: gives the tables of keys, which it names so too.
 

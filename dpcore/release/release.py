@@ -25,7 +25,7 @@ class Release:
     Args:
         plan: its specification.
         read: gives the rows of a part.
-        concluded: the tables of whole trees, by name: "quantiles" where a tree asked for any.
+        concluded: the tables of whole trees, by name: "quantiles" where a tree requested any.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Release:
 
     @property
     def quantiles(self) -> pa.Table | None:
-        """The table of quantiles, None where no tree asked for any."""
+        """The table of quantiles, None where no tree requested any."""
         return self.concluded.get(QUANTILES)
 
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:

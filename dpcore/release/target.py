@@ -32,7 +32,7 @@ def release_budget(
         workloads: of its trees.
 
     Raises:
-        ValueError: an error that is not positive and finite, that asks for no budget at all, or
+        ValueError: an error that is not positive and finite, that needs no budget at all, or
             that no budget reaches; as `plan_release` at an amount of 1.
 
     >>> from dpcore.ordered.make import make_domain

@@ -1,7 +1,7 @@
 """Trees of one release that seem to hold other rows than the others: seen from the noisy totals.
 
 All trees of a release read the same rows, so one that holds about none, or far fewer than another,
-may have lost them to a policy: dates that are no dates, a wrong separator. The released totals tell
+may have lost them to a policy: dates that are no dates, a wrong separator. The released totals say
 that for free, as whatever is computed from a release does.
 
 How wide an error may be: let X be the sum of independent discrete Laplace or Gaussian noise with
@@ -40,7 +40,7 @@ class OddTotal:
     Attributes:
         tree: its total.
         other: the tree with the most rows; None where that is this one.
-        is_none: whether its total cannot be told from zero.
+        is_none: whether its total cannot be distinguished from zero.
     """
 
     tree: Total

@@ -2,7 +2,7 @@
 
 `dpcore.trees.consistency` repairs estimates to nonnegative integers that add up. Where most nodes
 hold many rows that changes little; where most hold none it changes the error by a factor, which no
-formula of the plan alone tells. The error of a prefix depends on the children of the nodes on its
+formula of the plan alone says. The error of a prefix depends on the children of the nodes on its
 path alone: they are drawn here, with their subtrees' noise in one draw each, so that a path costs
 the sum of the fan-outs, whatever the number of leaves. A range is a pair of paths that share their
 draws down to where they part.
@@ -34,7 +34,7 @@ from dpcore.trees.consistency import root_count, split_counts
 from dpcore.trees.shrunk import rising_counts
 from dpcore.uniform.plan import TreePlan
 
-# What stands for the estimate of a child that does not exist: the repair makes it zero.
+# What represents the estimate of a child that does not exist: the repair makes it zero.
 _NO_CHILD = -1e300
 
 _Flags = npt.NDArray[np.bool_]

@@ -58,7 +58,7 @@ class CodeBlocks:
         """The last numbers of all codes, in the order of the codes.
 
         Raises (where a part is read):
-            CodeTwice: a code stands more than once.
+            CodeTwice: a code occurs more than once.
             ValueError: the blocks are not what they were.
         """
         firsts = [0]
@@ -95,7 +95,7 @@ class CodeBlocks:
 
 
 class CodeTwice(ValueError):
-    """A code stands more than once.
+    """A code occurs more than once.
 
     Args:
         code: which.

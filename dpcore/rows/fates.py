@@ -1,6 +1,6 @@
 """What becomes of rows that are not simply counted: why, by which policy, and which they are.
 
-This is for who has the rows and looks after them; it is exact, and no release tells any of it.
+This is for who has the rows and looks after them; it is exact, and no release reveals any of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys of one or several columns as a table, and where the rows of a batch stand on it.
+"""Keys of one or several columns as a table, and where the rows of a batch are on it.
 
 For keys that are many, that were selected privately, or that are tuples. Nothing is made for a
 single key: the columns of the table are Arrow arrays, a row's values are looked up column by
@@ -108,7 +108,7 @@ class KeyTable:
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one."""
+        """The type of each column where a file does not give one."""
         return {
             name: INTEGER if column.type == INTEGER else pa.string()
             for name, column in zip(self.columns, self._columns, strict=True)
@@ -160,7 +160,7 @@ class KeyTable:
         return places
 
     def positions(self, columns: Mapping[str, pa.Array]) -> Integers:
-        """Where each row's key stands.
+        """Where each row's key is.
 
         Args:
             columns: by name, (rows,), plain or dictionary-encoded, of types that `check_types`
@@ -310,7 +310,7 @@ def _index(column: pa.Array) -> _INDEX:
 
 
 def _positions(index: _INDEX, plain: pa.Array) -> Integers:
-    """Where the values of a column stand among distinct ones; -1 where null or not listed."""
+    """Where the values of a column are among distinct ones; -1 where null or not listed."""
     if isinstance(index, TextIndex):
         encoded = large_texts(plain).dictionary_encode()
         distinct = index.positions(encoded.dictionary)

@@ -67,7 +67,7 @@ class Keys(ABC):
     @property
     @abstractmethod
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one."""
+        """The type of each column where a file does not give one."""
 
     @abstractmethod
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:

@@ -1,4 +1,4 @@
-"""Where integers and texts stand on a list of distinct ones.
+"""Where integers and texts are on a list of distinct ones.
 
 Integers are found in a table over their span, or by hashing with linear probing (Knuth, The Art of
 Computer Programming 3, section 6.4); texts by a 64-bit hash of their bytes and one comparison.
@@ -30,7 +30,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 
 class IntegerIndex:
-    """Where integers stand on a list of distinct ones.
+    """Where integers are on a list of distinct ones.
 
     >>> IntegerIndex(np.array([40, 10**15, -3])).positions(np.array([10**15, 7, -3])).tolist()
     [1, -1, 2]
@@ -100,7 +100,7 @@ class IntegerIndex:
 
 
 class TextIndex:
-    """Where texts stand on a list of distinct ones, compared byte by byte.
+    """Where texts are on a list of distinct ones, compared byte by byte.
 
     Args:
         values: large_string, (n,).

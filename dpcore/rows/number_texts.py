@@ -25,7 +25,7 @@ def write_numbers(numbers: AnyArray, picture: str) -> pa.Array:
 
     Args:
         numbers: (n,), less than 10 to the number of digits.
-        picture: "0" for each digit; other characters stand for themselves.
+        picture: "0" for each digit; other characters represent themselves.
 
     Returns:
         large_string, (n,).
@@ -56,7 +56,7 @@ def read_numbers(texts: pa.Array, picture: str) -> Integers:
 
     Args:
         texts: large_string, (n,).
-        picture: "0" for each digit; other characters stand for themselves.
+        picture: "0" for each digit; other characters represent themselves.
 
     Returns:
         int64, (n,); -1 where a text is null or does not have this form.

@@ -1,6 +1,6 @@
 """A long list of integers that lies elsewhere, in parts, of which a few are held at a time.
 
-What is asked for is read part by part, so who goes through the list in order reads each part once
+What is requested is read part by part, so who goes through the list in order reads each part once
 and holds no more than a few of them.
 """
 

@@ -96,7 +96,7 @@ class MeasureColumn:
 
     @property
     def value_type(self) -> pa.DataType:
-        """The type in which a column is read where a file does not tell one, as CSV does not: as
+        """The type in which a column is read where a file does not give one, as CSV does not: as
         integers, fractions would be cut off before they are rounded."""
         return pa.float64()
 

@@ -1,4 +1,4 @@
-"""The keys of a group-by that stand in a table: many, private, or of several columns."""
+"""The keys of a group-by that are in a table: many, private, or of several columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcore.rows.policies import DROPPED, MAP_VERSION, check_policy
 
 @dataclass(frozen=True, kw_only=True)
 class TableKeys(Keys):
-    """The keys of a group-by that stand in a table, which travels and is written by itself.
+    """The keys of a group-by that are in a table, which travels and is written by itself.
 
     Args:
         table: the keys.

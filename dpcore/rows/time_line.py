@@ -1,4 +1,4 @@
-"""Equal units of time in a row, such as the leaves of a calendar, to be asked for any interval.
+"""Equal units of time in a row, such as the leaves of a calendar, to be queried for any interval.
 
 Of a calendar there are texts alone; where its units begin is read from the first text, and that
 they are all the units from there on is seen by the last.
@@ -131,7 +131,7 @@ def time_line(
 
 
 def _unit_of(text: str, unit: str) -> int | None:
-    """The unit of NumPy in which a unit begins; None where its text tells none."""
+    """The unit of NumPy in which a unit begins; None where its text gives none."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None

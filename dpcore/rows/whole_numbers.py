@@ -2,9 +2,9 @@
 
 Writers turn a whole column of integers into floats because of one null (pandas), or into decimals
 because of one decimal. So columns of all these types mean the same: a whole number is that integer,
-whatever stands in the other rows.
+whatever is in the other rows.
 
-A float stands for an integer only where no other integer has the same float: below 2^53 for
+A float represents an integer only where no other integer has the same float: below 2^53 for
 float64. Beyond, the writer may have rounded it, and it is none.
 """
 

@@ -1,6 +1,6 @@
 """From the packed keys of rows to exact counts by key, in parts of the data.
 
-Counts leave after a number of rows, not of keys: how often they do tells nothing of the keys.
+Counts leave after a number of rows, not of keys: how often they do reveals nothing of the keys.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KeyCounter(Counter):
 
 
 def shard_partials(counts: NodeCounts, shards: int) -> Iterator[Partial]:
-    """The counts of every shard, also of those without a key: how many there are must not tell
+    """The counts of every shard, also of those without a key: how many there are must not reveal
     which keys there are."""
     without = set(range(shards))
     for shard, own in counts.split(shards):

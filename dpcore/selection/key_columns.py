@@ -74,7 +74,7 @@ class KeyColumns:
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not tell one."""
+        """The type of each column where a file does not give one."""
         plain = {"text": pa.string(), "integer": INTEGER}
         return {name: plain[type] for name, type in zip(self.columns, self.types, strict=True)}
 

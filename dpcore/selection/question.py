@@ -2,7 +2,7 @@
 
 Rows are counted by key, and each key is released or not by a coin of its own
 (`dpcore.privacy.selection`). What is released is the table of keys, in order, in one part: neither
-order nor file nor size tells of a key that was not selected. Counts are not released.
+order nor file nor size reveals of a key that was not selected. Counts are not released.
 
 In flight the keys are handled in as many shards as the plan says, whatever the data are. The coins
 of a shard come, in the order of its keys, from a keystream that is bound to the release, the shard,
@@ -196,7 +196,7 @@ class SelectionQuestion(Question):
 
 
 def selection_question_from_spec(spec: Mapping[str, Any], unit: PrivacyUnit) -> SelectionQuestion:
-    """The question of a specification, as `SelectionQuestion.spec` tells it, about a unit."""
+    """The question of a specification, as `SelectionQuestion.spec` writes it, about a unit."""
     domain = spec["domain"]
     return SelectionQuestion(
         name=spec["name"],

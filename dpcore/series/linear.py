@@ -24,7 +24,7 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.refusal import Refusal
 from dpcore.uniform.forest import UniformForest
 
-# Of noise that is zero for all that floats can tell.
+# Of noise that is zero for all that floats can say.
 _LEAST_VARIANCE = 1e-100
 
 

@@ -140,7 +140,7 @@ class SeriesQuestion(Question):
             weight=first.weight,
             temporal=temporal,
             period=period,
-            # Streams of noise are told apart by the names of trees. A universe is held once.
+            # Streams of noise are distinguished by the names of trees. A universe is held once.
             levels=tuple(
                 replace(each, name=f"{name}@{span}", domain=first.domain, keys=first.keys)
                 for span, each in zip(temporal.spans, levels, strict=True)
@@ -281,7 +281,7 @@ class SeriesQuestion(Question):
         kept = [b"" if each.kept is None else each.kept for each in drawn]
         open_ = [unpack(by_level[level]) for level in self.temporal.carried(self.period)]
         if open_:
-            # Every count is as wide as any: the size tells nothing.
+            # Every count is as wide as any: the size reveals nothing.
             plain = np.concatenate(open_).astype("<i8").tobytes()
             name = self._state_name(place, noise.release, noise.nonce)
             kept.append(noise.key.seal(plain, *name))
@@ -447,7 +447,7 @@ def _set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[byte
 def series_question_from_spec(
     spec: Mapping[str, Any], level: Callable[[Mapping[str, Any]], Question]
 ) -> SeriesQuestion:
-    """The question of a specification, as `SeriesQuestion.spec` tells it.
+    """The question of a specification, as `SeriesQuestion.spec` writes it.
 
     Args:
         spec: of the whole.

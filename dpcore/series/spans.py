@@ -1,4 +1,4 @@
-"""The columns that tell of which periods a released row speaks."""
+"""The columns that say of which periods a released row speaks."""
 
 from __future__ import annotations
 

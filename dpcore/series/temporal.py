@@ -1,6 +1,6 @@
 """The temporal tree of a series: which of its nodes close when, and how a budget is split over it.
 
-Periods 1 to T are its leaves. A node of a level stands for so many periods in a row, from a
+Periods 1 to T are its leaves. A node of a level represents so many periods in a row, from a
 multiple of that on; only nodes that end by T exist. A row falls into one period, hence into one
 node of each level, so that what the levels spend adds up to what the series spends.
 

@@ -50,7 +50,7 @@ class WindowTables:
         self.weights = dict(sorted(weights.items(), key=lambda each: each[0].last))
         self._own = [series.shown(level) for level in range(len(series.levels))]
         self._factors, self._read = level_factors(series.temporal, self.weights), read
-        # The tables of a place are asked for one after the other.
+        # The tables of a place are requested one after the other.
         self._latest: tuple[Place, tuple[dict[str, pa.Table], bytes]] | None = None
         self._groups: dict[int, tuple[dict[Place, RootSolutions], list[LevelSolution]]] = {}
 

@@ -1,4 +1,4 @@
-"""What is asked of a tree over the periods of a series, and its plan once there is a budget."""
+"""The workload of a tree over the periods of a series, and its plan once there is a budget."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dpcore.sketches.shape import SketchShape
 from dpcore.sketches.table import update
 
 # Sorting a batch costs as much as counting it in one or two sketches, which is worth it where it
-# leaves a quarter of the codes or fewer; so many of them tell.
+# leaves a quarter of the codes or fewer; so many of them say.
 _SAMPLE = 1024
 _ROWS_A_CODE = 4
 

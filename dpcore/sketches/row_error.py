@@ -35,7 +35,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.sketches.estimators import Estimator, estimators_of
 from dpcore.sketches.shape import SketchShape
 
-# Atoms that stand for a normal law: its moments are then right to 1e-3.
+# Atoms that represent a normal law: its moments are then right to 1e-3.
 _ATOMS = 2**13
 
 
@@ -114,7 +114,7 @@ class RowError:
 
         Args:
             shape: of the sketch.
-            table: int64 (rows, width), noisy: what is chosen by an exact table tells of the data.
+            table: int64 (rows, width), noisy: what is chosen by an exact table reveals of the data.
         """
         cells = table.astype(np.float64)
         if shape.signed:

@@ -60,8 +60,8 @@ def shard_places(domain: SparseDomain, shards: int) -> list[Place]:
 
 
 def shard_partials(domain: SparseDomain, shards: int, leaves: NodeCounts) -> Iterator[Partial]:
-    """The counts of every place, also of those without rows: how many there are must not tell where
-    rows are.
+    """The counts of every place, also of those without rows: how many there are must not reveal
+    where rows are.
 
     Args:
         domain: of the tree.

@@ -68,7 +68,7 @@ class SparseDomain(ABC):
 
     @property
     def value_type(self) -> pa.DataType:
-        """The type of its columns where a file does not tell one, as CSV does not."""
+        """The type of its columns where a file does not give one, as CSV does not."""
         return pa.string()
 
     @property

@@ -1,8 +1,8 @@
 """Domains of labels that need no public list: countries and cities, URLs, tail numbers.
 
-A row with a label that is not UTF-8 is dropped like one with a null; `policies` tells what else is.
+A row with a label that is not UTF-8 is dropped like one with a null; `policies` says what else is.
 
-Labels stand in one column a level (`LabelDomain`) or in one text with a separator (`PathDomain`).
+Labels are in one column a level (`LabelDomain`) or in one text with a separator (`PathDomain`).
 They travel as data, as the key of a node: its labels from the top, joined. A label is published
 only with a node that passes its threshold, so the labels of the data need not be public.
 """
@@ -144,7 +144,7 @@ class LabelDomain(_TextDomain):
         return _joined(own, labels)
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
-        """Labels joined by "/"; a backslash stands before one, or before a backslash, inside a
+        """Labels joined by "/"; a backslash comes before one, or before a backslash, inside a
         label; "" is the root."""
         quoted = (("\\", "\\\\"), ("/", "\\/"))
         plain = ((_JOINT, "/"), (_ESCAPE + "B", _JOINT), (_ESCAPE + "A", _ESCAPE))

@@ -15,7 +15,7 @@ from dpcore.rows.number_texts import text_buffers
 from dpcore.sparse.addresses import read_addresses
 
 # A path is the labels above, a separator and the label of its own. Where labels are columns, a
-# backslash stands before a separator inside a label.
+# backslash comes before a separator inside a label.
 _ESCAPED = r"(?s)^(?P<above>(?:[^\\]|\\.)*)/(?P<own>(?:[^\\/]|\\.)*)$"
 _PLAIN = r"(?s)^(?P<above>.*)\x{{{0:x}}}(?P<own>[^\x{{{0:x}}}]*)$"
 

@@ -227,7 +227,7 @@ class SparseQuestion(Question):
 
 
 def sparse_question_from_spec(spec: Mapping[str, Any]) -> SparseQuestion:
-    """The question of a specification, as `SparseQuestion.spec` tells it."""
+    """The question of a specification, as `SparseQuestion.spec` writes it."""
     domain = {name: value for name, value in spec["domain"].items() if name != "kind"}
     return SparseQuestion(
         name=spec["name"],

@@ -123,7 +123,7 @@ class ReleasedSparse(Released):
 
         The noise of one node is independent of another's. The interval adds up those of the nodes,
         each at the confidence at which all of them hold together, since what a count with noise
-        tells depends on that it passed its threshold.
+        says depends on that it passed its threshold.
 
         Raises:
             ValueError: no such path, one that was not published, or rows would count twice.
@@ -182,7 +182,7 @@ class ReleasedSparse(Released):
         if law is None:
             return int(noisy[0]), int(noisy[0])
         confidence = 1 - (1 - self.question.confidence) / among
-        # Beyond what the law's tail tells, the certain interval.
+        # Beyond what the law's tail says, the certain interval.
         confidence = confidence if confidence <= HIGHEST_CONFIDENCE else 1.0
         low, high = published_bounds(law, plan.threshold(level), noisy, confidence)
         return int(low[0]), int(high[0])

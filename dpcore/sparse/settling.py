@@ -10,10 +10,10 @@ Everything here is computed from what was published, so it costs no privacy.
 - *Count*: nonnegative integers within the certain bounds, near the estimates; the children of a
   node sum to at most the node's count, and what is missing is in nodes that were not published
   (`dpcore.sparse.consistency`).
-- *Pruning*: subtrees that the noise does not tell from nothing, or from few rows, are folded into
-  their parents, where their rows remain counted. To fold by `Pruning.rows` selects nodes by their
-  intervals once more: these cover with the confidence before it, and of the nodes that stay those
-  near `rows` may be covered more rarely. The certain bounds hold for whatever stays.
+- *Pruning*: subtrees that the noise does not distinguish from nothing, or from few rows, are folded
+  into their parents, where their rows remain counted. To fold by `Pruning.rows` selects nodes by
+  their intervals once more: these cover with the confidence before it, and of the nodes that stay
+  those near `rows` may be covered more rarely. The certain bounds hold for whatever stays.
 
 Source: derived here.
 """
@@ -46,9 +46,11 @@ Bounds = Sequence[tuple[Integers, Integers]]
 class Pruning:
     """By which rule subtrees are folded into their parents.
 
-    The mechanism itself folds what the noise does not tell from nothing: a node that is published
+    The mechanism itself folds what the noise does not distinguish from nothing: a node that is
+        published
     is not empty, and one of a single unit's rows is published with a probability of at most
-    delta_l. A larger `rows` folds what is not told from less than so many rows, which selects nodes
+    delta_l. A larger `rows` folds what is not distinguished from less than so many rows, which
+    selects nodes
     by their intervals: what these cover is said of the nodes before it.
 
     Args:

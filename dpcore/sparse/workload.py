@@ -1,4 +1,4 @@
-"""What is asked of a tree too large to list, and its plan once there is an epsilon and a delta."""
+"""The workload of a tree too large to list, and its plan once there is an epsilon and a delta."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _FIRST_FLOORS = (0.02, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75)
 _CUTOFFS = (1, 2, 3, 4)
 # How seldom a level without a node may be found TOP, before the size of the error that follows.
 _SELDOM = (0.3, 0.1, 0.03, 0.01)
-# Scales of the search from tau to U_j, besides those that the size of the error asks for.
+# Scales of the search from tau to U_j, besides those that the size of the error needs.
 _ABOVE = (-2.0, -1.0, 0.0, 1.0)
 # (U_{j+1} - U_j) / (c L_j) at most.
 _TIGHT = (0.5, 0.65, 0.8, 0.9)
@@ -284,7 +284,7 @@ def _drafts(setting: _Setting, shape: _Shape, error: float) -> list[_Draft] | No
 def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
     """The cheapest round with room between floor and upper: s is best for a / (1 - s) + b / s.
 
-    a stands for the radius of the looks, b for the margins of the search; both depend on the budget
+    a represents the radius of the looks, b for the margins of the search; both depend on the budget
     by logarithms only.
     """
     cutoff, gap = room.cutoff, room.upper - room.floor
@@ -337,7 +337,7 @@ def _plan(drafts: list[_Draft], error: float, group: GroupPrivacy) -> ThresholdP
     for number, draft in enumerate(drafts):
         share = group.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
         search = rounded_down(Fraction(draft.search_epsilon) * scale, _BITS)
-        # Rising, so that an estimate tells its round, and none is above that of its parent.
+        # Rising, so that an estimate says its round, and none is above that of its parent.
         below = rounds[-1].estimate if rounds else _short(error)
         free = ThresholdRound(
             cutoff=draft.cutoff,

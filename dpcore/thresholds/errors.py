@@ -125,7 +125,7 @@ class ThresholdErrors:
                 own += self._height * each.cutoff * _empty_top(each)
                 heavier = grid + each.cutoff * max(each.floor, 0)
             place = np.searchsorted(grid, heavier, side="right") - 1
-            # The last count stands for all above it, save for those that no tree has.
+            # The last count represents all above it, save for those that no tree has.
             place[heavier > self._root_bound] = grid.size
             missed = np.minimum(own, 1.0) * above[:-1] + above[place]
             above = np.append(np.minimum(missed, 1.0), 0.0)

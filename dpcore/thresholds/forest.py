@@ -28,7 +28,7 @@ from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, leve
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.whole_trees import WholeTrees
 
-# The stream of a whole tree's rounds, where a level's number stands for measured levels.
+# The stream of a whole tree's rounds, where a level's number represents measured levels.
 _ALL_ROUNDS = -2
 
 
@@ -39,7 +39,7 @@ class TreeThresholds:
     Args:
         tree: its shape, of one root and at most 2^17 leaves, since it is searched as a whole.
         thresholds: the rounds.
-        keyed: the tree stands once per key: a row is in one of them.
+        keyed: there is one tree per key: a row is in one of them.
         rows_at_most: a public bound of the rows of a tree, by default the most that are counted.
             The intervals and the predicted error rest on it, not the guarantee, nor what is drawn.
 

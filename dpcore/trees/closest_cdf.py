@@ -128,7 +128,7 @@ def closest_cdf_l1(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     """The CDF with the least sum of absolute differences: O(K log N), 0.2 s for K = 2^17.
 
     Isotonic medians. The bits of x are settled from the highest down: where x_i = a so far and the
-    bit is 2^j, a run of cells with one a asks for the suffix to be raised, those with x_i > t =
+    bit is 2^j, a run of cells with one a needs the suffix to be raised, those with x_i > t =
     a + 2^j - 1, whose sum of D_i(t) = 1 - 2 min(1, max(0, h_i - t)) is least. All runs (and all
     CDFs of a batch) take one pass over the cells together. Estimates outside 0, ..., N are moved to
     the nearer end, which changes the cost of every x by the same amount.
@@ -185,7 +185,7 @@ def _isotonic_medians(values: Floats, bits: int, *, greatest: bool) -> Integers:
 def _best_suffixes(costs: Integers, starts: Integers, *, largest: bool) -> Integers:
     """Where the suffix with the least sum begins, in each run of cells.
 
-    A suffix is cheapest where what stands before it sums highest.
+    A suffix is cheapest where what comes before it sums highest.
 
     Args:
         costs: (cells,) of raising each cell.

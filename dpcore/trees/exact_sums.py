@@ -55,7 +55,7 @@ def words_of(values: Integers) -> Integers:
 
 
 def words_total(words: Integers) -> int:
-    """The sum of all values that sums of words stand for, exact.
+    """The sum of all values that sums of words represent, exact.
 
     >>> words_total(words_of(np.array([2**62, 2**62, 2**62])))
     13835058055282163712
@@ -71,7 +71,7 @@ def _exact_total(words: Integers) -> int:
 
 
 def saturated_sums(words: Integers) -> Integers:
-    """S of the values that sums of words stand for: (2, ...) -> (...), maybe a view of them.
+    """S of the values that sums of words represent: (2, ...) -> (...), maybe a view of them.
 
     >>> saturated_sums(np.array([[5, -7, 0], [0, 1, -(2**31)]])).tolist()
     [5, 4294967289, -4611686018427387904]

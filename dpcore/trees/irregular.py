@@ -1,7 +1,7 @@
 """The shape of a tree of counts whose nodes have any number of children.
 
 Levels 0 to h, node ids 0..n_l - 1 within a level, the children of a node contiguous: as in
-`dpcore.trees.uniform`, with a fan-out per node. Every leaf stands at level h: a leaf of the
+`dpcore.trees.uniform`, with a fan-out per node. Every leaf is at level h: a leaf of the
 hierarchy that ends above it is continued by single children, which cost nothing
 (`dpcore.irregular.plan` measures a chain of single children once). Level 0 may hold several roots:
 the subtrees of a chunk.
@@ -207,7 +207,7 @@ class IrregularTree:
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1}).
 
-        A last axis of one value stands for all nodes of the level.
+        A last axis of one value represents all nodes of the level.
         """
         if values.shape[-1] == 1:
             return np.repeat(values, self.level_sizes[level + 1], axis=-1)

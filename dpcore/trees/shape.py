@@ -1,4 +1,4 @@
-"""What is asked of the shape of a tree, whatever its fan-outs.
+"""The interface of the shape of a tree, whatever its fan-outs.
 
 Implemented by `dpcore.trees.uniform.Tree` and `dpcore.trees.irregular.IrregularTree`. Node ids
 within a level are 0..n_l - 1 and the children of a node are contiguous. Arrays of a level have

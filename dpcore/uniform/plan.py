@@ -42,7 +42,7 @@ class Estimator(Enum):
 
 
 class Consistency(Enum):
-    """Which nonnegative integers stand beside the estimates. All sum up over the tree."""
+    """Which nonnegative integers accompany the estimates. All sum up over the tree."""
 
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
     L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
@@ -61,8 +61,8 @@ class TreePlan:
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
             0 means that the level is not measured. The leaves always are.
         public_total: the number of rows N is public, and is the root's exact count.
-        keyed: the tree stands once per key of a group-by column.
-        measured: what gets noise. Independent prefixes stand on a tree of one level, of which the
+        keyed: there is one tree per key of a group-by column.
+        measured: what gets noise. Independent prefixes are on a tree of one level, of which the
             leaves' amount pays for them.
         estimator: how counts are estimated from what was measured.
 
@@ -165,7 +165,7 @@ class TreePlan:
     def laws(self) -> tuple[NoiseLaw | None, ...]:
         """(h + 1,) the law of the noise of each level, None where it is not measured.
 
-        Of independent prefixes, the law of the prefixes stands at the leaves.
+        Of independent prefixes, the law of the prefixes is at the leaves.
         """
         if self.measured is Measured.PREFIXES:
             return (None,) * self.tree.height + (self._prefix_law(),)

@@ -19,7 +19,7 @@ class TreeSetting:
         unit: what neighbours differ in.
         public_total: the number of rows is public (substitute without keys only): the root is
             exact and costs nothing. Otherwise the root is a level that may be measured.
-        keyed: the tree stands once per key of a group-by column.
+        keyed: there is one tree per key of a group-by column.
     """
 
     leaves: int
