@@ -79,9 +79,9 @@ def release(
         Error: one sentence that says what to mend.
     """
     from pipelines.python.beam import quiet_import
-    from pipelines.python.error import told
+    from pipelines.python.error import user_errors
 
-    with told():
+    with user_errors():
         making, output_module = quiet_import()
         call = making.Call(
             config=config,
@@ -105,10 +105,10 @@ def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
     Raises:
         Error: one sentence that says what to mend.
     """
-    from pipelines.python.error import told
+    from pipelines.python.error import user_errors
     from pipelines.python.planned import planned
 
-    with told():
+    with user_errors():
         return planned(config, set)
 
 
@@ -122,12 +122,12 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: there is no release, or it is damaged.
     """
-    from pipelines.python.error import told
+    from pipelines.python.error import user_errors
     from pipelines.python.release import Release
     from pipelines.series.series_folder import opened
 
     place = os.fspath(path)
-    with told():
+    with user_errors():
         (found,) = opened(place, window, None)
         return Release(found.folder, path=place)
 
@@ -146,10 +146,10 @@ def keygen(path: _Path) -> str:
     """
     from dpcore.noise.randomness import ReleaseKey
     from pipelines.keygen import write_new
-    from pipelines.python.error import told
+    from pipelines.python.error import user_errors
 
     place = os.fspath(path)
-    with told():
+    with user_errors():
         write_new(place, ReleaseKey.generate().to_text() + "\n")
     return place
 

@@ -215,7 +215,7 @@ class Configuration:
             raise ConfigurationError(f"{self.source}: {key}: {refusal.rule}") from None
 
     def _workload(self, index: int) -> Workload[Any]:
-        """What is asked of a tree, under its keys that were selected.
+        """The workload of a tree, under its keys that were selected.
 
         Raises:
             ConfigurationError: it is too large with so many.

@@ -27,7 +27,7 @@ from pipelines.exponential.lines import (
 from pipelines.exponential.page import exponential_tree
 from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
 from pipelines.factorised.page import factorised_tree
-from pipelines.hierarchy.asked import check_paths
+from pipelines.hierarchy.chosen_nodes import check_paths
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
     hierarchy_lines,
@@ -103,7 +103,7 @@ KINDS: dict[str, Kind] = {
         summary_lines=ordered_summary,
         page=ordered_tree,
     ),
-    # An ordered tree that is divided where rows are, asked for by its mechanism.
+    # An ordered tree that is divided where rows are, requested by its mechanism.
     "adaptive": Kind(
         section=None,
         plan_entry=adaptive_entry,
@@ -112,7 +112,7 @@ KINDS: dict[str, Kind] = {
         summary_lines=ordered_summary,
         page=adaptive_tree,
     ),
-    # One that is measured by weighted sums, asked for likewise.
+    # One that is measured by weighted sums, requested likewise.
     "factorised": Kind(
         section=None,
         plan_entry=factorised_entry,

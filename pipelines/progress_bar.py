@@ -1,7 +1,7 @@
 """A bar on the terminal while a job runs; where there is no terminal, only a remark on a quiet job.
 
 It shows shares of work that are known before the data is read: bytes of the input's files and parts
-of the plan. Where the workers are other processes, nothing tells of the reading; the parts written
+of the plan. Where the workers are other processes, nothing says of the reading; the parts written
 are then those that are seen in the output.
 """
 
@@ -67,7 +67,7 @@ class _Look(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Until the job is over. What cannot be seen is not shown: the job tells its own errors."""
+        """Until the job is over. What cannot be seen is not shown: the job says its own errors."""
         assert self._present is not None
         # Without a bar nobody waits for the number.
         every = min(QUIET_SECONDS / 5, LOOK_EVERY * (15 if self._bar.disable else 1))

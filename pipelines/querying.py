@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
+from pipelines.answers.entries import Entry, narrow_table, remarks_of, wide_table
 from pipelines.answers.table import csv_lines
-from pipelines.answers.told import Told, remarks_of, told_table, wide_table
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
@@ -41,23 +41,23 @@ def run_query(chosen: argparse.Namespace) -> int:
         raise UserError("--wide: stands beside --key all, and not beside --json or --csv")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
-    told, confidence = list[Told](), 0.0
+    entries, confidence = list[Entry](), 0.0
     try:
         for each in folders:
-            tree = _asked(each.folder.release.tree(name), chosen)
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
             confidence = _confidence(tree, chosen)
-            told += _told(tree, each.told, chosen)
+            entries += _entries(tree, each.before, chosen)
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
-    _check_rounding(told, name, chosen)
+    _check_rounding(entries, name, chosen)
     if chosen.json:
-        answers = [each.to_program() for each in told]
+        answers = [each.to_program() for each in entries]
         print_json({"tree": name, "key": chosen.key, "answers": answers}, default=str)
     elif chosen.csv:
-        for line in csv_lines(each.to_program() for each in told):
+        for line in csv_lines(each.to_program() for each in entries):
             print_csv(line)
     else:
-        _print(told, confidence, chosen)
+        _print(entries, confidence, chosen)
     return 0
 
 
@@ -67,13 +67,15 @@ def _confidence(tree: Released, chosen: argparse.Namespace) -> float:
     return float(tree.question.confidence) if asked is None else asked
 
 
-def _told(tree: Released, before: dict[str, object], chosen: argparse.Namespace) -> Iterator[Told]:
+def _entries(
+    tree: Released, before: dict[str, object], chosen: argparse.Namespace
+) -> Iterator[Entry]:
     """The answers of one key, or of all."""
     noun, bounded = _NOUNS[chosen.kind]
     for key in _keys(tree, chosen.key):
         of_key = {"key": key} if chosen.key == ALL_KEYS else {}
         for answer in _answers(tree, key, chosen):
-            yield Told(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
+            yield Entry(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
 
 
 def _keys(tree: Released, asked: str | None) -> Sequence[str | None]:
@@ -97,13 +99,13 @@ class _Rounding(NamedTuple):
     answered: str
 
 
-def _check_rounding(told: Sequence[Told], name: str, chosen: argparse.Namespace) -> None:
+def _check_rounding(entries: Sequence[Entry], name: str, chosen: argparse.Namespace) -> None:
     """Says once what was rounded.
 
     Raises:
         UserError: only exact answers are wanted.
     """
-    found = dict.fromkeys(_Rounding(*each.rounding) for each in told if each.rounding)
+    found = dict.fromkeys(_Rounding(*each.rounding) for each in entries if each.rounding)
     for each in found:
         if chosen.exact:
             raise UserError(
@@ -117,7 +119,7 @@ def _check_rounding(told: Sequence[Told], name: str, chosen: argparse.Namespace)
         )
 
 
-def _asked(tree: Released, chosen: argparse.Namespace) -> Released:
+def _chosen_tree(tree: Released, chosen: argparse.Namespace) -> Released:
     """A tree as it is asked: at a confidence, or one of its columns."""
     if chosen.confidence is not None:
         tree = tree.at_confidence(chosen.confidence)
@@ -216,19 +218,19 @@ def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> li
     return children
 
 
-def _print(told: Sequence[Told], confidence: float, chosen: argparse.Namespace) -> None:
+def _print(entries: Sequence[Entry], confidence: float, chosen: argparse.Namespace) -> None:
     """A table with a heading, and what its intervals mean."""
-    if not told:
+    if not entries:
         print_line("nothing was published there")
         return
-    table = wide_table(told) if chosen.wide else told_table(told, confidence)
+    table = wide_table(entries) if chosen.wide else narrow_table(entries, confidence)
     for line in table.lines():
         print_line(line)
     together = getattr(chosen, "simultaneous", False)
     held = "all values together" if together else "each by itself"
     half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
-    margins = told[0].has_rank_margin
+    margins = entries[0].has_rank_margin
     what = "Ranks are off by no more than their margins" if margins else "Intervals hold"
     print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
-    for remark in remarks_of(told):
+    for remark in remarks_of(entries):
         print_line(remark)

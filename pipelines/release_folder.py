@@ -131,7 +131,7 @@ class ReleaseFolder:
 
     @property
     def release(self) -> Release:
-        """The release, reading its parts when they are asked for."""
+        """The release, reading its parts when they are requested."""
         quantiles = self.quantiles()
         return Release(self.plan, self.part, {} if quantiles is None else {QUANTILES: quantiles})
 
@@ -167,7 +167,7 @@ class ReleaseFolder:
             yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
 
     def quantiles(self) -> pa.Table | None:
-        """The table of quantiles, None where none were asked for."""
+        """The table of quantiles, None where none were requested."""
         files = self.manifest.get("files")
         if not isinstance(files, dict) or QUANTILES_FILE not in files:
             return None
@@ -320,7 +320,7 @@ def read_file(path: str) -> bytes:
 
 
 def read_manifest(path: str) -> Mapping[str, object]:
-    """The manifest of a release's folder, as it stands.
+    """The manifest of a release's folder, as it is.
 
     Raises:
         FolderError: there is none, or it cannot be read.

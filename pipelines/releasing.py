@@ -60,7 +60,7 @@ def run_release(
         arguments: Beam options.
         wanted: of the folder.
         given: parameters of the configuration, by name.
-        as_json: tell what was written as one object, for a program.
+        as_json: say what was written as one object, for a program.
         watch: is told what is made.
 
     Raises:
@@ -137,7 +137,7 @@ def run_due(
         through: the last day that is wanted.
         as_json: as of `run_release`, once for each run.
         watching: makes who is told of a run, once for each.
-        limit: of the time that is left for all of them, asked for each.
+        limit: of the time that is left for all of them, requested each.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
@@ -224,7 +224,7 @@ def sign(stage: Stage, *, standing: bool) -> None:
 
 
 def _tell(stage: Stage, *, made: bool, as_json: bool) -> None:
-    """Tells what there is; how long it took is written beside it."""
+    """Says what there is; how long it took is written beside it."""
     output, account = stage.output, stage.booking.account.line if stage.booking else None
     folder = ReleaseFolder(output)
     if made:

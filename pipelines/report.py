@@ -266,7 +266,7 @@ def _version(manifest: Mapping[str, object]) -> str:
 
 
 def _embedded(pages: Sequence[TreePage]) -> str:
-    """The trees and their figures as JSON that may stand inside a script element."""
+    """The trees and their figures as JSON that may be inside a script element."""
     trees = [
         page.data | {"figures": {name: chart.data for name, chart in page.charts.items()}}
         for page in pages

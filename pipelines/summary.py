@@ -15,7 +15,7 @@ from pipelines.terminal_text import print_line
 _NO_LEDGER = "no ledger: nothing adds this budget up with those of other releases of the same data"
 
 
-# Standard error of a total, in rows, above which few rows and no rows cannot be told apart.
+# Standard error of a total, in rows, above which few rows and no rows cannot be distinguished.
 _LOUD = 100.0
 
 

@@ -72,13 +72,13 @@ def print_json(
     Args:
         value: of dictionaries, lists and scalars.
         indent: of nested lines; all in one line without.
-        default: what stands for a value of another type.
+        default: what represents a value of another type.
 
     Raises:
-        TypeError: a value is of another type, and nothing stands for it.
+        TypeError: a value is of another type, and nothing represents it.
 
     >>> print_json({"label": "\x1b\x7f"})
     {"label": "\u001b\u007f"}
     """
-    # JSON allows DELETE as it is; within ASCII text it stands in strings alone.
+    # JSON allows DELETE as it is; within ASCII text it is in strings alone.
     print(json.dumps(value, indent=indent, default=default).replace("\x7f", "\\u007f"))

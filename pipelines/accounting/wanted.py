@@ -1,4 +1,4 @@
-"""The errors that ``dptrees plan --target-error`` asks for: of all trees alike, or some trees'."""
+"""The errors that ``dptrees plan --target-error`` is given: of all trees alike, or some trees'."""
 
 from __future__ import annotations
 

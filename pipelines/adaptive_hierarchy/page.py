@@ -42,8 +42,8 @@ def adaptive_hierarchy_tree(
     question: HierarchyQuestion[AdaptiveMechanism],
     room: PageRoom,
 ) -> TreePage:
-    """An adaptive hierarchy on the page; `pipelines.hierarchy.asked.check_paths` has seen its
-    paths."""
+    """An adaptive hierarchy on the page; its paths have passed
+    `pipelines.hierarchy.chosen_nodes.check_paths`."""
     digits = [digits_of(error) for error in split_errors(question.mechanism)]
     shown = universe_nodes(release, question, room, digits)
     return TreePage(

@@ -1,6 +1,6 @@
 """Numbers for a person: as many digits as their error deserves, thousands separated.
 
-A number with an error is rounded where the second digit of the error stands; its interval outwards,
+A number with an error is rounded where the second digit of the error is; its interval outwards,
 so that what is shown covers what was computed. Nothing is written with an exponent. Programs get
 all digits, by --json and --csv.
 """

@@ -80,7 +80,7 @@ def check_rows(configuration: Configuration, *, given: bool) -> None:
 
     Args:
         configuration: of the section.
-        given: whether a step stands before.
+        given: whether a step comes before.
 
     Raises:
         ConfigurationError: they come from two places, or from none.

@@ -48,7 +48,7 @@ class DPTree(beam.PTransform):
     Args:
         configuration: the whole section as a text of YAML; or its keys, one by one.
         section: release, output, key or key_file, privacy, trees: those of docs/configuration.md
-            but for ledger, dataset and signing_key; input where no step stands before.
+            but for ledger, dataset and signing_key; input where no step comes before.
 
     Returns:
         PCollection[Released]: one row, once the release is there.
@@ -58,7 +58,7 @@ class DPTree(beam.PTransform):
         UserError: the pipeline's runner, or an option of it, cannot be used.
     """
 
-    # Beam YAML asks: it may stand first.
+    # Beam YAML asks: it may be first.
     _yaml_requires_inputs = False
 
     def __init__(self, configuration: str | None = None, **section: Any) -> None:

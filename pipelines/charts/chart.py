@@ -47,8 +47,8 @@ class Chart:
         right: a second axis of what is drawn; None where there is none.
         caption: what is said above it.
         look: "", "small" or "square".
-        legend: colours of what is drawn and what they stand for: classes, and texts.
-        data: what the script reads to tell what a point is: of lines and bars a list ``series`` of
+        legend: colours of what is drawn and what they represent: classes, and texts.
+        data: what the script reads to say what a point is: of lines and bars a list ``series`` of
             columns; see `charts/chart.js`.
     """
 

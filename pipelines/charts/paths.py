@@ -48,7 +48,7 @@ def band(x: Integers, low: Integers, high: Integers) -> str:
 
 
 def bars(left: Integers, right: Integers, top: Integers, bottom: int = SIDE) -> str:
-    """Rectangles that stand on one line.
+    """Rectangles that are on one line.
 
     >>> bars(np.array([0]), np.array([4]), np.array([990]))
     'M0 990h4v10h-4z'

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from pipelines.checking.check import Check, Layout
 from pipelines.checking.line_count import malformed_lines
+from pipelines.checking.report import check_entry, check_lines, input_lines
 from pipelines.checking.table_rows import count_split, found_splits
 from pipelines.checking.tally import Tally
 from pipelines.checking.texts import OF_TEXT, seen_batches
-from pipelines.checking.told import check_entry, check_lines, input_lines
 from pipelines.configuration import load_configuration
 from pipelines.faults.log import remark
 from pipelines.running.job import beam_options, check_filesystems
@@ -31,7 +31,7 @@ NOT_PRIVATE = (
 
 
 def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json: bool) -> int:
-    """Reads the rows of a configuration, and tells what a release would make of them.
+    """Reads the rows of a configuration, and says what a release would make of them.
 
     Args:
         path: of the configuration.
@@ -49,7 +49,7 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
     if not as_json:
         print_line(NOT_PRIVATE)
     counted = _count_files if configuration.table is None else _count_table
-    number = counted(check, rows, told=not as_json)
+    number = counted(check, rows, shown=not as_json)
     if as_json:
         print_json(check_entry(check, number))
         return 0
@@ -60,32 +60,32 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
     return 0
 
 
-def _count_files(check: Check, most: int | None, *, told: bool) -> int:
+def _count_files(check: Check, most: int | None, *, shown: bool) -> int:
     """Counts the rows of files; returns how many there are."""
     found = match_files(check.configuration.input_paths, check.configuration.input_arrival)
     _find_columns(check, found)
-    if told:
-        _tell_input(check, len(found), sum(size for _, size in found))
+    if shown:
+        _print_input(check, len(found), sum(size for _, size in found))
     for name, size in found:
         if not _count_file(check, name, size, most):
             break
     return len(found)
 
 
-def _count_table(check: Check, most: int | None, *, told: bool) -> int:
+def _count_table(check: Check, most: int | None, *, shown: bool) -> int:
     """Counts the rows of a table; returns how many parts it has."""
     assert check.configuration.table is not None
     with check.configuration.table.pinned() as table:
         found = found_splits(check, table)
-        if told:
-            _tell_input(check, len(found), sum(split.size for split in found))
+        if shown:
+            _print_input(check, len(found), sum(split.size for split in found))
         for split in found:
             if not count_split(check, table, split, most):
                 break
     return len(found)
 
 
-def _tell_input(check: Check, number: int, size: int) -> None:
+def _print_input(check: Check, number: int, size: int) -> None:
     for line in input_lines(check, number, size):
         print_line(line)
 

@@ -1,4 +1,4 @@
-"""The texts of a file beside what they were read as: which of them stand for no value.
+"""The texts of a file beside what they were read as: which of them represent no value.
 
 A format of text is read twice at once, as its domains read it and as texts alone; rows are told
 apart alike, so both have the same rows in the same batches.

@@ -24,7 +24,7 @@ class InputColumns:
     Args:
         format: of the files, as a configuration names it.
         names: of the columns, in their order.
-        types: of the columns; None where the files tell none.
+        types: of the columns; None where the files name none.
         table: the name of the table, of a format of tables.
     """
 

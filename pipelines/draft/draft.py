@@ -1,7 +1,7 @@
 """The text of a first configuration: every column as a tree, of which the first one stands.
 
 No value of the data is looked at: bounds, categories and the budget are left to be filled in, since
-chosen from the data they would tell of it.
+chosen from the data they would say of it.
 """
 
 from __future__ import annotations

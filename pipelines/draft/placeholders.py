@@ -11,7 +11,7 @@ _PLACEHOLDER = re.compile(r"<fill in ([^<>]+)>")
 
 
 def placeholder(what: str) -> str:
-    """What stands for a value that only a person can choose.
+    """The mark for a value that only a person can choose.
 
     >>> placeholder("the least value")
     '<fill in the least value>'

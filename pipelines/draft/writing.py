@@ -33,7 +33,7 @@ def run_init(path: str, data: str | None) -> int:
 
 
 def _schema_line(path: str) -> str:
-    """What tells editors the schema, where one lies beside the file or in docs above it."""
+    """What names the schema to editors, where one lies beside the file or in docs above it."""
     folder = above = os.path.dirname(os.path.abspath(path))
     places = [os.path.join(folder, SCHEMA)]
     while os.path.dirname(above) != above:

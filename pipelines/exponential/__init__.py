@@ -1,1 +1,1 @@
-"""Quantiles by the exponential mechanism: what asks for them, their plan in words, their page."""
+"""Quantiles by the exponential mechanism: their configuration, their plan in words, their page."""

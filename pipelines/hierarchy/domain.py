@@ -1,6 +1,6 @@
 """The `domain` section of a hierarchy, and the keys of a tree that speak of its levels and nodes.
 
-The leaves of a hierarchy stand in a public table (a column a level, codes, paths, or names and
+The leaves of a hierarchy are in a public table (a column a level, codes, paths, or names and
 their parents), or are the moments of a calendar. What they must satisfy is checked in dpcore; a
 refusal of the table is put at the key `table`, every other one at the key that it is about.
 """
@@ -23,7 +23,7 @@ from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.yaml_document import moment
 
 _COLUMN_FORMS = ("digits", "separator", "parent", "calendar")
-# The keys beside which a key may stand, and what is said where none of them is there.
+# The keys beside which a key may be, and what is said where none of them is there.
 _BESIDE = {
     "levels": (
         ("columns", "digits", "separator"),

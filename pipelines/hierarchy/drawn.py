@@ -30,7 +30,7 @@ _POINTS = 2_000
 
 def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) -> Chart | None:
     """The counts of a calendar over time: of its finest level that is whole and has not too many
-    nodes. None where keys make it more than a person can tell apart, or nothing is there.
+    nodes. None where keys make it more than a person can distinguish, or nothing is there.
 
     Args:
         question: the hierarchy.

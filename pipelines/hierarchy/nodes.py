@@ -16,7 +16,7 @@ from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.tables import NODES
 from dpcore.rows.sums import MeasureColumn
 from pipelines.charts.chart import Chart
-from pipelines.hierarchy.asked import chosen_levels, with_chosen
+from pipelines.hierarchy.chosen_nodes import chosen_levels, with_chosen
 from pipelines.hierarchy.drawn import course_chart, headline, key_bars, node_bars, nodes_by_key
 from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.keys import shown_keys
@@ -75,7 +75,7 @@ def universe_nodes(
     Args:
         release: the tables.
         question: the hierarchy.
-        room: its paths have been seen by `pipelines.hierarchy.asked.check_paths`.
+        room: its paths have been seen by `pipelines.hierarchy.chosen_nodes.check_paths`.
         digits: the decimals of the numbers of each level.
     """
     keys, sizes, paths = (
@@ -171,7 +171,7 @@ def _nodes_shown(
 
 
 def _in_order(question: HierarchyQuestion[Any]) -> bool:
-    """Whether nodes stand in their order at first, and not the largest first."""
+    """Whether nodes are in their order at first, and not the largest first."""
     return question.domain.tree.form == "calendar"
 
 

@@ -49,7 +49,8 @@ def hierarchy_tree(
     question: HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism],
     room: PageRoom,
 ) -> TreePage:
-    """A hierarchy on the page; `pipelines.hierarchy.asked.check_paths` has seen its paths."""
+    """A hierarchy on the page; its paths have passed
+    `pipelines.hierarchy.chosen_nodes.check_paths`."""
     if isinstance(question.mechanism, ThresholdMechanism):
         return threshold_tree(release, question, room)
     return _noisy_tree(release, question, room)

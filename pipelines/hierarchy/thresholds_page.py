@@ -44,7 +44,7 @@ def threshold_tree(
 
 
 def _digits(question: HierarchyQuestion[ThresholdMechanism]) -> int:
-    """Decimals that tell the lowest estimates apart."""
+    """Decimals that distinguish the lowest estimates."""
     return 0 if question.mechanism.plan.estimates[0] >= 10 else 2
 
 

@@ -42,7 +42,7 @@ def read_universe(
         columns: one a level, from the level below the root to the leaves; or else
         column: with `digits`, a code; with `separator`, a path; with `parent`, the name of a node.
         digits: how many digits of the code each level has.
-        separator: what stands between the labels of a path.
+        separator: what is between the labels of a path.
         parent: the column with the name of a node's parent, null or empty below the root.
         levels: the names of the levels; those of `columns` are by default the columns' names.
 

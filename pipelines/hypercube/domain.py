@@ -65,7 +65,7 @@ def read_hypercube(value: object) -> HypercubeDomain:
 
 def box_schema() -> Schema:
     """The section of a box as JSON Schema."""
-    # Of numbers that say nothing of cells, the depth tells how many there are.
+    # Of numbers that say nothing of cells, the depth says how many there are.
     cells = {"type": "object", "required": ["column", "lower", "upper"]}
     known = {
         "kind": {"const": "hypercube"},
@@ -96,7 +96,7 @@ def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list
 
 
 def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> OrderedDomain:
-    """The domain of a column; numbers of no stated cells have as many as the depth tells apart."""
+    """The domain of a column; numbers without stated cells have one for each code of the depth."""
     given = dict(section)
     halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
     if halved and not any(isinstance(moment(given.get(key)), date) for key in _BOUNDS):

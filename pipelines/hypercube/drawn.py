@@ -19,7 +19,7 @@ from pipelines.page.extent import clip
 
 # Steps of colour, from the lightest to the darkest.
 COLORS = 8
-# The darkest colour stands for so many times the density of the lightest.
+# The darkest colour represents so many times the density of the lightest.
 _MOST_TIMES = 1e4
 
 
@@ -147,7 +147,7 @@ def _axis(axis: Axis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
 
 def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
     """The colour of each value, from the largest down four decades, and -1 where there are no rows;
-    and what the colours stand for."""
+    and what the colours represent."""
     filled = np.nan_to_num(values) > 0
     high = float(values[filled].max())
     low = max(float(values[filled].min()), high / _MOST_TIMES)

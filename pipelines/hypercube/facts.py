@@ -230,6 +230,6 @@ def _held(spec: Mapping[str, Any], state_bytes: int | None) -> str:
 
 
 def _number(text: str) -> float:
-    """Return the number that a rational's text stands for."""
+    """Return the number that a rational's text represents."""
     above, _, below = text.partition("/")
     return float(above) / float(below or 1)

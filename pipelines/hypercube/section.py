@@ -124,7 +124,7 @@ class HypercubeTree(TreeSection):
 
     @cached_property
     def choices(self) -> PartitionChoices:
-        """What is asked of the plan."""
+        """The workload of the plan."""
         given: dict[str, Any] = {
             "rows": self.rows,
             "rows_at_most": self.rows_at_most,

@@ -104,7 +104,7 @@ class Booking:
 
         Args:
             key: with its check value.
-            nonce: that is asked for.
+            nonce: that is requested.
             discard: what was begun is given up.
 
         Raises:
@@ -139,7 +139,7 @@ class Booking:
         """The nonce that the folder has already, if any.
 
         Raises:
-            NonceError: it is another than the one that is asked for; it is damaged.
+            NonceError: it is another than the one that is requested; it is damaged.
         """
         path = files.join(self.output, NONCE)
         if not files.exists(path):

@@ -5,7 +5,7 @@
     discarded    given up after its noise was drawn: its budget stays spent
     withdrawn    given up before: its budget is back
 
-The first two *stand*: of an id one entry stands at most. The record of the data is set once, by the
+The first two *hold*: of an id one entry does at most. The record of the data is set once, by the
 job, before any noise is drawn, and only while the entry stands. So an entry without a record has
 drawn nothing, and can be withdrawn even while a job is at work: that job will draw nothing.
 """
@@ -24,7 +24,7 @@ from pipelines.ledger.tables import RELEASES
 
 
 class State(Enum):
-    """Where a release stands."""
+    """The state of a release."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
@@ -48,7 +48,7 @@ class Entry:
         folder: where it is made.
         key: the check value of its key.
         nonce: of its folder.
-        state: where it stands.
+        state: where it is.
         record: of its draw; None until its rows are counted.
         number: in the ledger; 0 before it is there.
     """

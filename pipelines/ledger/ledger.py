@@ -47,16 +47,16 @@ from pipelines.ledger.url import LedgerUrl
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a release asks for before it reads a row.
+    """What a release needs before it reads a row.
 
     Args:
         dataset: the id of its data set.
         plan: its specification.
         folder: where it is made, from the root.
         key: the check value of its key, in hexadecimal.
-        nonce: that is asked for, or that the folder has; None: any.
+        nonce: that is requested, or that the folder has; None: any.
         begun: the folder holds the beginning of a release.
-        anew: what stands under this id is given up (``--discard``).
+        anew: what is under this id is given up (``--discard``).
     """
 
     dataset: str
@@ -127,7 +127,7 @@ class Ledger:
         """The entry of a release, which may begin now, or go on where it was stopped.
 
         Raises:
-            LedgerError: the total would be passed, or its id stands for another release.
+            LedgerError: the total would be passed, or its id represents another release.
         """
         with self.transaction() as connection:
             return self._reserve(connection, request)

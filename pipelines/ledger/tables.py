@@ -41,7 +41,7 @@ RELEASES = Table(
     Column("record", Text),  # keyed, of the data; null until they are counted
     Column("reserved", Text, nullable=False),
     Column("committed", Text),
-    # An id stands once.
+    # An id occurs once.
     Index(
         "dptrees_standing_releases",
         "dataset",

@@ -70,7 +70,7 @@ def read_domain(value: object) -> OrderedDomain:
     rules.at(".type", _TYPE, given["type"])
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
-        # Who asks for some days asks for these: the others are none of them.
+        # Who needs some days needs these: the others are none of them.
         given.setdefault("outside", "drop")
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
     rules.at(".column", rules.text, given["column"])
@@ -89,7 +89,7 @@ def ordered_schema() -> Schema:
 def _type_schema(name: str, domain: type[OrderedDomain]) -> Schema:
     given = [field for field in fields(domain) if field.init]  # type: ignore[arg-type]
     needed = [field.name for field in given if field.default is MISSING]
-    # Of these the keys do not tell the type.
+    # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {field.name: _KEYS.get(field.name, {}) for field in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}

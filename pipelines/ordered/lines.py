@@ -81,7 +81,7 @@ def _predicted(plan: TreePlan, question: OrderedQuestion[UniformMechanism]) -> d
 def _predicted_counts(
     question: OrderedQuestion[UniformMechanism],
 ) -> dict[str, Any]:
-    """What the counts will be off by, where that is asked for and can be simulated."""
+    """What the counts will be off by, where that is requested and can be simulated."""
     error = _count_error(question)
     return {} if error is None else {"predicted_counts": asdict(error)}
 

@@ -44,7 +44,7 @@ class OrderedChoices:
         read_as: what the plan is best for; None: what is best for the mechanism.
         guessed_rows: a public guess of the rows of a tree (of each key), or None.
         interval_share: of the budget, where intervals are paid for; else 0.
-        chosen: the keys of the section that stand in it.
+        chosen: the keys of the section that are in it.
     """
 
     name: str
@@ -187,7 +187,7 @@ class Mechanism(NamedTuple):
 
     Attributes:
         workload: what is asked of the tree.
-        refused: the keys of a section that stand for nothing, and why.
+        refused: the keys of a section that have no effect, and why.
         allowed: values of these keys that may be said all the same.
     """
 
@@ -248,7 +248,7 @@ def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, s
 
     Args:
         mechanism: of the section.
-        chosen: its keys that stand in it, with their values.
+        chosen: its keys that are in it, with their values.
     """
     own = MECHANISMS[mechanism]
     for key, reason in own.refused.items():

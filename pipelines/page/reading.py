@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-# A term, and a sentence on what it stands for in one tree; a term may have several.
+# A term, and a sentence on what it represents in one tree; a term may have several.
 Note = tuple[str, str]
 
 STANDARD_ERROR: Note = (

@@ -16,7 +16,7 @@ class PageRoom:
 
     Args:
         trees: how many trees share the page.
-        paths: of the nodes that the page was asked for beside what it has room for.
+        paths: of the nodes requested for the page beside what it has room for.
     """
 
     trees: int = 1

@@ -73,7 +73,7 @@ def totals(
     Args:
         tree: that was released.
         counted: what it counts.
-        below: the lines of a key, from its name and the blanks that stand for it.
+        below: the lines of a key, from its name and the blanks that represent it.
     """
     shown = min(KEYS_SHOWN, tree.question.key_count)
     for label in tree.question.labels_between(0, shown):

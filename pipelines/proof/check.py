@@ -72,8 +72,8 @@ class Check:
         except UNREADABLE as error:
             if not self.edited:
                 raise
-            told = f"cannot be computed of what stands there: {type(error).__name__} {error}"
-            return Finding(check=self.name, ok=False, told=told)
+            text = f"cannot be computed of what stands there: {type(error).__name__} {error}"
+            return Finding(check=self.name, ok=False, told=text)
 
 
 def findings_of(checks: list[Check]) -> list[Finding]:

@@ -15,7 +15,7 @@ from pipelines.proof.check import CheckFailed
 
 # dp-accounting takes time and memory in proportion to sigma, and to the number of counts.
 _LARGEST_SIGMA, _MOST_COUNTS = 3000.0, 200
-# Its losses lie on a grid, each rounded up by at most a step: so much further on, it can tell no
+# Its losses lie on a grid, each rounded up by at most a step: so much further on, it can say no
 # delta that is larger than the true one, but for the tails that it cuts off and for rounding.
 _STEP, _TAILS, _ROUNDING = 1e-4, 1e-13, 1.001
 
@@ -46,7 +46,7 @@ def check_composition(plan: ReleasePlan) -> str:
 
 def _certified(moved: MovedCounts | None, rho: Fraction, epsilon: Fraction, delta: Fraction) -> str:
     """The delta that a rho has at an epsilon, by conversion, by certificate, and by dp-accounting
-    where it is installed and can tell."""
+    where it is installed and can say."""
     if moved is None:
         if rho > rho_of(epsilon, delta):
             raise CheckFailed(f"rho {rho} does not convert to delta {delta} at epsilon {epsilon}")

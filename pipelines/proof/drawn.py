@@ -1,7 +1,7 @@
 """Adaptive trees of a release: the shapes that came out are possible, and errors follow from them.
 
 Standard errors and intervals are computed anew from the column ``ended``, which is the shape, from
-the plan, and from the estimates that the intervals stand around.
+the plan, and from the estimates that the intervals are around.
 """
 
 from __future__ import annotations

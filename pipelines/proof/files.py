@@ -146,7 +146,7 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
-    """What lies beside the manifest of the draw tells the same as the manifest; a published copy
+    """What lies beside the manifest of the draw says the same as the manifest; a published copy
     may lack it."""
     compared = []
     for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id")), (PLAN, ("spec",))):

@@ -1,7 +1,7 @@
 """The manifest against itself: all that follows from the specification is computed anew.
 
 The specification holds the budgets of all levels. Scales of noise, intervals, the numbers of the
-guarantee and its words follow from it, and stand in the manifest too: a change of one shows.
+guarantee and its words follow from it, and are in the manifest too: a change of one shows.
 """
 
 from __future__ import annotations

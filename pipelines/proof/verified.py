@@ -121,7 +121,7 @@ class Verified:
         return check_to_date(self.folder, self.plan, is_exact=is_exact)
 
     def selection(self) -> str:
-        """The first stage, which selected the keys, is the release that the specification tells,
+        """The first stage, which selected the keys, is the release that the specification names,
         and whole, and its keys are those of the trees; a published copy may lack it."""
         stage = self.stage
         if not self.has_stage:
@@ -137,7 +137,7 @@ class Verified:
 
     @property
     def is_staged(self) -> bool:
-        """Whether the manifest tells of a first stage, which selected the keys."""
+        """Whether the manifest mentions a first stage, which selected the keys."""
         spec = self.manifest.get("spec")
         return isinstance(spec, dict) and spec.get("selection") is not None
 
@@ -187,7 +187,7 @@ class Verified:
 
 
 def raise_first(release: str, findings: list[Finding]) -> None:
-    """Tells the first check that failed.
+    """Names the first check that failed.
 
     Raises:
         UserError: there is one.

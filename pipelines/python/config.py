@@ -32,7 +32,7 @@ class Privacy(Written):
     Args:
         epsilon, delta, rho: the budget of the whole release; one of epsilon and rho.
         neighbors: ``add_remove`` or ``substitute``.
-        unit: the column that stands for what is protected, or several; by default each row.
+        unit: the column that represents what is protected, or several; by default each row.
         max_rows: how many rows of a unit are counted in each tree; needed with `unit`.
         max_keys, max_rows_per_key: bounds of a unit in trees with `by`.
         unit_type: ``integer`` or ``text``: what values of `unit` are, however files write them.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipelines.python.error import Error
 
 CURVES, QUANTILES, NODES = "curves", "quantiles", "nodes"
-# More lines or bars than these cannot be told apart.
+# More lines or bars than these cannot be distinguished.
 MOST_KEYS, MOST_BARS = 10, 60
 _INK, _WHISKER = "#20639b", "#555555"
 _BAND = {"alpha": 0.25, "linewidth": 0}

@@ -21,14 +21,14 @@ class Error(Exception):
 
 
 @contextmanager
-def told(*, asking: bool = False) -> Iterator[None]:
+def user_errors(*, asking: bool = False) -> Iterator[None]:
     """Makes every mistake of a user's an `Error`.
 
     Args:
         asking: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
             fault of the program.
 
-    >>> with told(asking=True):
+    >>> with user_errors(asking=True):
     ...     raise ValueError("range: 5 is above 1")
     Traceback (most recent call last):
     dptrees.Error: range: 5 is above 1

@@ -15,11 +15,11 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines.configuration import Configuration
-from pipelines.python.asked import configuration_of, key_values, names_key
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.one_time_key import one_time_key
 from pipelines.python.release import Release
+from pipelines.python.requested import configuration_of, key_values, names_key
 from pipelines.python.rows import HeldSource, batches_of, file_paths
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign

@@ -16,11 +16,11 @@ from pipelines.accounting.target import whole_target
 from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.accounting.wanted import WantedError, WantedErrors
 from pipelines.configuration import Configuration
-from pipelines.python.asked import configuration_of
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
 from pipelines.python.numbers import number_text
+from pipelines.python.requested import configuration_of
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
 
@@ -47,7 +47,7 @@ class Plan:
 
     @cached_property
     def entries(self) -> dict[str, Any]:
-        """All that is planned, as ``dptrees plan --json`` tells it."""
+        """All that is planned, as ``dptrees plan --json`` says it."""
         trees = tree_entries(self._configuration, self._plan)
         return {"trees": trees, "composition": composition_entry(self._configuration, self._plan)}
 
@@ -82,7 +82,7 @@ class Plan:
 
         Returns:
             the budget, and the errors of the trees there, as ``dptrees plan --target-error --json``
-            tells them.
+            says them.
 
         Raises:
             Error: there is no such tree, or no such budget.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dpcore.release.guarantee import stated_guarantee
-from pipelines.python.error import Error, told
+from pipelines.python.error import Error, user_errors
 from pipelines.python.folder import save_release
 from pipelines.python.html import table_html
 from pipelines.python.tree import TreeAnswers
@@ -40,7 +40,7 @@ class Release:
         """
         if tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
-        with told():
+        with user_errors():
             # The answers read the release while they are asked: it must not go before them.
             return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
 
@@ -88,7 +88,7 @@ class Release:
         if self.path is not None:
             raise Error(f"{self.path}: the release lies there already; copy the folder")
         assert isinstance(self._folder, ReleaseFolder)
-        with told():
+        with user_errors():
             return save_release(self._folder.path, os.fspath(path))
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class Release:
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
-        rows = [[tree, *self[tree]._told()] for tree in self.trees]
+        rows = [[tree, *self[tree]._described()] for tree in self.trees]
         caption = f"{self.name}: {self.guarantee}"
         return table_html(caption, ("tree", "columns", "keys", "total"), rows)
 

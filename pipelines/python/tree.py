@@ -17,7 +17,7 @@ from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, table_of
 from pipelines.python.drawing import CURVES, QUANTILES
 from pipelines.python.drawing import NODES as BARS
-from pipelines.python.error import Error, told
+from pipelines.python.error import Error, user_errors
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder
 
@@ -67,7 +67,7 @@ class TreeAnswers:
             Error: it is not above 0 and at most 0.9999; or this kind of tree has the release's
                 alone.
         """
-        with told(asking=True):
+        with user_errors(asking=True):
             return self._as(self._tree.at_confidence(confidence))
 
     def column(self, name: str) -> TreeAnswers:
@@ -76,7 +76,7 @@ class TreeAnswers:
         Raises:
             Error: the tree has one column, or none of this name.
         """
-        with told(asking=True):
+        with user_errors(asking=True):
             return self._as(self._tree.of_column(name), name)
 
     def _as(self, tree: Released, column: str = "") -> TreeAnswers:
@@ -108,7 +108,7 @@ class TreeAnswers:
                     "(categories that have one say `ordered: true` in the domain of the tree)"
                 )
             return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
-        return self._asked(
+        return self._counts(
             "cdf",
             key,
             lambda each: [
@@ -132,7 +132,7 @@ class TreeAnswers:
             quantiles = self._tree.released_quantiles or _DECILES
         rows = [
             named | _numeric(found)
-            for named, label in self._keys_asked(key)
+            for named, label in self._chosen_keys(key)
             for found in self._each(lambda q, label=label: self._tree.quantile(q, label), quantiles)  # type: ignore[misc]
         ]
         columns = (*self._key_column(key), "q", "value", "ci_low", "ci_high")
@@ -141,18 +141,18 @@ class TreeAnswers:
     def _each(
         self, ask: Callable[[Any], Mapping[str, Any]], values: Any
     ) -> list[Mapping[str, Any]]:
-        with told(asking=True):
+        with user_errors(asking=True):
             return [ask(value) for value in _several(values)]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
-        """How many rows lie in [lower, upper); the label tells the range that was counted, of whole
+        """How many rows lie in [lower, upper); the label says the range that was counted, of whole
         cells, and a warning where that is another.
 
         Raises:
             Error: the tree has no order, or no such values or key.
         """
         bounds = _plain(lower), _plain(upper)
-        return self._asked("range", key, lambda each: [self._tree.range(*bounds, each)])
+        return self._counts("range", key, lambda each: [self._tree.range(*bounds, each)])
 
     def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
         """How many rows a node holds.
@@ -172,7 +172,7 @@ class TreeAnswers:
             number = self._tree.numbered_level(str(level))
             return [self._tree.node(number, self._tree.node_of(_plain(node), number), each)]
 
-        return self._asked("node", key, ask)
+        return self._counts("node", key, ask)
 
     def children(self, path: str = "", *, key: object = None) -> Answers:
         """How many rows the children of a node hold.
@@ -184,7 +184,7 @@ class TreeAnswers:
         Raises:
             Error: there is no such node or key, or it is a leaf.
         """
-        return self._asked("children", key, lambda each: self._tree.children(path, each))
+        return self._counts("children", key, lambda each: self._tree.children(path, each))
 
     def top(self, n: int = 10, *, level: object = None, key: object = None) -> Answers:
         """The nodes of a level with the largest counts.
@@ -204,7 +204,7 @@ class TreeAnswers:
             asked = self._tree.height if level is None else self._tree.level_of(str(level))
             return self._tree.top(n, asked, each)
 
-        return self._asked("top", key, ask)
+        return self._counts("top", key, ask)
 
     def sum(self, nodes: Sequence[str], *, key: object = None) -> Answers:
         """How many rows several nodes hold together, with the exact error of the sum.
@@ -219,7 +219,7 @@ class TreeAnswers:
         add = getattr(self._tree, "sum", None)
         if add is None:
             raise Error(f"sum: nodes of tree {self.name} are not added up")
-        return self._asked("sum", key, lambda each: [add(_several(nodes), each)])
+        return self._counts("sum", key, lambda each: [add(_several(nodes), each)])
 
     def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
         """How many rows lie in a box of several columns.
@@ -235,7 +235,7 @@ class TreeAnswers:
             column: ("" if low is None else _plain(low), "" if high is None else _plain(high))
             for column, (low, high) in sides.items()
         }
-        return self._asked("box", key, lambda each: [self._tree.box(bounds, each)])
+        return self._counts("box", key, lambda each: [self._tree.box(bounds, each)])
 
     def nodes(self, *, level: object = None, key: object = None) -> Answers:
         """All nodes that were released, or all of a level.
@@ -250,7 +250,7 @@ class TreeAnswers:
         found = self._in_words(self._whole(NODES, key, ("level", "node", "label", *_ERRORS)))
         if level is None:
             return found
-        with told(asking=True):
+        with user_errors(asking=True):
             number = self._tree.level_of(str(level))
         table = found.table.filter(pc.equal(found.table["level"], number)).drop_columns(["level"])
         return self._answers(f"nodes of level {level}", table, BARS)
@@ -270,7 +270,7 @@ class TreeAnswers:
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
             raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
-        with told(asking=True):
+        with user_errors(asking=True):
             tables = [self._part(kind, part.key, part.index) for part in parts]
             table = pa.concat_tables(tables, promote_options="permissive")
             if question.keys is not None:
@@ -288,11 +288,11 @@ class TreeAnswers:
             return self._folder.tables(self.name).part(kind, key, index)
         return self._folder.part(kind, self.name, key, index)
 
-    def _asked(self, asking: str, key: object, ask: Callable[[object], list[Answer]]) -> Answers:
+    def _counts(self, asking: str, key: object, ask: Callable[[object], list[Answer]]) -> Answers:
         """The answers to a question, for one key or for all."""
         rows: list[dict[str, Any]] = []
-        with told(asking=True):
-            for named, label in self._keys_asked(key):
+        with user_errors(asking=True):
+            for named, label in self._chosen_keys(key):
                 rows += [named | asdict(answer) | {"label": answer.shown} for answer in ask(label)]
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
@@ -303,8 +303,8 @@ class TreeAnswers:
             )
         return self._answers(asking, table_of(rows, (*self._key_column(key), *_COLUMNS)), BARS)
 
-    def _keys_asked(self, key: object) -> list[tuple[dict[str, Any], object]]:
-        """What stands before the answers of a key, and the key."""
+    def _chosen_keys(self, key: object) -> list[tuple[dict[str, Any], object]]:
+        """What comes before the answers of a key, and the key."""
         if key is not None or not self.keys:
             return [({}, _plain(key))]
         return [({"key": label}, label) for label in self.keys]
@@ -325,13 +325,13 @@ class TreeAnswers:
         column = f", {self._column}" if self._column else ""
         return f"{self.name}{column}: {asking}"
 
-    def _told(self) -> tuple[str, str, str]:
+    def _described(self) -> tuple[str, str, str]:
         """The columns, the keys and the rows of the tree, for a person."""
         question = self._tree.question
         keys = f"{len(self.keys):,}" if self.keys else "-"
-        return ", ".join(question.columns), keys, self._rows_told()
+        return ", ".join(question.columns), keys, self._rows_in_words()
 
-    def _rows_told(self) -> str:
+    def _rows_in_words(self) -> str:
         if self.keys:
             return "-"
         try:
@@ -341,7 +341,7 @@ class TreeAnswers:
         return f"{root.count:,} {counted_noun(self._tree.question)}"
 
     def _line(self) -> str:
-        columns, keys, rows = self._told()
+        columns, keys, rows = self._described()
         by = "" if keys == "-" else f", by {keys} keys"
         about = "" if rows == "-" else f", about {rows}"
         note = counted_note(self._tree.question)

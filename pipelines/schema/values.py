@@ -14,7 +14,7 @@ from pipelines.sections import rules
 
 Schema = dict[str, Any]
 
-# A parameter may stand for any value.
+# A parameter may represent any value.
 DEFINITIONS: Schema = {"parameter": {"type": "string", "pattern": r"\$\{"}}
 _PARAMETER: Schema = {"$ref": "#/$defs/parameter"}
 TEXT: Schema = {"type": "string"}
@@ -103,7 +103,7 @@ def of_rules(
     Args:
         by_key: the rules.
         kind: of the domain, which must be named.
-        others: keys of which more is known than their rules tell.
+        others: keys of which more is known than their rules say.
     """
     known = {key: of_rule(rule) for key, rule in by_key.items()}
     return section(known | {"kind": {"const": kind}} | others, ("kind",))

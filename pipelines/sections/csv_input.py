@@ -1,4 +1,4 @@
-"""The keys of `input` that tell how a CSV file is written: its rows, and the texts in them."""
+"""The keys of `input` that say how a CSV file is written: its rows, and the texts in them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _NO_END = (
 
 
 class InputSection(CsvInput):
-    """Where the rows lie: `path` is one folder or glob, or several. The others tell what a row of
+    """Where the rows lie: `path` is one folder or glob, or several. The others say what a row of
     text is."""
 
     format: Annotated[str, PlainValidator(rules.choice(*FORMATS, elsewhere=TABLES))]

@@ -107,7 +107,7 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
             integers, else texts.
 
     Returns:
-        the columns in the order asked for, of large_string or int64.
+        the columns in the order requested, of large_string or int64.
 
     Raises:
         ValueError: the file cannot be read or lacks a column of texts or integers.

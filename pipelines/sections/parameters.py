@@ -1,7 +1,7 @@
 """Parameters of a configuration: ``${date}`` in its texts, and ``--set date=2013-01-31``.
 
 They are put in after the YAML was read, into texts alone: whatever a parameter holds, it is a part
-of one text or one whole value, never a key, a list or a section. ``$${`` stands for ``${``.
+of one text or one whole value, never a key, a list or a section. ``$${`` represents ``${``.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Substitution:
         return found
 
     def misses(self, place: str) -> bool:
-        """Whether there are parameters, and none of them stands at a place."""
+        """Whether there are parameters, and none of them is at a place."""
         return bool(self.used) and place not in self._places
 
     def named(self, error: ConfigurationError) -> ConfigurationError:
@@ -236,7 +236,7 @@ class Substitution:
             return self._in_text(value, place)
         if not isinstance(value, (dict, list)):
             return value
-        # Of an alias in the file, once: it may stand in itself.
+        # Of an alias in the file, once: it may be in itself.
         if id(value) in self._made:
             return self._made[id(value)]
         made: Any = {} if isinstance(value, dict) else []

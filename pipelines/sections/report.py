@@ -34,7 +34,7 @@ Line = Annotated[str, PlainValidator(_line)]
 
 
 class ReportSection(Section):
-    """What the page of a release says of its data. It is public, and in the manifest as it stands
+    """What the page of a release says of its data. It is public, and in the manifest as it is
     here."""
 
     title: Line | None = None

@@ -33,7 +33,7 @@ _ABSENT = object()
 
 
 def requested(value: object) -> Any:
-    """A value of a checked configuration as it stands in a request.
+    """A value of a checked configuration as it is in a request.
 
     >>> requested({"epsilon": Fraction(1, 10), "lower": date(2013, 1, 31), "cells": (2, 4)})
     {'epsilon': '0.1', 'lower': '2013-01-31', 'cells': [2, 4]}
@@ -52,7 +52,7 @@ def requested(value: object) -> Any:
 
 
 def privacy_request(guarantee: Guarantee, unit: PrivacyUnit) -> dict[str, Any]:
-    """What the section `privacy` says, as it stands in a request.
+    """What the section `privacy` says, as it is in a request.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -107,7 +107,7 @@ def _listed(values: list[Any]) -> Any:
 
 
 def _given(section: Section) -> Iterator[tuple[str, Any]]:
-    """The keys that stand in a section."""
+    """The keys that are in a section."""
     for name, field in type(section).model_fields.items():
         if name in section.model_fields_set:
             yield field.alias or name, requested(getattr(section, name))

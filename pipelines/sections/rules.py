@@ -1,7 +1,7 @@
 """The rules that values of a configuration must keep, each with its sentence.
 
 A rule takes a value as `pipelines.sections.yaml_document` reads it (numbers are int or Decimal) and
-returns what it stands for, or raises `RuleBroken`.
+returns what it represents, or raises `RuleBroken`.
 """
 
 from __future__ import annotations

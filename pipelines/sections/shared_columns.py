@@ -1,6 +1,6 @@
 """Columns that several trees read: whether one type of column can serve them all.
 
-A file tells its types when it is read; that no type at all would do is known before.
+A file says its types when it is read; that no type at all would do is known before.
 """
 
 from __future__ import annotations

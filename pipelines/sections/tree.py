@@ -32,7 +32,7 @@ class TreeSection(Section):
 
     @abstractmethod
     def workload(self) -> Workload[Any]:
-        """What is asked of the tree, before there is a budget."""
+        """The workload of the tree, before there is a budget."""
 
     @property
     def private_keys(self) -> PrivateKeys | None:

@@ -127,7 +127,7 @@ def moment(value: object) -> object:
 
 
 class _Loader(yaml.SafeLoader):
-    """Values of the YAML 1.2 core schema and timestamps; keys are texts and stand once."""
+    """Values of the YAML 1.2 core schema and timestamps; keys are texts and occur once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()

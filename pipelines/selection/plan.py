@@ -140,7 +140,7 @@ def selection_entries(plan: ReleasePlan) -> list[dict[str, object]]:
 
 
 def selection_lines(plan: ReleasePlan) -> Iterator[str]:
-    """What ``dptrees plan`` tells a person of the selections."""
+    """What ``dptrees plan`` says a person of the selections."""
     for question in _questions(plan):
         law, spent = question.plan.law, question.plan
         yield ""

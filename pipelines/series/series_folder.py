@@ -153,11 +153,11 @@ class Opened(NamedTuple):
     """A folder that is asked.
 
     Attributes:
-        told: what stands before its answers.
+        before: what comes before its answers.
         folder: a release, or some periods of a series.
     """
 
-    told: dict[str, object]
+    before: dict[str, object]
     folder: ReleaseFolder | WindowFolder
 
 

@@ -27,10 +27,10 @@ MOST_LEAVES = 2**22
 
 
 def add_to_date(plan: ReleasePlan, output: str) -> None:
-    """Writes the totals to date into the folder of a run, and tells them.
+    """Writes the totals to date into the folder of a run, and says them.
 
     Args:
-        plan: of the run; nothing is done for a release that stands alone.
+        plan: of the run; nothing is done for a release that is alone.
         output: the folder of the run, which is finished.
 
     Raises:

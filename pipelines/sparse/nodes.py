@@ -1,4 +1,4 @@
-"""The nodes of a sparse tree in its report: those with the largest counts, and what is asked for.
+"""The nodes of a sparse tree in its report: those with the largest counts, and what is requested.
 
 How many nodes were published is not known before the tables are read, and there may be very many:
 they are read some at a time, and what is kept is bounded. A node's count is at most its parent's,
@@ -81,8 +81,8 @@ def shown_nodes(
     Args:
         release: the tables; they are read twice.
         question: the tree.
-        room: for how many nodes there is room, beside those asked for.
-        paths: those asked for, which `check_sparse_paths` has seen: they come with their ancestors
+        room: for how many nodes there is room, beside those requested.
+        paths: those requested, which `check_sparse_paths` has seen: they come with their ancestors
             and, the largest first, their children.
     """
     published = [0] * (question.plan.height + 1)
@@ -125,7 +125,7 @@ def node_columns(domain: SparseDomain, shown: ShownNodes) -> list[dict[str, obje
 
 
 class _Asked:
-    """The nodes asked for: they and their ancestors, and of their children the largest."""
+    """The nodes requested: they and their ancestors, and of their children the largest."""
 
     def __init__(self, domain: SparseDomain, paths: Sequence[str]) -> None:
         self._domain = domain

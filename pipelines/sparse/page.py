@@ -239,7 +239,7 @@ def _data(question: SparseQuestion) -> dict[str, object]:
         "whole": [],
     }
     if isinstance(domain, CodeDomain):
-        # A prefix tells its length, and so its level.
+        # A prefix says its length, and so its level.
         example = str(domain.paths(1, domain.root_keys)[0])
         code = {"bits": list(domain.prefix_bits), "notation": domain.notation}
         return data | code | {"example": example, "selfNamed": True}

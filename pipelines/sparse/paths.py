@@ -1,6 +1,6 @@
 """The paths of a sparse tree as its report shows them: their last labels, the way from the root.
 
-What is a path, and what stands above it, say the domains (`dpcore.sparse.domain.SparseDomain`).
+What is a path, and what is above it, say the domains (`dpcore.sparse.domain.SparseDomain`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from transforms.tables.table import Table
 
 
 class TableRows:
-    """The rows of a table, which is looked for when it is first asked for.
+    """The rows of a table, which is looked for when it is first requested.
 
     Args:
         table: not pinned.

@@ -22,7 +22,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import TemporalTree
 from dpcore.trees.chunks import SPINE, branch_index
-from pipelines.hierarchy.asked import _parts_of
+from pipelines.hierarchy.chosen_nodes import _parts_of
 from pipelines.release_folder import ReleaseFolder
 from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
 from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import dptrees
-from pipelines.python.asked import configuration_of
 from pipelines.python.config import plain
+from pipelines.python.requested import configuration_of
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 CONFIG: dict[str, Any] = {

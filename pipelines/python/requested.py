@@ -1,4 +1,4 @@
-"""What a call asks for, as the configuration that the command would read."""
+"""What a call needs, as the configuration that the command would read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a hierarchy that its report was asked for: they, their ancestors and children."""
+"""The nodes of a hierarchy requested for its report, with their ancestors and children."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chosen_levels(
     Args:
         release: the tables; only the parts that hold these nodes are read.
         question: the hierarchy.
-        paths: those asked for, which `check_paths` has seen.
+        paths: those requested, which `check_paths` has seen.
         codes: of the keys of the page.
 
     Returns:
@@ -152,7 +152,7 @@ def without_repeats(rows: pa.Table) -> pa.Table:
 
 
 def with_chosen(levels: Sequence[pa.Table], asked: Sequence[pa.Table]) -> list[pa.Table]:
-    """The levels of the page and those asked for, without empty levels at the end."""
+    """The levels of the page and those requested, without empty levels at the end."""
     longest = max(
         [len(levels), *(level + 1 for level, rows in enumerate(asked) if len(rows))], default=0
     )

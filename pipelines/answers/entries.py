@@ -28,8 +28,8 @@ _ROOT = "(all)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """One answer, and what stands before it.
+class Entry:
+    """One answer, and what comes before it.
 
     Attributes:
         before: what it is about, such as the key and the period.
@@ -52,7 +52,7 @@ class Told:
 
     @property
     def has_rank_margin(self) -> bool:
-        """Whether it tells how far off a rank is, and no interval."""
+        """Whether it says how far off a rank is, and no interval."""
         if isinstance(self.answer, Answer):
             return False
         return _MARGIN[0] in self.answer and self.answer["ci_low_text"] is None
@@ -69,7 +69,7 @@ class Told:
         return {**self.before, **values, **bounds, **words, **remarks}
 
 
-def told_table(answers: Sequence[Told], confidence: float) -> Table:
+def narrow_table(answers: Sequence[Entry], confidence: float) -> Table:
     """Answers in figures.
 
     Args:
@@ -101,13 +101,13 @@ def told_table(answers: Sequence[Told], confidence: float) -> Table:
     return Table(tuple(columns))
 
 
-def remarks_of(answers: Sequence[Told]) -> list[str]:
+def remarks_of(answers: Sequence[Entry]) -> list[str]:
     """What is said of intervals that are others than those beside them, each sentence once."""
     said = (each.answer.remark for each in answers if isinstance(each.answer, Answer))
     return list(dict.fromkeys(remark for remark in said if remark is not None))
 
 
-def wide_table(answers: Sequence[Told]) -> Table:
+def wide_table(answers: Sequence[Entry]) -> Table:
     """Answers with a line for what is asked and a column for each key: estimates and half their
     intervals, or values.
 
@@ -126,27 +126,27 @@ def wide_table(answers: Sequence[Told]) -> Table:
     return Table(tuple(columns))
 
 
-def _line(told: Told) -> tuple[str, ...]:
+def _line(entry: Entry) -> tuple[str, ...]:
     """What an answer is about, beside its key."""
-    about = [str(value) for name, value in told.before.items() if name != "key"]
-    if isinstance(told.answer, Answer):
-        return (*about, told.answer.shown or _ROOT)
-    return (*about, f"{told.answer['q']:g}")
+    about = [str(value) for name, value in entry.before.items() if name != "key"]
+    if isinstance(entry.answer, Answer):
+        return (*about, entry.answer.shown or _ROOT)
+    return (*about, f"{entry.answer['q']:g}")
 
 
-def _cell(told: Told) -> str:
+def _cell(entry: Entry) -> str:
     """An estimate with its interval, or a value."""
-    answer = told.answer
+    answer = entry.answer
     if isinstance(answer, Answer):
         shown = answer.count if answer.estimate is None else answer.estimate
         return with_margin(shown, answer.ci_low, answer.ci_high)
     row = _quantile(answer)
     value, span = column_value(*(row[name] for name in _VALUE))
     value = str(answer.get("in_words", value))
-    return value if told.has_rank_margin else f"{value} [{span}]"
+    return value if entry.has_rank_margin else f"{value} [{span}]"
 
 
-def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
+def _quantile_columns(answers: Sequence[Entry], within: str) -> list[Column]:
     rows = [_quantile(each.answer) for each in answers if not isinstance(each.answer, Answer)]
     shown = [column_value(*(row[name] for name in _VALUE)) for row in rows]
     columns = [
@@ -163,7 +163,7 @@ def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
     return [*columns, Column("rank within", margins)]
 
 
-def _values(answers: Sequence[Told], values: Sequence[str]) -> list[str]:
+def _values(answers: Sequence[Entry], values: Sequence[str]) -> list[str]:
     """Values of quantiles; the words for those among which values outside the domain are."""
     return [
         value if isinstance(each.answer, Answer) else str(each.answer.get("in_words", value))
@@ -192,7 +192,7 @@ def _error(answer: Answer) -> float | None:
 
 
 def _share_error(answer: Answer) -> float | None:
-    """About the error of a share; None where nothing is there to tell it from."""
+    """About the error of a share; None where nothing is there to say it from."""
     error = _error(answer)
     if error is None or not answer.fraction or not answer.count:
         return None
