@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpcore.noise.source import NoiseSource
 from dpcore.questions.place import Part
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeTables
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
@@ -177,7 +177,7 @@ def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
     return dict(sorted(chosen.items()))
 
 
-def _notes(question: Question, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
+def _notes(question: TreeTables, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
     """What the parts of a tree told, in their order."""
     return {
         part: base64.b64decode(receipt.note)

@@ -10,7 +10,7 @@ stay inside the job. How many increments a bundle gives follows from the plan al
 from collections.abc import Iterable, Iterator, Mapping
 
 from dpcore.questions.place import Place
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeCounting
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import ConservationError
 
@@ -59,7 +59,7 @@ def unit_shards(tree: str) -> str:
     return f"shards of units of tree {tree}"
 
 
-def balance_name(question: Question, place: Place) -> str:
+def balance_name(question: TreeCounting, place: Place) -> str:
     """The name of the balance that the counts of a place take part in: between the rows kept and
     the total of the counts, or between partial counts and their sums."""
     number = question.balance_of(place)

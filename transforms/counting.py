@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpcore.noise.source import KeyedChoices
 from dpcore.questions.place import Counter, Increments
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeCounting
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import (
     balance_name,
@@ -59,14 +59,14 @@ class CountingDoFn(KeyedDoFn):
         self._counters: dict[str, Counter] = {}
         self._balance = Increases(dict.fromkeys(self._names, 0))
 
-    def counter(self, question: Question) -> Counter:
+    def counter(self, question: TreeCounting) -> Counter:
         """The bundle's counter of a tree."""
         if question.name not in self._counters:
             made = question.counter(dense=self._dense, choices=self._choices)
             self._counters[question.name] = made
         return self._counters[question.name]
 
-    def counted(self, question: Question, increments: Increments, rows: int) -> Iterator[Any]:
+    def counted(self, question: TreeCounting, increments: Increments, rows: int) -> Iterator[Any]:
         """Counts rows, and gives what is due: as `dpcore.questions.place.Counter.add`."""
         counter = self.counter(question)
         rows_name = (tree_slots if question.is_matched else tree_rows)(question.name)
@@ -74,7 +74,7 @@ class CountingDoFn(KeyedDoFn):
         if counter.is_due:
             yield from self.taken(question)
 
-    def taken(self, question: Question) -> Iterator[Any]:
+    def taken(self, question: TreeCounting) -> Iterator[Any]:
         """The partial counts of a tree since the last time; tagged where they are yet to be matched
         with the leaves."""
         for place, data, total in self.counter(question).take():
@@ -105,12 +105,12 @@ class CountingDoFn(KeyedDoFn):
             yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
 
 
-def _partials_name(question: Question) -> str:
+def _partials_name(question: TreeCounting) -> str:
     return (slot_partials if question.is_matched else tree_partials)(question.name)
 
 
 def read_rows(
-    question: Question, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
+    question: TreeCounting, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
 ) -> Read:
     """What a question reads of a batch.
 

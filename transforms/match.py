@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 
 from dpcore.questions.place import Place
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeCounting
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import (
     balance_name,
@@ -35,7 +35,7 @@ from transforms.keyed import KeyedDoFn
 from transforms.readers.read import BALANCE
 
 
-def matched_trees(plan: ReleasePlan) -> list[Question]:
+def matched_trees(plan: ReleasePlan) -> list[TreeCounting]:
     """The trees of a plan whose counts are matched with their leaves."""
     return [question for question in plan.questions if question.is_matched]
 

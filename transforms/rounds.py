@@ -1,7 +1,7 @@
 """Rounds between places and their groups, of trees no place of which can be drawn by itself.
 
     counts, asked -> answers -> group -> asked    as often as a question has rounds
-    counts, asked -> what `Question.draw` gets
+    counts, asked -> what `TreeDrawing.draw` gets
 
 What a group asks goes to its places beside their counts, so these are not sent again. Answers and
 what is asked may hold exact sums: they stay inside the job, as what places send to their group. In
@@ -15,7 +15,7 @@ from typing import Any
 import apache_beam as beam
 
 from dpcore.questions.place import Place
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeRounds
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import check_once
 from transforms.counting import PlaceKey
@@ -121,7 +121,7 @@ class _Ask(KeyedDoFn):
         is_last = number + 1 == question.rounds
         yield beam.pvalue.TaggedOutput(_LAST, found) if is_last else found
 
-    def _of(self, question: Question) -> dict[int, list[Place]]:
+    def _of(self, question: TreeRounds) -> dict[int, list[Place]]:
         if question.name not in self._places:
             self._places[question.name] = listed(question.places, question.gathered_by)
         return self._places[question.name]

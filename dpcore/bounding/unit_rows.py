@@ -29,7 +29,7 @@ from dpcore.bounding.runs import (
 from dpcore.bounding.unit_ids import Blocks, Units
 from dpcore.noise.source import KeyedChoices
 from dpcore.questions.place import Increments, RowIncrements
-from dpcore.questions.question import Question
+from dpcore.questions.roles import UnitRows
 from dpcore.rows.column import fixed_width_values
 
 # More shards need less memory where they are bounded; a worker holds the rows of one at a time.
@@ -74,7 +74,7 @@ class TreeBounding:
         shards: of units; which of their rows stay does not depend on it.
     """
 
-    def __init__(self, question: Question, choices: KeyedChoices, shards: int = SHARDS) -> None:
+    def __init__(self, question: UnitRows, choices: KeyedChoices, shards: int = SHARDS) -> None:
         unit = question.unit
         bounds = RowBounds(rows=unit.rows, keys=unit.keys, rows_per_key=unit.rows_per_key)
         if not question.is_keyed:

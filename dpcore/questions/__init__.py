@@ -31,6 +31,14 @@ FACE = {
     "question": ("PublicTable", "Question", "Run"),
     "released": ("Answer", "ReadPart", "Released", "Total", "named_level"),
     "released_tree": ("ReleasedTree",),
+    "roles": (
+        "TreeColumns",
+        "TreeCounting",
+        "TreePrivacy",
+        "TreeRounds",
+        "TreeTables",
+        "UnitRows",
+    ),
     "root_messages": (
         "SentRoots",
         "pack_measured",

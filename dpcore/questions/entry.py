@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # which call this file
-    from dpcore.questions.question import Question
+    from dpcore.questions.roles import TreePrivacy
     from dpcore.questions.tree_question import TreeQuestion
 
 
-def budget_entry(question: Question) -> dict[str, object]:
+def budget_entry(question: TreePrivacy) -> dict[str, object]:
     """What a tree may spend, by its measure; nothing where that is an epsilon with a delta."""
     own = question.budget
     return {} if own is None else {own.measure.value: str(own.amount)}

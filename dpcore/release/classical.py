@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.privacy.least_epsilon import least_epsilon
 from dpcore.privacy.spending import Spending
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreePrivacy
 from dpcore.release.plan import ReleasePlan, total_spending
 
 
@@ -71,7 +71,7 @@ def classical_composition(plan: ReleasePlan) -> Classical:
     alone = total_spending(each for each in plan.questions if each not in plan.composed)
     left = plan.stated[1] - alone.delta
 
-    def kept(question: Question) -> Spending:
+    def kept(question: TreePrivacy) -> Spending:
         own = question.spending
         if not own.rho:
             return own

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpcore.arrays import Flags
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeColumns
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.fates import missing_flags
 from transforms.errors import InputError
@@ -61,7 +61,7 @@ class _TextColumns:
     """Stands for a plan where columns are read as texts: those of a unit are."""
 
     columns: tuple[str, ...]
-    questions: tuple[Question, ...] = ()
+    questions: tuple[TreeColumns, ...] = ()
 
     @property
     def unit(self) -> PrivacyUnit:

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from dpcore.questions.question import Question
+from dpcore.questions.roles import TreeColumns
 from pipelines.sections.error import RuleBroken
 
 # One of each family of types that a reader gives.
@@ -29,7 +29,7 @@ _TYPES = (
 )
 
 
-def check_shared_columns(questions: Sequence[Question]) -> None:
+def check_shared_columns(questions: Sequence[TreeColumns]) -> None:
     """Refuses trees of which one reads a column as no type that another reads.
 
     Args:
@@ -63,14 +63,14 @@ def _check_column(column: str, refused: Mapping[int, Mapping[pa.DataType, str]])
             )
 
 
-def _refused(question: Question, column: str) -> dict[pa.DataType, str]:
+def _refused(question: TreeColumns, column: str) -> dict[pa.DataType, str]:
     """The types that a tree does not read a column as, with what it says of them; none where it
     says so of all, since then another column is at fault."""
     refused = dict(_refusals(question, column))
     return {} if len(refused) == len(_TYPES) else refused
 
 
-def _refusals(question: Question, column: str) -> Iterator[tuple[pa.DataType, str]]:
+def _refusals(question: TreeColumns, column: str) -> Iterator[tuple[pa.DataType, str]]:
     for type in _TYPES:
         try:
             question.check_types(dict.fromkeys(question.columns, pa.null()) | {column: type})
