@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -277,3 +278,40 @@ def test_every_module_is_named_by_a_noun() -> None:
 @pytest.mark.parametrize("path", ["dpcore/utils.py", "pipelines/helpers/x.py", "tests/common.py"])
 def test_planted_name_is_found(path: str) -> None:
     assert nounless([path]) == [path]
+
+
+def first_circle(sources: Mapping[str, str]) -> list[str]:
+    """Return the modules of a circle of imports, empty where there is none.
+
+    Imports for annotations alone count too: they show one noun that was cut into two files.
+
+    Args:
+        sources: text by module, dotted.
+    """
+    imports = {
+        module: {
+            name
+            for name in imported(ast.parse(text), PurePosixPath(*module.split(".")))
+            if name in sources and name != module
+        }
+        for module, text in sources.items()
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    paths = [path for layer in LAYERS for path in (PROJECT / layer).rglob("*.py")]
+    modules = {path: ".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in paths}
+    assert len(paths) > 500
+    assert first_circle({modules[path]: path.read_text() for path in paths}) == []
+
+
+def test_a_planted_circle_is_found() -> None:
+    annotated = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A\n"
+    assert set(first_circle({"p.a": "from p.b import b\n", "p.b": annotated})) == {"p.a", "p.b"}
+    assert first_circle({"p.a": "from p.b import b\n", "p.b": "import p.c\n", "p.c": ""}) == []

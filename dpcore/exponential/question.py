@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.exponential.choosing import ChosenQuantiles
 from dpcore.exponential.forest import chosen_of, measured_of
 from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
@@ -19,7 +20,6 @@ from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.rounds import answered, next_request, read_request
-from dpcore.exponential.tables import chosen_table
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.privacy.budget import Budget, Measure
@@ -28,7 +28,7 @@ from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
 from dpcore.questions.root_messages import pack_measured, unpack_measured
-from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES
+from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES, tree_and_key
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
@@ -286,4 +286,46 @@ def exponential_question_from_spec(
         quantiles=tuple(spec["quantiles"]),
         confidence=spec["confidence"],
         weight=Fraction(spec["weight"]),
+    )
+
+
+_INTERVAL = ("ci_low", "ci_high")
+
+
+def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.Table:
+    """The rows of the quantiles of all keys, (keys, quantiles) in ``chosen``.
+
+    How far their ranks may be off is told without the data (`dpcore.exponential.margins`), how far
+    their values are is not: without intervals, the ends of these are null.
+    """
+    keys, wanted = chosen.cells.shape
+    # As they were requested, not as they rise.
+    order = question.order
+    cells, shares = chosen.cells[:, order].reshape(-1), chosen.shares[:, order].reshape(-1)
+    values = question.domain.value_at(cells, shares)
+    # From the least value of the first cell to the largest of the last.
+    ends = [
+        question.domain.value_at(side[:, order].reshape(-1), np.full(len(values), share))
+        for side, share in zip(() if chosen.ends is None else chosen.ends, (0.0, 1.0), strict=False)
+    ]
+    is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+    unknown, text = pa.nulls(len(values), pa.float64()), pa.nulls(len(values), pa.string())
+
+    def numbers(found: pa.Array) -> pa.Array:
+        return found.cast(pa.float64(), safe=False) if is_number else unknown
+
+    names = zip(("tree", "key"), tree_and_key(question, 0, keys, wanted), strict=True)
+    return pa.table(
+        dict(names)
+        | {"q": pa.array(np.tile(np.asarray(question.quantiles, np.float64), keys))}
+        | {"value": numbers(values)}
+        | dict(zip(_INTERVAL, map(numbers, ends) if ends else (unknown, unknown), strict=True))
+        | {"value_text": values.cast(pa.string())}
+        | dict(
+            zip(
+                (f"{name}_text" for name in _INTERVAL),
+                (each.cast(pa.string()) for each in ends) if ends else (text, text),
+                strict=True,
+            )
+        )
     )

@@ -34,7 +34,7 @@ from dpcore.questions.root_messages import (
     unpack_solutions,
 )
 from dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
-from dpcore.questions.tables import NODES, nodes_table
+from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import M, TreeQuestion
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
@@ -105,7 +105,7 @@ class HierarchyQuestion(TreeQuestion[M]):
     ) -> ChunkAnswer:
         levels, _ = self.forest.solve(chunk, measured, roots)
         total = self.released_total(roots)
-        return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
+        return ChunkAnswer({NODES: self.nodes_table(chunk.key, levels, total)})
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:

@@ -6,21 +6,24 @@ the partition grows, which looks at noisy counts alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats
 from dpcore.hypercube.code_counts import HeldCodes
 from dpcore.hypercube.domain import HypercubeDomain, hypercube_from_spec
 from dpcore.hypercube.held import HeldCounts
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.level_tables import HeldTables
-from dpcore.hypercube.tables import partition_tables
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism
 from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Holding, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure
@@ -40,7 +43,7 @@ from dpcore.questions.place import (
     RowIncrements,
 )
 from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
+from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column
 from dpcore.rows.fates import Fate
 
 
@@ -200,3 +203,50 @@ def hypercube_question_from_spec(spec: Mapping[str, Any]) -> HypercubeQuestion:
         confidence=spec["confidence"],
         weight=Fraction(spec["weight"]),
     )
+
+
+def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[pa.Table]:
+    """Return the released rows of each depth of the plan, root first, as `NODES_SCHEMA`; empty
+    where the partition did not come so deep.
+
+    ``level`` is the depth, in halvings of the box; ``node`` the number of the node among the
+    2^level of its depth, as a signed 64-bit integer. Standard errors and intervals are null where a
+    mechanism states none.
+
+    Args:
+        question: the tree.
+        found: what was estimated.
+    """
+    margin = standard_margin(question.plan.measure, question.confidence)
+    most = float(found.counts[0][0]) if question.plan.public_total else math.inf
+    tables = []
+    for place, depth in enumerate(question.plan.depths):
+        if place >= len(found.tree.levels):
+            tables.append(NODES_SCHEMA.empty_table())
+            continue
+        level, running = found.tree.levels[place], found.estimates[place]
+        filled = question.domain.has_cells(depth, level.nodes)
+        spread = np.sqrt(running.variance)
+        low, high = interval(running.estimate, spread, margin, most)
+        if np.isnan(spread).all():
+            # Of counts that were shared out the error is not known; of those measured it is.
+            low, high = interval(level.value, np.sqrt(level.variance), margin, most)
+        if not question.plan.states_errors:
+            spread, low, high = (np.where(spread > 0, np.nan, own) for own in (spread, low, high))
+        columns: list[Floats] = [running.estimate, spread, low, high]
+        table = pa.Table.from_arrays(
+            [
+                pa.DictionaryArray.from_arrays(
+                    pa.array(np.zeros(len(level), np.int32)), pa.array([question.name])
+                ),
+                pa.nulls(len(level), NODES_SCHEMA.field("key").type),
+                pa.array(np.full(len(level), depth, np.int32)),
+                pa.array(level.nodes.view(np.int64)),
+                question.domain.labels(depth, level.nodes),
+                *map(number_column, columns),
+                pa.array(found.counts[place]),
+            ],
+            schema=NODES_SCHEMA,
+        )
+        tables.append(table if filled.all() else table.filter(pa.array(filled)))
+    return tables

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.hypercube.box_sums import WeightedSum, box_sums
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.parts import ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
-from dpcore.hypercube.tables import interval, standard_margin
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.questions.released import Answer, ReadPart, Released

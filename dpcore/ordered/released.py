@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.tables import quantiles_table
+from dpcore.ordered.question import OrderedQuestion, quantiles_table
 from dpcore.questions.answer_errors import Run, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart

@@ -14,17 +14,11 @@ hardly any rows are and too small where many are, so sums over nodes of one's ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
-from dpcore.trees.forest import LevelSolution, RootSolutions
-
-if TYPE_CHECKING:  # which calls this file
-    from dpcore.questions.tree_question import TreeQuestion
+from dpcore.questions.question import Question
 
 NODES_SCHEMA = pa.schema(
     [
@@ -42,75 +36,15 @@ NODES_SCHEMA = pa.schema(
 )
 
 
-def nodes_table(
-    question: TreeQuestion[Any],
-    first_key: int,
-    levels: Sequence[LevelSolution],
-    total: float | None,
-) -> pa.Table:
-    """The rows of a chunk's, or a spine's, nodes: level by level, in the order of keys and nodes.
+def tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> list[pa.Array]:
+    """Return the columns that name the tree and its key, (rows * wide,) each.
 
     Args:
         question: the tree.
-        first_key: the code of the chunk's first key.
-        levels: its solved levels, (units, n) each.
-        total: the public number of rows, None where it is private.
+        first_key: the code of the key of the first row.
+        rows: how many keys.
+        wide: how many rows of the table each of them has.
     """
-    parts = [_level_rows(question, first_key, level, total) for level in levels]
-    if not parts:
-        return _nodes_schema(question).empty_table()
-    return pa.concat_tables(parts)
-
-
-def spine_table(
-    question: TreeQuestion[Any],
-    first_key: int,
-    roots: RootSolutions,
-    levels: Sequence[LevelSolution],
-) -> pa.Table:
-    """The rows of the nodes above the chunks of a key.
-
-    Args:
-        question: the tree.
-        first_key: the code of the (first) key.
-        roots: the solutions of all chunk roots of the key.
-        levels: the solved levels of the spine.
-    """
-    return nodes_table(question, first_key, levels, question.released_total(roots))
-
-
-def _level_rows(
-    question: TreeQuestion[Any], first_key: int, level: LevelSolution, total: float | None
-) -> pa.Table:
-    units, size = level.estimate.shape
-    whole_trees = question.forest.chunking.split_level == 0
-    # A row of units is one key's tree, or all units lie side by side in one key's level.
-    rows, wide = (units, size) if whole_trees else (1, units * size)
-    nodes = np.arange(level.first_node, level.first_node + wide)
-    labels = question.node_labels(level.level, nodes)
-    table = pa.Table.from_arrays(
-        [
-            *tree_and_key(question, first_key, rows, wide),
-            pa.array(np.full(rows * wide, level.level, np.int32)),
-            pa.array(np.tile(nodes, rows)),
-            labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
-            *map(number_column, question.intervals(level, total)),
-            pa.array(level.count.reshape(-1)),
-            *question.mechanism.node_columns(level),
-        ],
-        schema=_nodes_schema(question),
-    )
-    listed = question.listed(level.level, nodes)
-    return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
-
-
-def _nodes_schema(question: TreeQuestion[Any]) -> pa.Schema:
-    return pa.schema([*NODES_SCHEMA, *question.mechanism.node_fields])
-
-
-def tree_and_key(
-    question: TreeQuestion[Any], first_key: int, rows: int, wide: int
-) -> list[pa.Array]:
     names = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
     )

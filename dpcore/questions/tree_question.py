@@ -51,7 +51,7 @@ from dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dpcore.questions.tables import NODES, spine_table
+from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column, tree_and_key
 from dpcore.rows.fates import Fate
 from dpcore.rows.packing import pack, unpack
 from dpcore.rows.table_keys import TableKeys
@@ -209,6 +209,57 @@ class TreeQuestion(Question, Generic[M]):
         """Which nodes of a level are rows of the output, (n,): those that repeat a leaf are not."""
         return np.ones(nodes.size, dtype=bool)
 
+    def nodes_table(
+        self, first_key: int, levels: Sequence[LevelSolution], total: float | None
+    ) -> pa.Table:
+        """Return the rows of nodes of a chunk or spine: by level, then by key and node.
+
+        Args:
+            first_key: the code of the first key.
+            levels: the solved levels, (units, n) each.
+            total: the public number of rows, None where it is private.
+        """
+        parts = [self._level_rows(first_key, level, total) for level in levels]
+        return pa.concat_tables(parts) if parts else self._nodes_schema.empty_table()
+
+    def _level_rows(self, first_key: int, level: LevelSolution, total: float | None) -> pa.Table:
+        units, size = level.estimate.shape
+        whole_trees = self.forest.chunking.split_level == 0
+        # A row of units is one key's tree, or all units lie side by side in one key's level.
+        rows, wide = (units, size) if whole_trees else (1, units * size)
+        nodes = np.arange(level.first_node, level.first_node + wide)
+        labels = self.node_labels(level.level, nodes)
+        table = pa.Table.from_arrays(
+            [
+                *tree_and_key(self, first_key, rows, wide),
+                pa.array(np.full(rows * wide, level.level, np.int32)),
+                pa.array(np.tile(nodes, rows)),
+                labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
+                *map(number_column, self.intervals(level, total)),
+                pa.array(level.count.reshape(-1)),
+                *self.mechanism.node_columns(level),
+            ],
+            schema=self._nodes_schema,
+        )
+        listed = self.listed(level.level, nodes)
+        return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
+
+    @property
+    def _nodes_schema(self) -> pa.Schema:
+        return pa.schema([*NODES_SCHEMA, *self.mechanism.node_fields])
+
+    def spine_table(
+        self, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
+    ) -> pa.Table:
+        """Return the rows of the nodes above the chunks of a key.
+
+        Args:
+            first_key: the code of the (first) key.
+            roots: the solutions of all chunk roots of the key.
+            levels: the solved levels of the spine.
+        """
+        return self.nodes_table(first_key, levels, self.released_total(roots))
+
     def leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
         """The global leaf id of every row that a policy keeps.
 
@@ -352,7 +403,7 @@ class TreeQuestion(Question, Generic[M]):
         self, place: Place, roots: RootSolutions, levels: Sequence[LevelSolution]
     ) -> ReleasedPart:
         """The part of a spine, or of a branch."""
-        return ReleasedPart(self._part(NODES, place), spine_table(self, place.group, roots, levels))
+        return ReleasedPart(self._part(NODES, place), self.spine_table(place.group, roots, levels))
 
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
         chunk, roots = self._chunk(place), unpack_solutions(returned, self.mechanism.roots_kind)

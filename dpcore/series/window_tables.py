@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
 from dpcore.questions.place import Place
-from dpcore.questions.tables import spine_table
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack
 from dpcore.series.given import take_estimates
@@ -65,7 +64,7 @@ class WindowTables:
         """The rows of a part, as `dpcore.questions.released.ReadPart` gives them."""
         if index == SPINE:
             solutions, levels = self._group(key)
-            return spine_table(self.question, key, _joined(solutions), levels)
+            return self.question.spine_table(key, _joined(solutions), levels)
         return self._answer(Place(key, index))[0][kind]
 
     @cached_property

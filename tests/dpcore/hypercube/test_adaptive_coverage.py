@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpcore.arrays import Floats
-from dpcore.hypercube.tables import interval, standard_margin
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.partitions.measurement import NodeNoise
 from dpcore.privacy.budget import Measure
 from tests.dpcore.hypercube.boxes import question_of, released, rows_of

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.tables import interval, standard_margin
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.partitions.measurement import CodeCounts, Measured, NodeNoise

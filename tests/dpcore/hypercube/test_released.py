@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from dpcore.hypercube.box_sums import box_sums
 from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.parts import ReleasedPartition
 from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.hypercube.tables import interval, standard_margin
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.number import NumberDomain

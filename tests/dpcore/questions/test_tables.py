@@ -18,8 +18,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.ordered.make import CategoryDomain, IntegerDomain
 from dpcore.ordered.quantiles import QuantileCells
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.tables import quantiles_table
+from dpcore.ordered.question import OrderedQuestion, quantiles_table
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.tables import NODES_SCHEMA

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.hypercube.tables import interval, standard_margin
+from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.budget import Measure
 
