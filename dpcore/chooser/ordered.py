@@ -14,6 +14,7 @@ from dpcore.adaptive.candidate import AdaptiveTree
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.whole_levels import noise_if_all_split, rows_of_adaptive
 from dpcore.exponential.better import is_better
+from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised.mechanism import FactorisedMechanism
@@ -184,7 +185,7 @@ class OrderedChoice(Workload[Made]):
         return f"chosen for {guess}: {reason}"
 
     def _reason(self, question: Made) -> str:
-        if isinstance(question, ExponentialQuestion):
+        if isinstance(question.mechanism, ExponentialMechanism):
             return (
                 "the exponential mechanism, as so few quantiles are expected to be nearer than a "
                 "tree's; it gives no CDF and no counts"

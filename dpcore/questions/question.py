@@ -54,7 +54,7 @@ True
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
@@ -163,6 +163,11 @@ class Question(
     def run(self) -> Run | None:
         """Which run of which series the release is; None where it is alone."""
         return None
+
+    @property
+    def measured_trees(self) -> Sequence[Question]:
+        """The trees as they are measured: itself, or in a series one for each temporal level."""
+        return (self,)
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:

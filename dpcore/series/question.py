@@ -152,6 +152,10 @@ class SeriesQuestion(Question):
         return Run(period=self.period, periods=self.temporal.periods)
 
     @property
+    def measured_trees(self) -> Sequence[Question]:
+        return self.levels
+
+    @property
     def closing(self) -> list[Span]:
         """The temporal nodes that are measured in this run."""
         levels = self.temporal.closing(self.period)

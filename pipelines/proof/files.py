@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.questions.place import Part
-from dpcore.questions.question import PublicTable, Question
+from dpcore.questions.question import PublicTable
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
-from dpcore.series.question import SeriesQuestion
 from pipelines.proof.check import CheckFailed
 from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
 from pipelines.reporting import REPORT
@@ -90,18 +89,13 @@ def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     if planned != len(parts):
         raise CheckFailed(f"{len(parts)} parts are named; the plan has {planned}")
     known = {_public_name(table) for each in plan.questions for table in each.public_tables}
-    if any(_measured(each).spec().get(QUANTILES) for each in plan.questions):
+    if any(each.measured_trees[0].spec().get(QUANTILES) for each in plan.questions):
         known.add(concluded_file(QUANTILES))
     for name in sorted(known - files.keys()):
         raise CheckFailed(f"{name} is planned, and not named")
     for name in sorted(files.keys() - known):
         raise CheckFailed(f"{name} is named, and not planned")
     return f"as planned: parts {planned}, other files {len(files)}"
-
-
-def _measured(question: Question) -> Question:
-    """A tree; of one of a series, as it is at the lowest temporal level."""
-    return question.levels[0] if isinstance(question, SeriesQuestion) else question
 
 
 def _public_name(table: PublicTable) -> str:

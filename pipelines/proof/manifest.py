@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.questions.question import Question
 from dpcore.release.guarantee import (
     ARITHMETIC_VERSION,
     CHECKSUM,
@@ -24,7 +23,6 @@ from dpcore.release.guarantee import (
 )
 from dpcore.release.kinds import ReadKeys, ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from dpcore.series.question import SeriesQuestion
 from pipelines.proof.check import UNREADABLE, CheckFailed
 
 # Every entry, and whether each release has it.
@@ -125,7 +123,7 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
 def check_sensitivities(plan: ReleasePlan) -> str:
     """Where the specification states sensitivities, they are those of the unit, the relation and
     the bounds of values."""
-    for question in _measured(plan):
+    for question in (tree for each in plan.questions for tree in each.measured_trees):
         own = getattr(question, "plan", None)
         if not isinstance(own, IrregularPlan):
             continue
@@ -139,12 +137,6 @@ def check_sensitivities(plan: ReleasePlan) -> str:
         if own.sensitivities != needed:
             raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
     return "they follow from the unit, the relation and the bounds of values"
-
-
-def _measured(plan: ReleasePlan) -> Iterator[Question]:
-    """The trees, and of those of a series the trees of each temporal level."""
-    for question in plan.questions:
-        yield from question.levels if isinstance(question, SeriesQuestion) else (question,)
 
 
 def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
