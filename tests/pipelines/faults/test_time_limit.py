@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.outcome import outcome_of
 from pipelines.faults.stopping import postponed, stopped_by, stopping
 from pipelines.faults.time_limit import TimeLimitError, seconds_of, time_limit
+from tests.pipelines.conftest import search_path
+from tests.pipelines.faults import slow_release
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -85,9 +89,16 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_a_release_is_stopped_and_run_again(workspace: Workspace) -> None:
-    """In a process of its own, whose start-up alone takes longer than a second."""
+    """In a process of its own, whose release waits for a minute however fast the machine is."""
     config = workspace.configure()
-    process = workspace.start("release", config, "--timeout", "1s", stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", slow_release.__name__, "release", config, "--timeout", "1s"],
+        env=os.environ | {"PYTHONPATH": search_path()},
+        cwd=workspace.folder,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     _, err = process.communicate(timeout=300)
     assert process.returncode == 75
     sentence = "the run took longer than 1 s and was stopped; the same command goes on from there"
