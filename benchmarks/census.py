@@ -145,7 +145,7 @@ def read_blocks(path: Path) -> Blocks:
 
 def _tree_of_codes(path: Path, codes: Integers) -> IrregularTree:
     if not np.all(codes[1:] > codes[:-1]):
-        raise ValueError(f"{path}: a GEOID stands more than once")
+        raise ValueError(f"{path}: a GEOID occurs more than once")
     fanouts: list[Integers] = []
     for upper, lower in zip(DIGITS[-2::-1], DIGITS[:0:-1], strict=True):
         codes, sizes = np.unique(codes // 10 ** (lower - upper), return_counts=True)

@@ -121,8 +121,8 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         neighbouring tables of rows at every edge: first and last cells, bounds of cells and of
         values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
         through the questions' own maps, the counts through the release's own code; every draw of
-        noise tells to which exact counts it was added. Where noise chooses which nodes of a box are
-        looked at, the second release gets the noisy counts of the first, must look at the same
+        noise records to which exact counts it was added. Where noise chooses which nodes of a box
+        are looked at, the second release gets the noisy counts of the first, must look at the same
         nodes, and the losses of these are added up.""",
         """Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2 sigma^2), are
         added up as fractions and compared with the claim exactly. Under (epsilon, delta) the loss

@@ -69,7 +69,7 @@ def category_palette(domain: CategoryDomain) -> Palette:
 
 
 def moment_palette(domain: DateDomain | TimestampDomain) -> Palette:
-    """The first and last moments of cells, those just outside and null."""
+    """The first and last timestamps of cells, the timestamps just outside, and null."""
     if isinstance(domain, DateDomain):
         days = [domain.lower + timedelta(days=n) for n in range(-1, domain.cells + 1)]
         return Palette(type=pa.date32(), values=(*days, date(1, 1, 1), date(9999, 12, 31), None))
