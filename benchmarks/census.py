@@ -4,7 +4,7 @@
 
 The file has the columns GEOID (15 digits: state 2, county 3, tract 6, block group 1, block 3) and
 pop, one row per block; without it the 25,181 blocks of Rhode Island are read from the folder
-shared/data beside the project, if it is there. One person more or fewer is a neighbour
+shared/data beside the project, if it is there. One person more or fewer is a neighbor
 (add_remove); epsilon is 1, then rho is 1/2. Every release has a key and noise of its own.
 
 Methods:

@@ -3,7 +3,7 @@
     python benchmarks/integers.py [BLOCKS.csv] [--releases 20]
 
 The blocks come from `benchmarks/census.py`: by default Rhode Island's, from the folder
-shared/data beside the project. Epsilon is 1, one person more or fewer is a neighbour (add_remove),
+shared/data beside the project. Epsilon is 1, one person more or fewer is a neighbor (add_remove),
 the plan is the planner's for all levels alike, and every release has a key and noise of its own.
 
     estimates       unbiased; signed and fractional

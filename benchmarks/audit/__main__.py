@@ -118,7 +118,7 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """Random plans (planned, by hand, published; with keys, quantiles, public totals and public
         levels, bounded sums of either sign, weights; partitions of boxes that split some nodes or
         all) under add_remove and substitute, and pairs of
-        neighbouring tables of rows at every edge: first and last cells, bounds of cells and of
+        neighboring tables of rows at every edge: first and last cells, bounds of cells and of
         values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
         through the questions' own maps, the counts through the release's own code; every draw of
         noise records to which exact counts it was added. Where noise chooses which nodes of a box
@@ -135,7 +135,7 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """"Of units": the tables differ in one unit of many rows, up to ten under every key, all
         alike or of a few kinds, and rows pass through bounding. Of private keys the loss is the
         delta at the stated epsilon, by the exact law of all coins.""",
-        """"Leaks" counts pairs where a release given the noisy counts of its neighbour published
+        """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),
         f"""No pair loses more than is claimed: {holds(kept)}. No release shows more than follows

@@ -1,6 +1,6 @@
 """What an attacker learns from released numbers alone: a lower bound of the loss.
 
-Releases of two neighbouring data sets are made again and again, each with a key of its own. On one
+Releases of two neighboring data sets are made again and again, each with a key of its own. On one
 half of them the attack looks for an event that distinguishes the two: each released number by
 itself, a linear statistic of all, and the sum of the log ratios of each number's frequencies, above
 or below the best threshold. On the other half it is counted how often the event happens; Clopper

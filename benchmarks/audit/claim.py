@@ -25,7 +25,7 @@ class Claim:
 
     def lower_bound(self, likelier: float, unlikelier: float) -> float:
         """What is lost at least, if an event has at least the one probability on one data set and
-        at most the other on its neighbour.
+        at most the other on its neighbor.
 
         An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: if some event has P
         and Q under two normal laws, these are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2

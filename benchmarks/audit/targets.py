@@ -1,4 +1,4 @@
-"""Tiny releases to attack, one of each kind: two neighbouring data sets, and what is claimed.
+"""Tiny releases to attack, one of each kind: two neighboring data sets, and what is claimed.
 
 The second data set has one row more. The trees are made so that what is released loses nearly all
 that is claimed, for else no attack could detect noise that is too small: a level, or the levels of

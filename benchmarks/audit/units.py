@@ -1,4 +1,4 @@
-"""Neighbouring tables that differ in one privacy unit of many rows, counted as a release does it.
+"""Neighboring tables that differ in one privacy unit of many rows, counted as a release does it.
 
     rows -> bounding -> exact counts
 
@@ -140,7 +140,7 @@ def _no_rows(question: Question) -> dict[str, pa.Array]:
 def neighbouring_counts(
     rng: Random, case: Case
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
-    """The exact counts of two neighbouring tables; None if none were found that agree on what is
+    """The exact counts of two neighboring tables; None if none were found that agree on what is
     public."""
     for _ in range(60):
         tables = neighbouring_units(rng, case.palettes, case.plan.unit, rng.randrange(12))

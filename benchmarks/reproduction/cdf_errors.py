@@ -48,7 +48,7 @@ class Curve:
 def public_total_plan(
     mechanism: str, leaves: int, amount: Fraction, measure: Measure = Measure.EPSILON, **fields: Any
 ) -> TreePlan:
-    """A plan for the neighbours of the paper: one row is substituted, N is public."""
+    """A plan for the neighbors of the paper: one row is substituted, N is public."""
     return plan_mechanism(
         mechanism,
         TreeSetting(

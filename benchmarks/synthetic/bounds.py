@@ -85,7 +85,7 @@ def theorem3(
 
     Args:
         rows: n.
-        epsilon: of neighbours that add or remove a row; half of it for `substitute`.
+        epsilon: of neighbors that add or remove a row; half of it for `substitute`.
         dimensions: d.
         k: nodes kept a level.
         depth: r.
