@@ -90,7 +90,7 @@ def released_cells(forest: Forest, counts: Integers, read: str) -> Floats:
     found = []
     for chunk in forest.chunking:
         exact = np.tile(counts, chunk.rows)
-        # Alike trees of one chunk have noise of their own, but those of two chunks would not.
+        # Alike trees of one chunk have noise of their own, but trees of two chunks would not.
         measured = forest.measure("t", chunk, exact, noise)
         roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, exact)
         solved, _ = forest.solve_spine("t", chunk.key, roots, totals, noise)

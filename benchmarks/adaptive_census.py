@@ -4,7 +4,7 @@
 
 The file is that of benchmarks/census.py, and so is the tree. Of the people all are counted, or each
 with a probability of 1/10, 1/100 or 1/1000: one sample of each, which every release is made of. One
-person more or fewer is a neighbour (add_remove). Every release has a key and noise of its own.
+person more or fewer is a neighbor (add_remove). Every release has a key and noise of its own.
 
     planned           the best plan that splits every node (mechanism: planned)
     adaptive          sparse nodes are not split; planned without a guess

@@ -1,11 +1,11 @@
 """Rows bounded per privacy unit: dptrees, a plain sample per unit on Beam, and PipelineDP.
 
 Run as ``python benchmarks/bounding.py [--full] [--pipeline-dp PYTHON]``. All count rows by key and
-cell, at most 20 rows of a person, 5 of its keys and 4 rows a key where the road can; dptrees is the
-whole command, noise and page included. Every measurement is a process of its own, so that its peak
-memory and processor seconds are its own; what the same road takes for 1,000 rows is its start, and
-rates are without it. The per-row roads get a share of the rows, which their rows per second hardly
-depend on. PipelineDP is measured by the Python that has it:
+cell, at most 20 rows of a person, 5 of its keys and 4 rows a key where the program supports this;
+dptrees is the whole command, noise and page included. Every measurement is a process of its own, so
+that its peak memory and processor seconds are its own; the time for 1,000 rows is the program's
+start, and rates are without it. The per-row programs get a share of the rows, which their rows per
+second hardly depend on. PipelineDP is measured by the Python that has it:
 
     python -m venv /tmp/pdp && /tmp/pdp/bin/pip install pipeline-dp apache-beam pyarrow
     python benchmarks/bounding.py --pipeline-dp /tmp/pdp/bin/python
@@ -123,7 +123,7 @@ measured(time.perf_counter() - begun)
 
 
 class Run(NamedTuple):
-    """What a road took."""
+    """Time and memory of one program."""
 
     seconds: float
     processor: float
@@ -176,7 +176,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rows = FULL if arguments.full else SHORT
     print(
-        f"{'road':<38} {'rows':>11} {'start s':>8} {'wall s':>8} {'cpu s':>8} {'M rows/s':>9} "
+        f"{'program':<38} {'rows':>11} {'start s':>8} {'wall s':>8} {'cpu s':>8} {'M rows/s':>9} "
         f"{'M rows/cpu':>10} {'MB':>7}"
     )
     with tempfile.TemporaryDirectory() as name:
@@ -188,7 +188,7 @@ def main() -> int:
         if _has_pipeline_dp(arguments.pipeline_dp):
             _per_row("PipelineDP on Beam", PIPELINE_DP, first, arguments.pipeline_dp)
         else:
-            print("PipelineDP is not there: install it, in a venv of its own, as --help tells.")
+            print("PipelineDP is not there: install it, in a venv of its own, see --help.")
     return 0
 
 

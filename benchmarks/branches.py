@@ -44,7 +44,7 @@ def country() -> IrregularTree:
 
 
 class Watch:
-    """Prints the seconds since it was last asked, and the peak memory."""
+    """Prints the seconds since its last call, and the peak memory."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()

@@ -97,13 +97,13 @@ def list_cases(
     codes = generator.integers(0, 3_000_000, rows)
     sparse = tuple(int(number) * 2**30 for number in numbers[:1000])
     return [
-        ("16 texts", CategoryDomain(column="x", categories=names[:16]), few),
+        ("16 strings", CategoryDomain(column="x", categories=names[:16]), few),
         (
-            "16 texts, dictionary",
+            "16 strings, dictionary",
             CategoryDomain(column="x", categories=names[:16]),
             few.dictionary_encode(),
         ),
-        ("1e6 texts, one batch of 65,536", KeyList(column="x", keys=names), many),
+        ("1e6 strings, one batch of 65,536", KeyList(column="x", keys=names), many),
         ("1e6 close integers", KeyList(column="x", keys=numbers), pa.array(codes)),
         ("1000 scattered integers", KeyList(column="x", keys=sparse), pa.array(codes * 2**30)),
     ]

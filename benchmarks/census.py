@@ -4,7 +4,7 @@
 
 The file has the columns GEOID (15 digits: state 2, county 3, tract 6, block group 1, block 3) and
 pop, one row per block; without it the 25,181 blocks of Rhode Island are read from the folder
-shared/data beside the project, if it is there. One person more or fewer is a neighbour
+shared/data beside the project, if it is there. One person more or fewer is a neighbor
 (add_remove); epsilon is 1, then rho is 1/2. Every release has a key and noise of its own.
 
 Methods:
@@ -145,7 +145,7 @@ def read_blocks(path: Path) -> Blocks:
 
 def _tree_of_codes(path: Path, codes: Integers) -> IrregularTree:
     if not np.all(codes[1:] > codes[:-1]):
-        raise ValueError(f"{path}: a GEOID stands more than once")
+        raise ValueError(f"{path}: a GEOID occurs more than once")
     fanouts: list[Integers] = []
     for upper, lower in zip(DIGITS[-2::-1], DIGITS[:0:-1], strict=True):
         codes, sizes = np.unique(codes // 10 ** (lower - upper), return_counts=True)

@@ -1,8 +1,8 @@
-"""Time the reading of CSV files: rows told apart line by line, against bare Arrow.
+"""Time the reading of CSV files: rows separated line by line, against bare Arrow.
 
 Run as `python benchmarks/csv_lines.py [--rows N]`. They take turns, and each figure is the best of
-several runs, in millions of rows per second. Of six columns two are read, numbers and texts.
-Bare Arrow is the streaming reader with the options that dptrees had before lines were told apart,
+several runs, in millions of rows per second. Of six columns two are read, numbers and strings.
+Bare Arrow is the streaming reader with the options that dptrees had before lines were separated,
 and with malformed rows skipped, but it joins the lines between stray quotes.
 """
 

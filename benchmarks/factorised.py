@@ -7,8 +7,8 @@ prints two tables. The first is of the root mean square error of all prefixes un
 noise, where a row moves what is measured by at most 1 (add_remove): of the planned tree, of the
 square root of the prefix sums, of the strategies in whole numbers, and the dual bound, below which
 no unbiased linear mechanism is. The second is of pure epsilon, epsilon = 1, where trees are better.
-With ``--counts`` it prints what nonnegative counts are off by, rho 1/2, on the histograms of
-`benchmarks.accuracy` that are found, beside those of whole levels that are planned for counts.
+With ``--counts`` it prints the errors of nonnegative counts, rho 1/2, on the histograms of
+`benchmarks.accuracy` that are found, beside the errors of whole levels that are planned for counts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/integers.py [BLOCKS.csv] [--releases 20]
 
-The blocks are those of `benchmarks/census.py`: by default Rhode Island's, from the folder
-shared/data beside the project. Epsilon is 1, one person more or fewer is a neighbour (add_remove),
+The blocks come from `benchmarks/census.py`: by default Rhode Island's, from the folder
+shared/data beside the project. Epsilon is 1, one person more or fewer is a neighbor (add_remove),
 the plan is the planner's for all levels alike, and every release has a key and noise of its own.
 
     estimates       unbiased; signed and fractional
@@ -12,10 +12,10 @@ the plan is the planner's for all levels alike, and every release has a key and 
     smallest_first  the same with `consistency: smallest_first`: what there is too much of is taken
                     off the smallest nodes first
 
-"bias" is the mean error of a block: of empty ones, of those of 1 to 10 people, and of more than
+"bias" is the mean error of a block: of empty ones, of blocks of 1 to 10 people, and of more than
 100. "RMSE" and "mean" are the root mean square and the mean absolute error of a block. The columns
 after that are the root mean square error of the sum over so many blocks: chosen among the empty
-ones, those of 1 to 10, of more than 100, among all; and in a run of the table's order.
+ones, among blocks of 1 to 10, of more than 100, among all; and in a run of the table's order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _noise(blocks: Blocks, number: int) -> NoiseSource:
 
 
 def groups(counts: Integers) -> Iterator[tuple[str, int, list[Integers]]]:
-    """Blocks whose sums are asked for, by their kind and number."""
+    """Blocks whose sums are queried, by their kind and number."""
     kinds = {
         "empty": np.flatnonzero(counts == 0),
         "1-10": np.flatnonzero((counts > 0) & (counts <= 10)),

@@ -1,9 +1,9 @@
-"""Reservations per second while 50 processes ask one data set at once, on SQLite and PostgreSQL.
+"""Reservations per second while 50 processes query one data set at once, on SQLite and PostgreSQL.
 
 Each process reserves releases of its own, one after the other, each over a new connection, as each
 launcher makes one: reservations of one data set queue one behind the other. Durable: what was
-granted is on disk. A release asks three times: to reserve, to take its record down, and to commit.
-Beside it the time of one process alone, and what the disk itself takes.
+granted is on disk. A release queries it three times: to reserve, to take its record down, and to
+commit. Beside it the time of one process alone, and what the disk itself takes.
 
     python benchmarks/ledger.py [--processes 50] [--each 10]
 """

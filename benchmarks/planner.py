@@ -1,7 +1,7 @@
 """Compares planned trees with the optimum before estimation, and times the planner.
 
 Errors are mean squared errors of a CDF point, in rows^2, at epsilon = 1 or rho = 1, for substitute
-neighbours and a public number of rows. "paper" is the error of the raw counts on the tree of
+neighbors and a public number of rows. "paper" is the error of the raw counts on the tree of
 Rameshwar, Tandon, Sharma; "estimated" the same tree after estimation; "aim" what this project set
 out to reach with continuous noise.
 

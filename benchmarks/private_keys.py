@@ -2,8 +2,8 @@
 
 Run as ``python benchmarks/private_keys.py [--rows 4000000 --keys 1000000] [--plain-rows 500000]``;
 ``--rows 40000000 --keys 10000000`` is the long form. Rows are written into a temporary folder: each
-key once, then keys of which some are frequent. Every way runs in a process of its own, on Beam's
-local runner: the first stage of a release as `dptrees release` runs it, over texts and over
+key once, then keys again, some of them frequent. Every way runs in a process of its own, on Beam's
+local runner: the first stage of a release as `dptrees release` runs it, over strings and over
 integers, and ``Count.PerElement`` over the keys as Python objects, which keeps nothing private.
 """
 

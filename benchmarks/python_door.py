@@ -2,11 +2,11 @@
 
 Run as ``python benchmarks/python_door.py [--opendp PYTHON] [--pipeline-dp PYTHON] [--rows N]``. All
 release the number of rows below every one of 100 ages under epsilon = 1, a row being added or
-removed. OpenDP and PipelineDP, which have no CDF, count every age and add up; both are told the
+removed. OpenDP and PipelineDP, which have no CDF, count every age and add up; both get the list of
 ages, so that nothing is spent on which ones there are. Seconds are beside imports and making the
-rows, of the first release in a process and of the best of three; lines are those of the
-function of each; the error is the root mean square one over all points and 40 releases of a
-thousand rows. Each is measured by the Python that has it:
+rows, of the first release in a process and of the best of three; lines are the lines of each
+function; the error is the root mean square one over all points and 40 releases of a thousand rows.
+Each is measured by the Python that has it:
 
     python -m venv /tmp/odp && /tmp/odp/bin/pip install 'opendp[polars]' pandas pyarrow
     python -m venv /tmp/pdp && /tmp/pdp/bin/pip install pipeline-dp
@@ -105,7 +105,7 @@ print(seconds[0], min(seconds[1:] or seconds), min(processor), error)
 
 
 def lines_of(code: str) -> int:
-    """How many lines a user writes: those of the function."""
+    """Number of lines that a user writes: the lines of the function."""
     body = code.split("def cdf(ages):\n")[1].split("def frame")[0]
     return len(body.strip().splitlines())
 

@@ -1,9 +1,9 @@
-"""Quantiles by the exponential mechanism beside those of trees: by how many rows ranks are off.
+"""Quantiles by the exponential mechanism beside quantiles of trees: errors of ranks, in rows.
 
     python benchmarks/quantiles.py [--releases 8] [--write docs/quantiles.md]
 
 prints two tables, or writes them between the marks of a page. The first has the mean distance of
-the wanted rank from the ranks of the cell that was told, at epsilon 1 in 4,096 cells: of the
+the requested rank from the ranks of the released cell, at epsilon 1 in 4,096 cells: of the
 exponential mechanism, and of the tree that is planned for the same quantiles. The second has what
 intervals of a share of .3 hold and how wide they are.
 """
@@ -93,7 +93,7 @@ def told(question: Question, counts: Integers, releases: int) -> Iterator[list[d
 
 
 def ranks_off(counts: Integers, rows: list[dict[str, float]]) -> Floats:
-    """(quantiles,) how far wanted ranks are from those of the cells told, in rows."""
+    """(quantiles,) distances of requested ranks from the ranks of the released cells, in rows."""
     upto = np.cumsum(counts)
     cells = np.array([row["value"] for row in rows]).astype(np.int64)
     wanted = np.array([row["q"] for row in rows]) * upto[-1]

@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.rectangles [--write docs/synthetic.md] [--releases 20]``. A data set
 is an exact table of two columns; a mechanism answers with a table of the same cells, in rows, whose
-sums are its answers. Errors are those of random rectangles, in rows times epsilon: the mean of
+sums are its answers. Errors are measured on random rectangles, in rows times epsilon: the mean of
 their absolute values over rectangles and releases, with its Monte Carlo error over releases.
 
 Peers, reimplemented from their papers: the grids of `benchmarks.grids`, and the quadtree of
@@ -244,7 +244,7 @@ def table_of(
 ) -> Iterator[str]:
     """Geometric means over the data sets and sizes first, and over others, then each by itself.
 
-    Where there are others, before all that what the means are over those of `OURS`.
+    Where there are others, these means relative to the means of `OURS` come before all.
     """
     rows = list(dict.fromkeys(row for _, row, _, _ in found))
     heads = [f"n epsilon = {product:,}" for product in PRODUCTS]

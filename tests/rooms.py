@@ -1,8 +1,8 @@
-"""The house as its imports draw it: rooms of dpcore, their floors, what crosses between them.
+"""The architecture of dpcore by its imports: packages, their floors, imports between them.
 
     python -m tests.rooms --write docs/architecture.md
 
-writes the part of that page which follows from the imports; a test sees that it is as committed.
+writes the generated part of that page; a test checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 PROJECT = Path(__file__).resolve().parents[1]
 UPPER = ("transforms", "pipelines")
 
-# From below: a room imports from lower floors only. `dpcore.arrays` is below all.
+# From below: a package imports from lower floors only. `dpcore.arrays` is below all.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("arithmetic",),
     ("noise", "rows"),
@@ -39,11 +39,11 @@ BEGIN, END = "<!-- drawn: begin -->\n", "<!-- drawn: end -->\n"
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Crossing:
-    """An import from a room of dpcore by a file outside it.
+    """An import from a package of dpcore by a file outside it.
 
     Attributes:
-        room, module, name: what is imported.
-        by: the file, from the project's folder.
+        room, module, name: the imported package, module and name.
+        by: the importing file, from the project's folder.
     """
 
     room: str
@@ -62,7 +62,7 @@ def imports_of(source: str) -> Iterator[tuple[str, str]]:
 
 
 def crossings_of(path: str, source: str) -> list[Crossing]:
-    """The imports from rooms of dpcore that a file makes from outside them."""
+    """The imports from packages of dpcore that a file makes from outside them."""
     place = PurePosixPath(path).parts
     own = place[1] if place[0] == "dpcore" and len(place) > 2 else ""
     found = []
@@ -89,7 +89,7 @@ def all_crossings() -> list[Crossing]:
 
 
 def room_of(path: str) -> str:
-    """The room of a file of dpcore, or the package of another one."""
+    """The package of a file, within dpcore where it is a file of dpcore."""
     parts = PurePosixPath(path).parts
     return parts[1] if parts[0] == "dpcore" and len(parts) > 2 else parts[0]
 
@@ -101,12 +101,12 @@ def climbs(crossing: Crossing) -> bool:
 
 
 def face_of(room: str) -> dict[str, tuple[str, ...]]:
-    """What a room may be held to from outside: names by module, as its ``__init__`` says."""
+    """The public API of a package: names by module, from its ``__init__``."""
     return dict(import_module(f"dpcore.{room}").FACE)
 
 
 def modules_of(room: str) -> list[str]:
-    """The files of a room, without its face."""
+    """The modules of a package, without its ``__init__``."""
     files = (PROJECT / "dpcore" / room).glob("*.py")
     return sorted(path.stem for path in files if path.stem != "__init__")
 
@@ -125,7 +125,7 @@ def drawing() -> str:
         uses[room_of(each.by)].add(each.room)
         names[each.room].add((each.module, each.name))
     lines = [
-        "| floor | room | what it is for | files | names others use | imports from |",
+        "| floor | package | purpose | files | names used outside | imports from |",
         "|---|---|---|---:|---:|---|",
     ]
     for number in reversed(range(len(FLOORS))):
@@ -134,21 +134,22 @@ def drawing() -> str:
             below = ", ".join(sorted(uses[room])) or "arrays alone"
             size, face = len(modules_of(room)), len(names[room])
             lines.append(f"| {number} | `{room}` | {title} | {size} | {face} | {below} |")
-    lines += ["", "What the rooms hold:", ""]
+    lines += ["", "The modules of each package:", ""]
     for number in reversed(range(len(FLOORS))):
         for room in FLOORS[number]:
-            lines.append(f"- `{room}`: {', '.join(modules_of(room))}")
+            modules = ", ".join(f"`{name}`" for name in modules_of(room))
+            lines.append(f"- `{room}`: {modules}")
     return "\n".join(lines) + "\n"
 
 
 def redrawn(page: str) -> str:
-    """A page with the drawing between its marks made anew."""
+    """Return a page with a new drawing between its marks."""
     before, rest = page.split(BEGIN)
     return before + BEGIN + drawing() + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw the rooms of dpcore from their imports.")
+    parser = argparse.ArgumentParser(description="Draw the packages of dpcore from their imports.")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="into a page, between its marks")
     chosen = parser.parse_args()
     if chosen.write is None:

@@ -1,4 +1,4 @@
-"""The rooms of dpcore: imports point to lower floors, and only at what a room's face names."""
+"""The packages of dpcore: imports point to lower floors, and only at names of a public API."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.rooms import (
 
 @cache
 def crossings() -> list[Crossing]:
-    """All imports from rooms of dpcore, read once."""
+    """All imports from packages of dpcore, read once."""
     return all_crossings()
 
 
 def unfaced(crossings: list[Crossing]) -> list[Crossing]:
-    """Imports of names that no face names."""
+    """Imports of names that are in no public API."""
     faces = {room: face_of(room) for room in FLOOR}
     return [each for each in crossings if each.name not in faces[each.room].get(each.module, ())]
 

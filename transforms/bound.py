@@ -8,7 +8,7 @@ is a keyed function of their multiset (`dpcore.bounding.choice`). In a release w
 these steps are not there.
 
 Engines count elements. Every bundle sends every shard of every tree, with rows or without, as often
-as the number of its rows makes due, so these counters tell nothing of where rows are. How many
+as the number of its rows makes due, so these counters reveal nothing about where rows are. How many
 bytes a shard has depends on them, as everything in an engine's shuffle does (docs/engines.md).
 """
 
@@ -217,7 +217,7 @@ class _CountBounded(CountingDoFn):
         self._balance[unit_rows(name)] -= found.rows + len(received)
         self.counter(
             question
-        )  # also without rows: what is sent must not tell whether there are any
+        )  # also without rows: the messages must not reveal whether there are any
         if found.increments is not None:
             yield from self.counted(question, found.increments, 0)
         self._waiting[name] += 1

@@ -2,8 +2,8 @@
 
     the run's folder before this one -> sealed counts of every place -> (PlaceKey, bytes)
 
-The runs of a series lie side by side. A run is made only where the run before it stands finished,
-of the same series, and no later one does: then each temporal node is measured once. What is read is
+The runs of a series lie side by side. A run is made only where the run before it in the same series
+is finished, and no later one exists: then each temporal node is measured once. What is read is
 checked by the manifest's checksums, and by the seal, which holds under one key, release, folder,
 period and place only.
 """
@@ -35,10 +35,10 @@ class SeriesError(ReleaseError):
 
 
 def check_turn(plan: ReleasePlan, output: str) -> None:
-    """Sees that it is the turn of a run: the one before it stands, and none after it.
+    """Check that it is the turn of a run: the one before it is finished, and none after it exists.
 
     Args:
-        plan: of the run, or of a release that stands alone.
+        plan: of the run, or of a single release.
         output: its folder.
 
     Raises:
@@ -122,7 +122,7 @@ class Carry(beam.PTransform):
     The input is the pipeline.
 
     Args:
-        plan: of the run; it may be one that stands alone, or a first one, and carries nothing.
+        plan: of the run; a single release or a first run carries nothing.
         key: where the release key lies.
         output: the folder of the run.
 

@@ -78,8 +78,7 @@ class CommitError(ReleaseError):
 
 
 def check_committed(folder: str) -> None:
-    """Sees that a job that came to its end left a release: no step stands behind the commit that
-    could miss it.
+    """Check that a finished job left a release: no step after the commit could notice its absence.
 
     Raises:
         ConservationError: nothing came to a commit.
@@ -114,7 +113,7 @@ class _Commit(KeyedDoFn):
         yield path
 
     def _beside_parts(self, receipts: Mapping[Part, Receipt]) -> dict[str, bytes]:
-        """The files that are made of what all parts of a tree told, by name."""
+        """The files made from the notes of all parts of a tree, by name."""
         tables: dict[str, list[pa.Table]] = {}
         for question in self._plan.questions:
             for name, table in question.conclude(_notes(question, receipts)).items():
@@ -145,7 +144,7 @@ class _Commit(KeyedDoFn):
             self._stands(path, record)
 
     def _mend(self, path: str, extra: Mapping[str, bytes]) -> None:
-        """Writes again those files that the manifest which stands names by these very bytes."""
+        """Write again the files that the existing manifest names with exactly these bytes."""
         named = read_manifest(path).get("files", {})
         for name, data in extra.items():
             if named.get(name) == sha256(data):
@@ -161,7 +160,7 @@ class _Commit(KeyedDoFn):
         if not files.exists(path):
             return False
         if not is_manifest_of(path, record):
-            # This draw lost, and none of its parts may lie beside the one that stands.
+            # This draw lost, and none of its parts may lie beside the existing one.
             sweep_unnamed(self._output, self._plan)
             raise CommitError(f"output: {self._output} holds another release; it stays as it is")
         return True
@@ -178,7 +177,7 @@ def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
 
 
 def _notes(question: TreeTables, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
-    """What the parts of a tree told, in their order."""
+    """Return the notes of the parts of a tree, in their order."""
     return {
         part: base64.b64decode(receipt.note)
         for part, receipt in receipts.items()

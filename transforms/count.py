@@ -6,11 +6,11 @@ Partial counts are made where the rows are read, for all trees at once. Every pl
 gets an empty partial, so that empty ones exist.
 
 Engines count elements. Where known leaves fit memory, and of sparse trees, counts leave a bundle
-for every place, with rows or without, so that these counters tell nothing of where rows are; else,
-of trees of more cells, they tell which places a bundle touched. How often sparse counts leave
-before a bundle ends depends on how many leaves its rows touch (docs/engines.md).
+for every place, with rows or without, so that these counters reveal nothing about where rows are;
+else, for trees of more cells, they reveal which places a bundle touched. How often sparse counts
+leave before a bundle ends depends on how many leaves its rows touch (docs/engines.md).
 
-Of a tree whose leaves no process holds, `transforms.match` stands before the sum.
+For a tree whose leaves no process holds, `transforms.match` comes before the sum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -151,7 +151,8 @@ class _MergePlace(KeyedDoFn):
         yield (name, *place), counts.to_bytes()
         digest = counts.digest(self._key, self._plan.name, name, place)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
-        # Of the exact sums: what saturates does not stop the job, which would tell of the data.
+        # Of the exact sums: saturation does not stop the job, which would reveal something of the
+        # data.
         balance[balance_name(question, place)] = residue(-counts.total)
         for increment in balance.items():
             yield beam.pvalue.TaggedOutput(BALANCE, increment)

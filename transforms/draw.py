@@ -171,7 +171,7 @@ class _DrawBranch(KeyedDoFn):
             self._below[name] = listed(question.places, question.branch_of)
         sent = sent_by(name, messages, self._below[name].get(branch, []))
         drawn = question.draw_branch(branch, sent, self.source(draw))
-        assert drawn.kept is not None  # it is told back what its places wait for
+        assert drawn.kept is not None  # the group returns it to its waiting places
         yield (name, *branch), _KEPT + drawn.kept
         group = name, question.gathered_by(branch)
         yield beam.pvalue.TaggedOutput(SENT, (group, from_place(branch, drawn.sent)))

@@ -1,8 +1,8 @@
 """What a job says when it must stop: one sentence that holds no data.
 
-An engine carries an exception's text through its own wrapping, so the sentence stands between
-marks by which the launcher finds it again. What may pass by itself (a disk that is full, a network
-that is down) is marked so: whoever started the job need not mend anything, only try again.
+An engine carries an exception's text through its own wrapping, so the sentence is enclosed in marks
+by which the launcher finds it again. What may pass by itself (a disk that is full, a network that
+is down) is marked so: the user need not fix anything, only try again.
 """
 
 import re
@@ -31,7 +31,7 @@ class ReleaseError(Exception):
 
 
 class InputError(ReleaseError):
-    """The data cannot be read as configured: the user's to mend."""
+    """The data cannot be read as configured: the user must fix it."""
 
 
 class UniverseError(ReleaseError):
@@ -56,7 +56,7 @@ def sentence_in(text: str) -> str | None:
 
 
 def error_in(text: str) -> ReleaseError | None:
-    """The `ReleaseError` whose sentence stands in an engine's message; None without one.
+    """The `ReleaseError` whose sentence is in an engine's message; None without one.
 
     >>> error_in(f"Error: {InputError('the disk is full', again=True)} in step 3").again
     True

@@ -82,7 +82,7 @@ def exists(path: str) -> bool:
     """Whether there is a file.
 
     Raises:
-        OutputError: the filesystem does not tell.
+        OutputError: the filesystem does not answer.
     """
     return _guarded(path, "looked up", lambda: bool(FileSystems.exists(path)))
 

@@ -2,8 +2,8 @@
 
 ``held://`` is a filesystem of Beam's, so that a release can be made on the local runner without a
 byte on a disk: whenever and however the process ends, nothing is left. Of a part only the checksum
-is kept, since nobody reads a part again. ``memory://`` is another one, which keeps parts too: of a
-release that is asked where it was made.
+is kept, since nobody reads a part again. ``memory://`` is another one, which keeps parts too: for a
+release that is queried where it was made.
 """
 
 import io

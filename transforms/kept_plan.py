@@ -14,7 +14,7 @@ Whatever stops a run between two of these steps:
 - after `plan.json`, before `record.json`: the next run with the same request uses the plan. One
   with another request writes its own plan over it, because no noise was drawn. A job of the old
   plan that is still at work then fails at its record (`check_kept`).
-- after `record.json`: the record stands for the nonce and the digest of the plan, so only that plan
+- after `record.json`: the record covers the nonce and the digest of the plan, so only that plan
   is drawn again, and a run with another request is refused.
 - after `manifest.json`: the plan stays beside it, and the manifest says whether it is the plan that
   was drawn; no row is read again.
@@ -165,7 +165,7 @@ def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
         KeptPlanError: the seal is another one.
         KeyReferenceError: the key of the seal is not there.
     """
-    # A service that was asked for this very key is not asked again.
+    # A service that already returned this key is not queried again.
     known = key if key.key_id == kept.key_id else key.checked(kept.key_id)
     own = seal_of(kept.request, kept.spec, known.load())
     if not hmac.compare_digest(kept.seal.encode(), own.encode()):

@@ -1,9 +1,9 @@
 """The release key by reference: what travels is where the key lies, never the key.
 
 A worker loads the key when it starts and compares it with a check value (a keyed digest of a
-constant, which tells nothing of the key), so that a worker with another key fails instead of
+constant, which reveals nothing about the key), so that a worker with another key fails instead of
 drawing other noise. Where the place holds several keys (`transforms.key_ring`), the check value
-also tells which one is meant.
+also identifies the right one.
 """
 
 import hmac
@@ -29,7 +29,7 @@ class KeyReferenceError(ReleaseError):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyReference:
-    """Where the release key lies, and how to tell that it is the right one.
+    """Where the release key lies, and how to recognize it.
 
     Args:
         reference: of one of `transforms.secrets.schemes`, such as ``file:PATH``, ``env:NAME`` or
@@ -93,7 +93,7 @@ class KeyReference:
 
         Args:
             begun: the id of the key under which the release was begun, as
-                `transforms.nonce.key_id_of_folder` tells it; None for a new release, "" for one
+                `transforms.nonce.key_id_of_folder` returns it; None for a new release, "" for one
                 that was begun before keys had ids, and so before any rotation.
 
         Raises:

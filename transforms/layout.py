@@ -8,13 +8,13 @@
     quantiles.parquet   a table of whole trees
     universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
     manifest.sig        its signature, where it is signed: by the launcher
-    keys-*.parquet      the keys of a group-by that stand in a table, likewise
+    keys-*.parquet      the keys of a group-by that come from a table, likewise
     state/*             parts too: what a run of a series carries on, sealed
 
 The runs of a series lie side by side, period-0001 and so on, in the folder of the series.
 
 A part is named by the chunk it holds and the SHA-256 of its bytes, so a retry writes the same file
-again and readers can tell a damaged one. Every part of the plan has one receipt; the receipts are
+again and readers can detect a damaged one. Every part of the plan has one receipt; the receipts are
 what a commit is made of.
 """
 

@@ -41,7 +41,7 @@ def matched_trees(plan: ReleasePlan) -> list[TreeCounting]:
 
 
 class MatchLeaves(beam.PTransform):
-    """Partial counts of slots to those of leaves.
+    """Partial counts of slots to partial counts of leaves.
 
     Args:
         plan: the questions.

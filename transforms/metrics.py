@@ -1,8 +1,8 @@
 """The job's counters, which every engine shows beside its own: how much of the work is done.
 
-No counter tells of the rows: not how many were read, not how many a policy dropped, nor the size of
-anything computed from exact counts. An engine's page, its log and its history are read by more
-people than the data is, and an exact count shown there would be a release without noise.
+No counter depends on the rows: not on how many were read, not how many a policy dropped, nor the
+size of anything computed from exact counts. An engine's page, its log and its history are read by
+more people than the data is, and an exact count shown there would be a release without noise.
 """
 
 from apache_beam.metrics import Metrics

@@ -41,7 +41,7 @@ def _key_id(text: bytes) -> str:
     try:
         return str(json.loads(text).get("key_id", ""))
     except (ValueError, AttributeError):
-        return ""  # damaged, which is told where it is used
+        return ""  # damaged, which is reported where it is used
 
 
 def folder_nonce(folder: str, fixed: bytes | None = None, key_id: str = "") -> bytes:
@@ -53,8 +53,8 @@ def folder_nonce(folder: str, fixed: bytes | None = None, key_id: str = "") -> b
         key_id: of the release key; "" where the launcher has none.
 
     Returns:
-        `NONCE_BYTES` bytes. Whoever wrote it first: of two launchers at once, both get the same on
-        a local disk. Object stores let both write; then the record tells them apart.
+        `NONCE_BYTES` bytes. The first writer's bytes: two launchers at once get the same on a local
+        disk. Object stores let both write; then the record distinguishes them.
 
     Raises:
         NonceError: the folder has another nonce than the fixed one, or a damaged one.
@@ -114,7 +114,7 @@ def restored_nonce(folder: str, nonce: str, key_id: str = "") -> bytes:
 
 
 def nonce_of(text: bytes) -> bytes | None:
-    """The nonce that a file's bytes tell; None where they are damaged.
+    """The nonce in a file's bytes; None where they are damaged.
 
     >>> nonce_of(b'{"nonce": "000102030405060708090a0b0c0d0e0f"}').hex()[:6]
     '000102'

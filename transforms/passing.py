@@ -1,6 +1,6 @@
 """Failures that may pass by themselves: no memory, a full disk, a network or service that is down.
 
-Who meets one need not mend anything, only try again; who meets another must mend something first.
+After a passing fault the user need only try again; any other fault must be fixed first.
 """
 
 import errno
@@ -22,7 +22,7 @@ _PASSING = frozenset(
 )
 # Of a service that answers over HTTP: timed out, too many requests, faults of its own.
 _PASSING_STATUS = frozenset((408, 429, 500, 502, 503, 504))
-# Of S3, as `transforms.s3_client` tells it: no server answered.
+# Of S3, as `transforms.s3_client` reports it: no server answered.
 NO_ANSWER = 0
 # Of clients of services, which have classes of their own.
 _PASSING_CLASS = re.compile(
@@ -96,7 +96,7 @@ def errors_within(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def is_no_memory(error: BaseException) -> bool:
-    """Whether memory ran out, here or where an engine's message tells it from.
+    """Whether memory ran out, here or on a worker whose engine's message reports it.
 
     >>> is_no_memory(RuntimeError("MemoryError [while running 'Release/Draw/Finish']"))
     True

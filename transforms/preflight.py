@@ -24,7 +24,7 @@ _PYTHON, _DPTREES, _KEY = (f"dptrees preflight {each}" for each in ("python", "d
 
 
 class PreflightError(ReleaseError):
-    """The workers are not as the launcher is: somebody must mend them."""
+    """The workers differ from the launcher: somebody must fix them."""
 
 
 class PreflightOptions(PipelineOptions):

@@ -1,7 +1,8 @@
-"""Progress of a job that runs in this process, told to whoever listens.
+"""Progress of a job that runs in this process, reported to any listener.
 
-Only shares of work known beforehand are told (bytes of input files, parts of the plan): nothing
-that depends on what the rows hold. On engines whose workers are other processes nobody listens.
+Only fractions of work known beforehand are reported (bytes of input files, parts of the plan):
+nothing that depends on what the rows hold. On engines whose workers are other processes nobody
+listens.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 def advance(stage: str, amount: int) -> None:
-    """Tells that an amount of a stage's work is done.
+    """Report that an amount of a stage's work is done.
 
     >>> seen = []
     >>> stop = listen(lambda stage, amount: seen.append((stage, amount)))

@@ -5,8 +5,8 @@ counts: equal for every run that would draw the same noise, different for any ot
 without the key. A later run into the same folder with another record is refused, since it would be
 a second release of changed data (or of another specification) under the budget of one.
 
-The refusal tells that the exact counts changed, and its absence that they did not: to whoever may
-run the job again on data of their choice, in a folder whose release was begun and not finished
+The refusal reveals that the exact counts changed, and its absence that they did not: to anyone who
+can run the job again on data of their choice, in a folder whose release was begun and not finished
 (`transforms.standing` answers for finished ones, before a row is read), as a repair, or by a job
 that was described and is run again. A folder that no longer has the job's nonce is refused.
 """
@@ -29,7 +29,7 @@ from transforms.layout import MANIFEST, RECORD
 from transforms.nonce import check_begun
 
 # Who learns of a draw, by its record, before its noise is drawn, and may refuse it by raising. It
-# travels to the worker, and is asked again by every retry.
+# travels to the worker, and every retry calls it again.
 Witness = Callable[[bytes], None]
 
 
@@ -48,7 +48,7 @@ def check_record(folder: str, record: bytes) -> None:
     path = files.join(folder, RECORD)
     if not files.exists(path):
         files.write_once(path, _data(record))
-    # Read again, whoever wrote it: an object store does not tell two writers at once apart.
+    # Read again, by any writer: an object store does not distinguish two writers at once.
     check_recorded(folder, record)
 
 
@@ -68,14 +68,14 @@ def _data(record: bytes) -> bytes:
 
 
 def _check_manifest(folder: str, record: bytes) -> None:
-    """Sees that a release that stands here, even without its record, is of the same draw."""
+    """Check that a release that exists here, even without its record, is of the same draw."""
     path = files.join(folder, MANIFEST)
     if files.exists(path) and not is_manifest_of(path, record):
         raise _another_draw(folder)
 
 
 def is_manifest_of(path: str, record: bytes) -> bool:
-    """Whether a file is the manifest of the draw that a record stands for."""
+    """Whether a file is the manifest of the draw of a record."""
     try:
         return bool(json.loads(files.read_bytes(path))["record"] == record.hex())
     except (ValueError, TypeError, KeyError):
@@ -132,7 +132,7 @@ class RecordDraw(beam.PTransform):
         key: where the release key lies.
         output: the folder of the release.
         nonce: of the folder.
-        witness: who is told of the draw before the folder is.
+        witness: gets the draw's record before the folder does.
 
     Returns:
         PCollection[bytes] of one element: the nonce and the global digest, after the draw was

@@ -33,27 +33,27 @@ class ReleaseTrees(beam.PTransform):
     nothing was lost. The same rows, key and nonce give the same files as the command.
 
     When the graph is built, the folder gets its nonce and the public universes. Where the finished
-    release of this very specification stands there already, the rows are not counted: what they are
-    now must not be compared with what they were. (Steps of one's own before this one still run; the
+    release of this very specification exists already, the rows are not counted: what they are now
+    must not be compared with what they were. (Steps of one's own before this one still run; the
     command does not even open the files.)
 
     Args:
         plan: the questions and the guarantee.
-        key: where the release key lies; loaded on the workers, and here once, to tell them which
-            key is meant, unless the reference tells it already.
+        key: where the release key lies; loaded on the workers, and here once, to name the right key
+            to them, unless the reference names it already.
         output: the folder, on any Beam filesystem.
         nonce: of the folder, only to compare engines or files; None: drawn, or the one it has.
-        repair: make the parts of a finished release again. The job fails where the rows are others
-            than they were, which tells whoever may run it that they are.
-        witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
+        repair: make the parts of a finished release again. The job fails where the rows have
+            changed, which reveals the change to anyone who can run it.
+        witness: gets the draw's record before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
-        report: public texts of the page, by name; likewise.
+        report: public strings of the page, by name; likewise.
         request: what the plan answers, in plain JSON values; the folder then keeps both. None: it
             keeps neither, and a release is recognized by its specification alone.
         schema: the types of the columns of rows, by name; None: as the type of the elements has
             them. Dictionaries need one.
         again: the folder of a finished release, which is made another time from its rows, to be
-            compared; whose turn it is in a series is then not asked.
+            compared; the turn of a run in a series is then not checked.
 
     Returns:
         PCollection[str]: the path of the manifest, once the release is there.

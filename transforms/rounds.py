@@ -1,12 +1,12 @@
-"""Rounds between places and their groups, of trees no place of which can be drawn by itself.
+"""Rounds between places and their groups, for trees whose places cannot be drawn by themselves.
 
-    counts, asked -> answers -> group -> asked    as often as a question has rounds
-    counts, asked -> what `TreeDrawing.draw` gets
+    counts, requests -> answers -> group -> requests    as often as a question has rounds
+    counts, requests -> the input of `TreeDrawing.draw`
 
-What a group asks goes to its places beside their counts, so these are not sent again. Answers and
-what is asked may hold exact sums: they stay inside the job, as what places send to their group. In
-a release without such trees these steps are not there. How many elements there are follows from
-the plan alone.
+A group's requests go to its places beside their counts, so these are not sent again. Answers and
+requests may hold exact sums: they stay inside the job, as what places send to their group. In a
+release without such trees these steps are not there. How many elements there are follows from the
+plan alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Rounds(beam.PTransform):
     The input is the counts, and what `transforms.record.RecordDraw` gives.
 
     Args:
-        plan: the questions, of which one has rounds.
+        plan: the questions; at least one has rounds.
         key: where the release key lies.
 
     Returns:
@@ -72,7 +72,7 @@ class Rounds(beam.PTransform):
 
 
 def _before(asked: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
-    """What a group asked in the round before.
+    """The request of a group in the round before.
 
     Raises:
         ConservationError: the engine lost it.

@@ -27,13 +27,13 @@ _clients: dict[tuple[Any, ...], Any] = {}
 
 
 def status_of(error: Any) -> int:
-    """The HTTP status that a client's error tells.
+    """The HTTP status in a client's error.
 
     Args:
         error: as boto3 raised it.
 
     Returns:
-        the status of the answer; `NO_ANSWER` where none came; 400 where nothing could be asked,
+        the status of the answer; `NO_ANSWER` where none came; 400 where no request could be sent,
         without credentials, say.
     """
     from botocore.exceptions import ConnectionError, HTTPClientError

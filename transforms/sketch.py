@@ -5,7 +5,7 @@
 Counters are exact int64 sums, so neither bundles nor the order of merges can change them. Their
 hash functions follow from the release key: the step carries its reference, and each worker draws
 the functions when it is set up. Every bundle with codes hands on one element, whatever the codes;
-how far its bytes shrink tells how many cells it touched, as of all counts (docs/engines.md).
+how far its bytes shrink reveals how many cells it touched, as for all counts (docs/engines.md).
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class SketchCodes(beam.CombineFn):
     """Counts codes in the sketches of a hierarchy's levels.
 
     Inputs are batches of leaves' codes, uint64 (n,); the output is `PrefixSketches.to_bytes` of the
-    counters of them all, those of no codes included.
+    counters of them all, batches of no codes included.
 
     Args:
         sketches: of every level.

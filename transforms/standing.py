@@ -1,7 +1,7 @@
-"""A release that stands: found before a row is read, and never made again.
+"""A finished release: found before a row is read, and never made again.
 
-What a second run would tell (an exit code, equal bytes) would be an exact test of the data, at any
-epsilon. So where the manifest of the same specification stands, nothing is read and nothing is
+The outcome of a second run (an exit code, equal bytes) would be an exact test of the data, at any
+epsilon. So where the manifest of the same specification exists, nothing is read and nothing is
 compared; a folder with the manifest of another one is refused by its specification alone.
 """
 

@@ -2,9 +2,9 @@
 
 Interrupted runs leave parts that no manifest names, and half-written files. Should an engine have
 drawn a chunk twice (it computed counts anew from files that changed meanwhile), both draws lie
-there: published together, they would spend the budget twice. So once the manifest stands, what it
-does not name goes, and so does a public table that it does not name: of a run that was killed, or
-that was to be another release. Files that are not ours stay; a release is not begun beside them.
+there: published together, they would spend the budget twice. So once the manifest is written, what
+it does not name goes, and so does a public table that it does not name: of a run that was killed,
+or that was to be another release. Files that are not ours stay; a release is not begun beside them.
 """
 
 import re
@@ -35,7 +35,7 @@ _TEMPORARY = re.compile(
 
 
 def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
-    """Deletes the parts and public tables that the manifest which stands in a folder does not name.
+    """Delete the parts and public tables that the manifest of a folder does not name.
 
     Args:
         folder: of a finished release.
@@ -59,7 +59,7 @@ def swept_if_failed(folder: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(ReleaseError):  # the job's own failure is what is to be told
+        with suppress(ReleaseError):  # the job's own failure is reported
             if not (drawn(folder) or files.exists(files.join(folder, MANIFEST))):
                 files.delete(sorted(_shared(folder) - before))
         raise
@@ -131,7 +131,7 @@ def drawn(folder: str) -> bool:
 
 
 def begun_without_record(folder: str) -> bool:
-    """Whether parts lie in a folder without the record of their draw: nothing tells whether another
+    """Whether parts lie in a folder without the record of their draw: nothing shows whether another
     draw would be the same, so none may join them."""
     return not files.exists(files.join(folder, RECORD)) and bool(_parts(folder, None))
 

@@ -234,8 +234,8 @@ def _loaded_parts(
 
 
 def _standing(form: _Form, path: str, digest: str) -> bytes | None:
-    """The bytes of a table that stands at a place already: a release may name them, and another
-    version would write the same table with others."""
+    """The bytes of a table that already exists: a release may name them, and another version would
+    write the same table with others."""
     if not files.exists(path):
         return None
     data = files.read_bytes(path)

@@ -33,9 +33,8 @@ def universe_of_parquet(file: pq.ParquetFile, checksums: Sequence[bytes] = ()) -
     """The universe that a Parquet file holds.
 
     Args:
-        file: of a release; of a large universe it stays open, and the leaves are read when they are
-            asked for.
-        checksums: of its parts as `part_checksums` tells them; none: they are not compared.
+        file: of a release; of a large universe it stays open, and the leaves are read when needed.
+        checksums: of its parts, from `part_checksums`; none: they are not compared.
 
     Raises:
         ValueError: it holds no universe; or, where a part is read, another one.
@@ -101,7 +100,7 @@ def part_checksums(universe: Universe) -> tuple[bytes, ...]:
 
 
 def write_universe(universe: Universe, file: BinaryIO) -> None:
-    """Writes a universe in parts, none of which is larger than some megabytes.
+    """Writes a universe in parts of at most some megabytes.
 
     Args:
         universe: whose leaves are read in parts.

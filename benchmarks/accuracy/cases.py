@@ -12,7 +12,7 @@ from benchmarks.accuracy.sets import DataSet
 from dpcore.arrays import Floats, Integers
 
 PERCENTILES = tuple(Fraction(percent, 100) for percent in range(1, 100))
-# How many quantiles a person may ask for, evenly spread.
+# Numbers of evenly spread quantiles that a user may request.
 QUANTILES = {m: tuple(Fraction(i, m + 1) for i in range(1, m + 1)) for m in (1, 3, 9, 99)}
 
 
@@ -67,7 +67,7 @@ class Case:
         data: the histogram.
         rows: n.
         privacy: the budget.
-        asked: how many quantiles are asked for, and nothing else; 0: all that there is.
+        asked: the number of requested quantiles, and nothing else; 0: everything.
     """
 
     data: DataSet
@@ -93,7 +93,7 @@ class Answers:
     Attributes:
         prefixes: (K,) the rows up to and with each cell; None: of quantiles alone.
         quantiles: the cell of each quantile; empty: read off the prefixes.
-        nodes: the rows of every node of a hierarchy, by its level; empty: those of the cells.
+        nodes: the rows of every node of a hierarchy, by its level; empty: the rows of the cells.
     """
 
     prefixes: Floats | None = None

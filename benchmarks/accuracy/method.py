@@ -40,11 +40,11 @@ class Method:
     """A way to release.
 
     Attributes:
-        name: of its lines in the tables; what a release can be read as stands behind it.
+        name: title of its lines in the tables, followed by the way in which a release is read.
         origin: where it comes from.
         run: gives releases, or raises `Absent`.
         trees: of what it can answer: cells in a row, a hierarchy.
-        asks: how many quantiles it is asked for, one release each; 0: it answers everything.
+        asks: numbers of quantiles that it can release, one release each; 0: it answers everything.
     """
 
     name: str

@@ -34,7 +34,7 @@ def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
     """The plan of a release of one tree.
 
     Raises:
-        Absent: this version does not know what the tree asks for, or not under this budget.
+        Absent: this version does not support the tree's configuration, or not under this budget.
     """
     values = {
         "release": "accuracy",
@@ -231,7 +231,7 @@ OURS = (
 
 
 def as_planned(task: str) -> str:
-    """The method of who asks for this task, guesses the rows and leaves the rest to the planner.
+    """Return the method for a user who guesses the rows and leaves the rest to the planner.
 
     >>> as_planned("9 quantiles, rank"), as_planned("nodes, tract")
     ('planned, quantiles, guess', 'planned, guess, tract')

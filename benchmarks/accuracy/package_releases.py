@@ -3,7 +3,7 @@
 ``python package_releases.py`` reads requests as lines of JSON and answers each with a line of JSON,
 arrays lying in files. It imports nothing of this project.
 
-Counts are given as those of cells, and rows are made of them only for what needs rows. Everything
+The input is counts of cells, and rows are made of them only for what needs rows. Everything
 is as a user would call it with a row as the unit: one partition a row, the cells being public.
 """
 

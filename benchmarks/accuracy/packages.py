@@ -24,7 +24,7 @@ _HISTOGRAMS = ("OpenDP, histogram", "PipelineDP, counts")
 
 
 class Packages:
-    """A process of the other Python, started when it is first asked.
+    """A process of the other Python, started at its first request.
 
     Args:
         python: its path.
@@ -41,7 +41,7 @@ class Packages:
             Absent: the other Python is not there, or the package has nothing for the budget.
         """
         if case.rows > MOST_ROWS.get(name, case.rows):
-            raise Absent(f"is not asked for more than {MOST_ROWS[name]} rows, which take too long")
+            raise Absent(f"is not run on more than {MOST_ROWS[name]} rows, which take too long")
         with TemporaryDirectory() as folder:
             counts, answers = Path(folder, "counts.npy"), Path(folder, "answers.npz")
             np.save(counts, case.counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 # By the beginning of a task and of the better method's name.
 _REASONS: dict[tuple[str, str], str] = {
     ("nodes, ", "AHP"): "AHP measures one mean of all leaves that look alike, wherever they lie; "
-    "a hierarchy joins neighbours alone",
+    "a hierarchy joins neighbors alone",
     ("3 quantiles, ", "OpenDP, quantiles"): "the first quartile of hours lies three rows from the "
     "next value: where it is missed, it is by so few rows",
     ("9", "DAWA"): "DAWA joins cells that look alike where rows are few, as do adaptive trees for "

@@ -132,7 +132,7 @@ _ADULT = {
 
 
 def found_sets(data: Path = SHARED_DATA, flights: Path = FLIGHTS) -> list[DataSet]:
-    """All sets whose files are there, those of 4,096 cells first."""
+    """All sets whose files exist, the sets of 4,096 cells first."""
     made: list[tuple[str, str, Floats]] = []
     if flights.exists():
         for name, (column, lower, upper) in _FLIGHTS.items():

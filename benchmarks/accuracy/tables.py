@@ -33,8 +33,8 @@ _TITLES = {
 # Of these the best alone are shown.
 _OF_ONE_LEVEL = tuple(f"nodes, {level}" for level in LEVELS)
 _LEFT_OUT = (
-    "Without errors in value, sets of one cell a value and single levels of a hierarchy, of which "
-    "the best stand above. In bold the best of a column."
+    "Without errors in value, sets of one cell a value and single levels of a hierarchy (above are "
+    "the best of these). In bold the best of a column."
 )
 _SHORT = {"4096": "4,096 cells", "native": "a cell a value", "hierarchy": "blocks"}
 
@@ -173,7 +173,7 @@ def _extent(columns: Mapping[Column, Found]) -> str:
     count = f"{min(releases)}" if min(releases) == max(releases) else f"{min(releases)} or more"
     return (
         f"{count} releases a point. Errors of ranges, prefixes and ranks are rows times epsilon "
-        "(times the square root of 2 rho under rho), those of values thousandths of the domain; "
+        "(times the square root of 2 rho under rho), errors of values thousandths of the domain; "
         f"behind ± is the Monte Carlo standard error. {WORSE}: worse than the best other method "
         "by more than 6 % and twice the Monte Carlo error. As planned: what `mechanism: planned` "
         "takes for the task by a public guess of the rows, and for counts."

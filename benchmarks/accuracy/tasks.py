@@ -29,7 +29,7 @@ TASKS: Mapping[str, Norm] = {
 
 @cache
 def ranges_of(cells: int) -> tuple[Integers, Integers]:
-    """Random ranges [start, stop) of cells: those that everything is asked for."""
+    """Random ranges [start, stop) of cells, the same for every method."""
     rng = np.random.default_rng([17, cells])
     ends = np.sort(rng.integers(0, cells + 1, (2 * RANGES, 2)), axis=1)
     ends = ends[ends[:, 0] < ends[:, 1]][:RANGES]
@@ -39,7 +39,7 @@ def ranges_of(cells: int) -> tuple[Integers, Integers]:
 def errors_of(case: Case, answers: Answers) -> dict[str, float]:
     """By task, the mean error of one release: squares of rows, rows, or thousandths of the domain.
 
-    Nothing that was not asked for is judged.
+    Only requested tasks are measured.
     """
     if case.data.levels:
         return node_errors(case, answers)
@@ -90,8 +90,8 @@ def cells_at(prefixes: Floats, wanted: Sequence[Fraction]) -> dict[Fraction, int
 def quantile_errors(
     truth: Integers, wanted: Sequence[Fraction], told: Sequence[int]
 ) -> tuple[float, float]:
-    """How far the wanted ranks lie from those of the cells told, and these cells from the right
-    ones: means, in rows and in thousandths of the domain.
+    """Distances of requested ranks from the ranks of the released cells, in rows, and of these
+    cells from the right ones, in thousandths of the domain: means.
 
     >>> quantile_errors(np.array([10, 10, 30, 40]), [Fraction(1, 2)], [1])
     (10.0, 250.0)

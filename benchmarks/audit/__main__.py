@@ -118,11 +118,11 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """Random plans (planned, by hand, published; with keys, quantiles, public totals and public
         levels, bounded sums of either sign, weights; partitions of boxes that split some nodes or
         all) under add_remove and substitute, and pairs of
-        neighbouring tables of rows at every edge: first and last cells, bounds of cells and of
+        neighboring tables of rows at every edge: first and last cells, bounds of cells and of
         values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
         through the questions' own maps, the counts through the release's own code; every draw of
-        noise tells to which exact counts it was added. Where noise chooses which nodes of a box are
-        looked at, the second release gets the noisy counts of the first, must look at the same
+        noise records to which exact counts it was added. Where noise chooses which nodes of a box
+        are looked at, the second release gets the noisy counts of the first, must look at the same
         nodes, and the losses of these are added up.""",
         """Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2 sigma^2), are
         added up as fractions and compared with the claim exactly. Under (epsilon, delta) the loss
@@ -135,7 +135,7 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """"Of units": the tables differ in one unit of many rows, up to ten under every key, all
         alike or of a few kinds, and rows pass through bounding. Of private keys the loss is the
         delta at the stated epsilon, by the exact law of all coins.""",
-        """"Leaks" counts pairs where a release given the noisy counts of its neighbour published
+        """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),
         f"""No pair loses more than is claimed: {holds(kept)}. No release shows more than follows

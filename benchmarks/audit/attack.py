@@ -1,11 +1,11 @@
 """What an attacker learns from released numbers alone: a lower bound of the loss.
 
-Releases of two neighbouring data sets are made again and again, each with a key of its own. On one
-half of them an event is looked for that tells the two apart: each released number by itself, a
-linear statistic of all, and the sum of the log ratios of each number's frequencies, above or below
-the best threshold. On the other half it is counted how often the event happens; Clopper and Pearson
-bound both probabilities, and these bound what is lost. The halves are independent, so the bound
-holds whatever was looked for.
+Releases of two neighboring data sets are made again and again, each with a key of its own. On one
+half of them the attack looks for an event that distinguishes the two: each released number by
+itself, a linear statistic of all, and the sum of the log ratios of each number's frequencies, above
+or below the best threshold. On the other half it is counted how often the event happens; Clopper
+and Pearson bound both probabilities, and these bound what is lost. The halves are independent, so
+the bound holds whatever was looked for.
 
 Sources: Clopper, Pearson 1934; Jagielski, Ullman, Oprea 2020 (audits by hypothesis tests).
 """

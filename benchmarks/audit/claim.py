@@ -25,10 +25,10 @@ class Claim:
 
     def lower_bound(self, likelier: float, unlikelier: float) -> float:
         """What is lost at least, if an event has at least the one probability on one data set and
-        at most the other on its neighbour.
+        at most the other on its neighbor.
 
-        An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: the two normal laws
-        of which some event has P and Q are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2
+        An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: if some event has P
+        and Q under two normal laws, these are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2
         (Dong, Roth, Su 2022, Section 2).
 
         >>> round(Claim(measure="epsilon", amount=Fraction(1)).lower_bound(0.6, 0.2), 3)

@@ -1,4 +1,4 @@
-"""The exact privacy loss of what a release draws, between neighbouring tables of rows.
+"""The exact privacy loss of what a release draws, between neighboring tables of rows.
 
 All noise is recorded where it is added (`benchmarks.audit.recording`). Discrete Laplace noise of
 scale b on counts that differ by d loses at most |d| / b, discrete Gaussian noise of sigma^2 loses
@@ -228,7 +228,7 @@ def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Coun
 
 
 def are_neighbours(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:
-    """Whether two tables agree on the counts that are public; all else makes them neighbours."""
+    """Whether two tables agree on the counts that are public; all else makes them neighbors."""
     return all(
         _public_counts(question, one[question.name]) == _public_counts(question, two[question.name])
         for question in case.plan.questions
@@ -252,7 +252,7 @@ def _public_counts(question: Question, counts: Any) -> list[list[int]]:
 def neighbouring_counts(
     rng: Random, case: Case
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
-    """The exact counts of two neighbouring tables; None if none were found that agree."""
+    """The exact counts of two neighboring tables; None if none were found that agree."""
     for _ in range(60):
         tables = neighbouring_rows(rng, case.palettes, case.plan.unit, rng.randrange(12))
         one, two = (exact_counts(rng, case, rows) for rows in tables)
@@ -379,7 +379,7 @@ def shows_more(first: Recorded, again: Recorded) -> bool:
 
 
 def audit(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
-    """Random releases of a kind, each with random pairs of neighbouring tables.
+    """Random releases of a kind, each with random pairs of neighboring tables.
 
     Args:
         kind: one of `KINDS`.

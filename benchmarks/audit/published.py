@@ -176,7 +176,7 @@ def _shown(recorded: Recorded) -> list[Any]:
 
 
 def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
-    """Random sparse trees, each with random pairs of neighbouring tables; as `exact.audit`."""
+    """Random sparse trees, each with random pairs of neighboring tables; as `exact.audit`."""
     rng, found = Random(f"sparse {seed}"), Finding()
     for _ in range(plans):
         unit = rng.choice(ROW_UNITS)

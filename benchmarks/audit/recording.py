@@ -1,7 +1,7 @@
 """What a release draws, to which exact counts it adds it, and what follows from the sums alone.
 
 The release runs as it is, through `dpcore.release.in_memory.release_counts`. Only the `sample`
-methods of the laws are exchanged, for ones whose noise tells what it is added to: whatever module
+methods of the laws are exchanged, for ones whose noise records what it is added to: whatever module
 draws, and however it came to its counts, is recorded. A second release may be given the noisy
 counts of a first one: what it publishes must then be the same, for else something exact got past
 the noise.
@@ -56,7 +56,7 @@ class NamedStream:
 
 
 class NamedNodes(NamedStream):
-    """The keystreams of some nodes of a level, of which each draw takes one."""
+    """The keystreams of some nodes of a level; each draw takes one."""
 
     def __init__(self, name: tuple[Any, ...], bits: PlacedStreams, looks: int) -> None:
         super().__init__(name, bits)

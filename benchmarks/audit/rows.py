@@ -1,4 +1,4 @@
-"""Rows at every edge, and pairs of neighbouring tables of them.
+"""Rows at every edge, and pairs of neighboring tables of them.
 
 A palette lists the values that a column may take: inside, first and last, at and beyond bounds,
 null, NaN, infinite, unknown, unreadable. A table reaches the counts as Arrow batches, through the
@@ -47,7 +47,7 @@ Palettes = dict[str, Palette]
 
 
 def number_palette(domain: NumberDomain) -> Palette:
-    """Edges of cells, their neighbours in floating point, what is outside and what is no number."""
+    """Edges of cells, their neighbors in floating point, what is outside and what is no number."""
     edges = [domain.lower, domain.upper, *domain.lower_edges(0, domain.cells).to_pylist()]
     beside = [math.nextafter(edge, side) for edge in edges for side in (-math.inf, math.inf)]
     return Palette(type=pa.float64(), values=(*edges, *beside, *NOT_NUMBERS))
@@ -69,7 +69,7 @@ def category_palette(domain: CategoryDomain) -> Palette:
 
 
 def moment_palette(domain: DateDomain | TimestampDomain) -> Palette:
-    """The first and last moments of cells, those just outside and null."""
+    """The first and last timestamps of cells, the timestamps just outside, and null."""
     if isinstance(domain, DateDomain):
         days = [domain.lower + timedelta(days=n) for n in range(-1, domain.cells + 1)]
         return Palette(type=pa.date32(), values=(*days, date(1, 1, 1), date(9999, 12, 31), None))

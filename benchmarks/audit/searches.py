@@ -63,7 +63,7 @@ class Run:
         answers: prescribed; where they end, the first that is possible is given and added.
         choices: how many answers were possible at each place.
         thresholds: (law, value) of each that was drawn.
-        asked: by threshold, the (law, count, answer) of all comparisons with it.
+        asked: for each threshold, the (law, count, answer) of all comparisons with it.
         probability: of the answers of looks at nodes.
     """
 

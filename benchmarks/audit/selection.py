@@ -1,4 +1,4 @@
-"""The exact law of which keys are released, between tables that differ in one unit of many rows.
+"""The exact law of the released keys, between tables that differ in one unit of many rows.
 
 Rows pass through bounding and the question's own map, and the release draws as it does; what is
 recorded is of how many units each key was decided, and by which budget. Each decision is a coin of
@@ -83,7 +83,7 @@ def selection_plan(question: SelectionQuestion) -> ReleasePlan:
 
 
 def selection_case(rng: Random, unit: PrivacyUnit) -> tuple[SelectionQuestion, Palettes]:
-    """A random selection for a unit, of keys of texts, of numbers or of both."""
+    """A random selection for a unit, with keys of strings, of numbers or of both."""
     epsilon, delta = rng.choice(STATED)
     plan = SelectionPlan(
         unit=counted_once(unit), epsilon=epsilon, delta=delta, threshold=rng.choice([1, 1, 3])

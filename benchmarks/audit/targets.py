@@ -1,7 +1,7 @@
-"""Tiny releases to attack, one of each kind: two neighbouring data sets, and what is claimed.
+"""Tiny releases to attack, one of each kind: two neighboring data sets, and what is claimed.
 
 The second data set has one row more. The trees are made so that what is released loses nearly all
-that is claimed, for else no attack could tell noise that is too small: a level, or the levels of
+that is claimed, for else no attack could detect noise that is too small: a level, or the levels of
 counts that are read as measured, and few leaves.
 """
 
@@ -200,8 +200,8 @@ def _quantile(budget: Budget) -> Target:
 
 
 def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
-    """Two halves, of which one more row in the first may divide it: nearly all is lost by what is
-    read of the halves, by whether they were divided and by the cells."""
+    """Two halves; one more row in the first may divide it. Nearly all is lost by the counts of the
+    halves, by whether they were divided and by the cells."""
     plan = AdaptivePlan(
         tree=Tree(leaves=4, fanouts=(2, 2)),
         unit=ADD_REMOVE,

@@ -131,7 +131,7 @@ def shows_more(
 
 
 def audit_thresholds(*, plans: int, pairs: int, seed: int = 0) -> Finding:
-    """Random searches, each with random pairs of neighbouring tables; as `exact.audit`."""
+    """Random searches, each with random pairs of neighboring tables; as `exact.audit`."""
     rng, found = Random(f"thresholds {seed}"), Finding()
     for number in range(plans):
         unit = rng.choice(ROW_UNITS)

@@ -1,10 +1,10 @@
-"""Neighbouring tables that differ in one privacy unit of many rows, counted as a release does it.
+"""Neighboring tables that differ in one privacy unit of many rows, counted as a release does it.
 
     rows -> bounding -> exact counts
 
 The unit is as heavy as it can be and placed worst: more rows than are counted, all alike, or under
-every key, or of a few kinds. The rows of other units surround it, those of both tables in an
-order of their own, since neither order nor other units may change which rows stay.
+every key, or of a few kinds. The rows of other units surround it, in a different order in each
+table, since neither order nor other units may change which rows stay.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BOUNDS = (
     {"rows": 9, "keys": 1, "rows_per_key": 2},
     {"rows": 9, "keys": 2, "rows_per_key": 1},
 )
-# Public counts are those of a table whose rows are the units.
+# Public counts belong to a table whose rows are the units.
 KINDS_OF_UNITS = tuple(kind for kind in KINDS if kind != "hierarchies, public counts")
 UNITS = tuple(
     PrivacyUnit(neighbors=neighbors, columns=(COLUMN,), nulls=nulls, **bounds)
@@ -102,7 +102,7 @@ def _of(row: Row, names: Sequence[str], **changed: object) -> Row:
 def neighbouring_units(
     rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
 ) -> tuple[list[Row], list[Row]]:
-    """Two tables, of which the second has a unit more, or one with other rows."""
+    """Two tables; the second has one unit more, or one unit with other rows."""
     others = [random_row(rng, palettes) for _ in range(size)]
     before = heavy_rows(rng, palettes, unit) if unit.substitutes else []
     tables = [*others, *before], [*others, *heavy_rows(rng, palettes, unit)]
@@ -140,7 +140,7 @@ def _no_rows(question: Question) -> dict[str, pa.Array]:
 def neighbouring_counts(
     rng: Random, case: Case
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
-    """The exact counts of two neighbouring tables; None if none were found that agree on what is
+    """The exact counts of two neighboring tables; None if none were found that agree on what is
     public."""
     for _ in range(60):
         tables = neighbouring_units(rng, case.palettes, case.plan.unit, rng.randrange(12))
@@ -207,7 +207,7 @@ def audit_sparse_units(
 
 def audit_threshold_units(*, plans: int, pairs: int, seed: int = 0) -> Finding:
     """Audit as `threshold_cases.audit_thresholds` does, between tables that differ in one unit of
-    many rows, of which one is counted."""
+    many rows, one of them counted."""
     rng, found = Random(f"units of searches {seed}"), Finding()
     units = [unit for unit in UNITS if unit.rows == 1]
     for number in range(plans):

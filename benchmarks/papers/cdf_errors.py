@@ -8,7 +8,7 @@ the K points. The paper's normalised errors are these divided by N^2; the mean p
 - tree and refined: `dpcore.papers.cdf_errors`, at level budgets (F^tree, F^tree,ref).
 - optimal: the least tree error of a height over real fan-outs (E_2^OPT).
 
-Neighbours are those of the paper: one row is substituted, and the number of rows N is public.
+The neighboring relation is the paper's: one row is substituted, and the number of rows N is public.
 
 Source: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
 Approximate CDFs", Sections III and IV.

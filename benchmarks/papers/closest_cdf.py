@@ -31,7 +31,7 @@ def closest_cdf(distance: Distance, estimates: npt.ArrayLike, total: int | Integ
     places where they fall are kept, one bit each, and give the least optimum on the way back.
 
     The form of d makes the metric additive. That d keeps to it is checked: on costs spread over
-    every block, whether the cost of a pair that is asked alone is the same.
+    every block, whether the cost of a pair that is queried alone is the same.
 
     Args:
         distance: d, of two read-only arrays of one shape, x (int64) and h (float64): one real cost

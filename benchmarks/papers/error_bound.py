@@ -1,7 +1,7 @@
 """A bound on the error of any estimate of a tree's counts: the conversion of Lemma 3.3.
 
 An estimate that is mostly good may be far off now and then. Noisy counts with noise of at most R
-tell, for a part of the budget, an interval that surely holds the true count; the estimate is
+give, for a part of the budget, an interval that surely holds the true count; the estimate is
 clipped to it. So an (alpha, eta)-accurate estimate gets a small alpha-RMSE.
 
 Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Lemma 3.3 and its proof.

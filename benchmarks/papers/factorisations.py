@@ -66,7 +66,7 @@ def prime_power_height(prime: int, exponent: int, measure: Measure = Measure.EPS
         measure: epsilon or rho.
 
     Returns:
-        The h of 1..t with the least h^p sum_i (n_i - 1), the fan-outs being those of
+        The h of 1..t with the least h^p sum_i (n_i - 1), with the fan-outs from
         `prime_power_fanouts`; the smallest of equals.
 
     Raises:

@@ -4,7 +4,7 @@ A code's count is at most that of each of its prefixes, so where estimates are n
 minimum of an exact count-min sketch) no code above the threshold is missed. Noisy or unbiased
 estimates miss one if any of its prefixes comes out at the threshold or below it.
 
-Whatever is asked of noisy tables alone costs no budget, also a threshold made from them.
+A query of noisy tables alone costs no budget, nor does a threshold made from them.
 
 Source: Cormode, Muthukrishnan 2005, section 5.2 (dyadic ranges).
 """
@@ -74,7 +74,7 @@ def heavy_hitters(
 ) -> HeavyCodes:
     """The codes of the last level above a threshold, by descending from the first.
 
-    At most 2^levels[0] + sum of most 2^step estimates are asked for.
+    At most 2^levels[0] + sum of most 2^step estimates are computed.
 
     Args:
         estimate: counts of a level's prefixes, of sketches or of exact counters plus noise.

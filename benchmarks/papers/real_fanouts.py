@@ -152,7 +152,7 @@ def optimal_integer_fanout(measure: Measure = Measure.EPSILON) -> int:
         measure: epsilon or rho.
 
     Returns:
-        The better neighbour of beta*.
+        The better neighbor of beta*.
 
     Source: Lemma IV.3.
 

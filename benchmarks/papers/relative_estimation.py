@@ -12,7 +12,7 @@ is infinite; they need 1/r, and C changes with it. Algorithm 4 prints tau_i with
 r^(i-1), which is right. The least tau_min grows by r^2 with it.
 
 The constants are so large that this serves trees of enormous depth only; `smallest_threshold`
-tells. One row added or removed is the unit of the proofs; `GroupPrivacy` converts.
+computes the threshold. One row added or removed is the unit of the proofs; `GroupPrivacy` converts.
 
 Sources: Ghazi, Kamath, Kumar, Manurangsi, Wu, Theorem A.1, Corollary 4.7, Algorithm 4,
 corrected; Fact 2.2 (group privacy).
@@ -159,7 +159,7 @@ def smallest_threshold(
     both, divided by tau_i, fall with i, so that i = 1 decides; 4 covers their rounding. (The bound
     of R_i is Lemma 2.8's at (epsilon_i / (2 c), delta_i / c), where epsilon_i = lambda epsilon / 2,
     delta_i = lambda delta / 2 and (e^(lambda a) - 1) / lambda <= e^a - 1 for lambda <= 1.) The
-    paper's closed form asks for 3 max(Delta, R) instead of Delta + 2 R, and with the corrected C is
+    paper's closed form requires 3 max(Delta, R) instead of Delta + 2 R, and with the corrected C is
 
         324 (1 + alpha)^2 (1 + 2 alpha / 3)^2 / (alpha^4 epsilon)
         max(8 ln(4 d / eta), ln(1 + 2 (e^(epsilon / 4) - 1) / delta)).

@@ -1,10 +1,10 @@
-"""Texts and byte strings to 64-bit codes, by MurmurHash3 under a keyed seed.
+"""Strings and byte strings to 64-bit codes, by MurmurHash3 under a keyed seed.
 
 Only the distinct values of a column are hashed, one at a time; rows then look their code up. A code
-is one half of the 128-bit hash. Two of D texts share one with a chance of about D^2 / 2^65, if they
-were not chosen for it: MurmurHash3 is no universal family, and texts are known that collide under
-every seed. Who chooses such rows spoils estimates of their own codes; the guarantee holds for any
-codes at all.
+is one half of the 128-bit hash. Two of D strings share one with a chance of about D^2 / 2^65, if
+they were not chosen for it: MurmurHash3 is no universal family, and strings are known that collide
+under every seed. Who chooses such rows spoils estimates of their own codes; the guarantee holds for
+any codes at all.
 
 Source: Appleby, MurmurHash3 (x64, 128 bits); Aumasson, Bernstein 2012 (collisions).
 """
@@ -23,7 +23,7 @@ from dpcore.sketches.hashing import Codes
 
 
 class TextHash:
-    """A keyed function from texts to 64-bit codes; its seed never shows, as for hash functions.
+    """A keyed function from strings to 64-bit codes; its seed never shows, as for hash functions.
 
     Args:
         stream: where the seed is drawn from, not read before.
@@ -47,7 +47,7 @@ class TextHash:
         """The codes of a column's rows.
 
         Args:
-            column: texts or byte strings, (rows,), plain or dictionary-encoded, without nulls.
+            column: strings or byte strings, (rows,), plain or dictionary-encoded, without nulls.
 
         Returns:
             uint64 (rows,).

@@ -1,4 +1,4 @@
-"""Writes the figures of the papers beside those of this project, in Markdown.
+"""Writes the figures of the papers beside this project's figures, in Markdown.
 
 python -m benchmarks.reproduction [--quick] [--write docs/reproduction.md]
 """
@@ -22,7 +22,7 @@ HEADER = """\
 # Reproduction of the papers
 
 Written by `make reproduce`, never by hand. Every measured figure comes from runs of this project's
-own mechanisms with their exact samplers, under a fixed key, so that it repeats; after ± stands the
+own mechanisms with their exact samplers, under a fixed key, so that it repeats; after ± is the
 standard error of the mean. Where a printed figure is wrong, the erratum is beside it.
 {quick}
 Papers: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private

@@ -48,7 +48,7 @@ class Curve:
 def public_total_plan(
     mechanism: str, leaves: int, amount: Fraction, measure: Measure = Measure.EPSILON, **fields: Any
 ) -> TreePlan:
-    """A plan for the neighbours of the paper: one row is substituted, N is public."""
+    """A plan for the neighbors of the paper: one row is substituted, N is public."""
     return plan_mechanism(
         mechanism,
         TreeSetting(
@@ -62,7 +62,7 @@ def public_total_plan(
 
 
 def curves(epsilon: Fraction) -> Iterator[Curve]:
-    """The figure's curves, then those of the paper's refinement and of this project."""
+    """The figure's curves, then the curves of the paper's refinement and of this project."""
     k, none, refined = LEAVES, Estimator.NONE, Estimator.REFINED
     halves, eighths = (epsilon / 2,) * 2, (epsilon / 8,) * 8
     sixteen: dict[str, Any] = {"fanouts": (16, 16), "level_budgets": "equal"}

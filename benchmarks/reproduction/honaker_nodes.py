@@ -162,7 +162,7 @@ def section(trees: int) -> str:
         are within {worst:.1f} standard errors of the exact ones.""",
         """The paper's noise is continuous Gaussian; ours is the discrete Gaussian with parameter
         sigma^2 = 9, drawn exactly. Its variance differs from 9 by less than 1e-70, and the
-        estimates are linear, so mean squared errors do not tell the two apart.""",
+        estimates are linear, so mean squared errors do not distinguish the two.""",
         """The same with N not known, where the root is measured too: the fully efficient estimates.
         "algebra" is by dense least squares, outside this project.""",
         table(("level", "algebra", "exact", "measured", "off by"), private),

@@ -129,8 +129,8 @@ def section(runs: int) -> str:
         K; "aim" is what this project set out to reach after estimation with continuous noise, and
         "continuous" what it reaches; "exact" is for the discrete noise that a release draws,
         "measured" from runs of it ({runs:,} at K = 256, a quarter at larger K). The seconds of
-        planning are those of the machine that wrote this page; nothing else here changes from run
-        to run.""",
+        planning depend on the machine that wrote this page; nothing else here changes from run to
+        run.""",
         table(headers, rows),
         f"""Every aim is reached to its printed digits: {holds(reached)}. Measured and exact agree
         within {worst:.1f} standard errors. Discrete Laplace noise has slightly less variance than

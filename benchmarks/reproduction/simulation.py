@@ -1,7 +1,7 @@
 """Monte Carlo runs of a plan on many data sets at once, by the steps of a release.
 
-Every run is a data set of its own with noise of its own: the trees are side by side in the
-forest, as those of the keys of a group-by column do. A run of one data set has the bits that
+Every run is a data set of its own with noise of its own: the trees are side by side in the forest,
+as the trees of the keys of a group-by column are. A run of one data set has the bits that
 `dpcore.release.in_memory.release_counts` gives it. The release key is fixed, so that all figures
 repeat.
 """

@@ -173,8 +173,9 @@ def section(runs: int) -> str:
         """Lemma V.2, K = 2^t, equal budgets: the error of the best fan-outs that differ, over that
         of the best equal ones (t levels of 2, or one level).""",
         table(("t", "best fan-outs", "ratio", "below 1/3"), lemma),
-        f"""The lemma claims a ratio below 1/3 for every prime t >= 11, and for those of the table
-        it is: {holds(claimed)}. For t = 5 and 7, of which the lemma does not speak, it is not.""",
+        f"""The lemma claims a ratio below 1/3 for every prime t >= 11, and for the primes of the
+        table it is: {holds(claimed)}. For t = 5 and 7, which the lemma does not cover, it is
+        not.""",
         f"""Lemma IV.4, K = 256, epsilon = 1: `N^2 E_2` of the refined trees in rows^2. "printed" is
         the lemma's formula, "ours" the formula for any fan-outs and budgets, "exact" that for
         discrete noise, and "measured" is the mean of {runs:,} runs.""",

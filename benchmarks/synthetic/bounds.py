@@ -1,6 +1,6 @@
 """The guarantees of the papers: Table 1, Theorem 3 with Lemma 5's budgets, Corollary 1.
 
-Holland et al. print O(.) in Theorem 3; the constants are those of its proof (Section 8):
+Holland et al. print O(.) in Theorem 3; the constants come from its proof (Section 8):
 
 - noise 10 sqrt 2 = (4 + 1) 2 sqrt 2: 4 from Lemma 9, 1 from Lemma 10, and 2 sqrt 2 from Lemma 6,
   which bounds E max(|x|, |y|) of two Laplace variables of the scale 1 by it (exactly it is 3/2);
@@ -85,7 +85,7 @@ def theorem3(
 
     Args:
         rows: n.
-        epsilon: of neighbours that add or remove a row; half of it for `substitute`.
+        epsilon: of neighbors that add or remove a row; half of it for `substitute`.
         dimensions: d.
         k: nodes kept a level.
         depth: r.

@@ -2,7 +2,7 @@
 
 These are references in floats; `benchmarks.synthetic.real_generators` has the releases of this
 project, and `benchmarks.synthetic.compared` all that are compared.
-All are private for neighbours that add or remove a row.
+All are private for neighbors that add or remove a row.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _grown(points: Floats, epsilon: float, rng: np.random.Generator) -> Released
     counts = ExactCounts(points)
     steps = grown_steps(len(points), epsilon, counts.dimensions)
     tree = grow(counts, steps, above_noise(4), rng=rng)
-    # In one column errors of neighbours add up, and what shrinking moves moves far.
+    # In one column errors of neighbors add up, and what shrinking moves moves far.
     partition = tree.partition(least_squares(tree, shrink=counts.dimensions > 1))
     deepest = sum(step.bits for step in steps)
     return Released(partition=partition, state_bytes=sparse_bytes(counts, deepest))

@@ -2,7 +2,7 @@
 
 Floats and NumPy's noise, so of no use for a release: a readable reference. A level halves a node
 `bits` times, into 2^bits children; children of one node are in one row of a table. All trees
-count rows with sensitivity 1 a level (neighbours add or remove a row), so a level with budget
+count rows with sensitivity 1 a level (neighbors add or remove a row), so a level with budget
 epsilon_l has Laplace noise of the scale 1 / epsilon_l.
 """
 

@@ -1,6 +1,6 @@
 """What a classifier learns from synthetic rows: trained on them, tested on real ones held out.
 
-Rows are codes, as those of adult.csv: an integer below its column's size. Needs scikit-learn
+Rows are codes, as in adult.csv: an integer below its column's size. Needs scikit-learn
 (`pip install -e '.[bench]'`).
 """
 

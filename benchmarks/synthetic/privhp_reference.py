@@ -1,7 +1,7 @@
 """PrivHP (Holland et al., Algorithms 2 to 4), with errata fixed, in plain floats.
 
-Mended: the top k are those of level l, which was just added, not l + 1; the last level is r; the
-level above the root has the root's diameter. Neighbours add or remove a row, as in the proof of
+Corrected: the top k belong to level l, which was just added, not l + 1; the last level is r; the
+level above the root has the root's diameter. Neighbors add or remove a row, as in the proof of
 Theorem 2 (the definition printed, replacement, needs twice the noise: half of the epsilon given).
 """
 

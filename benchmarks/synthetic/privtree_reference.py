@@ -3,7 +3,7 @@
 A node of depth i is split where max(c - i delta, theta - delta) + Lap(lambda) > theta, with
 theta = 0, lambda = (2 b - 1) / (b - 1) / epsilon_1 and delta = lambda ln b for fan-out b = 2^d:
 that is epsilon_1-private at any depth. The leaves' counts then have noise of the scale
-1 / epsilon_2. As published the budget is halved; neighbours add or remove a row. Here the deepest
+1 / epsilon_2. As published the budget is halved; neighbors add or remove a row. Here the deepest
 level is bounded.
 """
 

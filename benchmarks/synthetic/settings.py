@@ -68,7 +68,7 @@ def other_steps(*, more: int = 0, fall: float | None = None, rounds: int | None 
 
     Args:
         more: measured levels more, or fewer.
-        fall: budgets are 2^-fall of those of the level above.
+        fall: budgets are 2^-fall times the budget of the level above.
         rounds: halvings of every column at once, down to about the usual depth.
     """
 

@@ -59,7 +59,7 @@ def multifractal(
 
 
 def gaussians(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
-    """(rows, d) points of five narrow Gaussians with centres of the rng's, clipped to the cube."""
+    """(rows, d) points of five narrow Gaussians with centers of the rng's, clipped to the cube."""
     centres = rng.uniform(0.1, 0.9, (5, dimensions))
     widths = np.array([0.005, 0.01, 0.02, 0.05, 0.1])
     part = rng.integers(5, size=rows)

@@ -8,7 +8,7 @@ would stray by a root. The result is replaced by a close distribution.
 Calibrated here: in this basis a row's step function has the coefficient 1 on the line and at most
 1/2 on one tent of each level (value at the middle less the mean of the ends), so the coefficients'
 sensitivity is 1 + L / 2, and lambda_j of the scale (1 + L / 2) / epsilon are epsilon-private for
-neighbours that add or remove a row. The published scale is 2 (L + 2) / epsilon, for replacement
+neighbors that add or remove a row. The published scale is 2 (L + 2) / epsilon, for replacement
 and by a bound of densities: four times as much. Published: the closest measure in W1; here:
 isotonic regression, closest in the mean square. The total is taken as public, as published.
 """

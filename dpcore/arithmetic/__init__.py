@@ -1,7 +1,7 @@
 """Floating-point functions that give the same bits on every processor.
 
-Floor 0: imports from dpcore.arrays alone. FACE is what others may hold this room to, by module; all
-else is its own, and may change freely (a test keeps both).
+Floor 0: imports from dpcore.arrays alone. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

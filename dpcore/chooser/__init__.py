@@ -1,7 +1,7 @@
-"""Which mechanism measures a tree where several are open: by a public guess, never by the data.
+"""The choice among mechanisms for a tree, by a public guess and never by the data.
 
-Floor 8: imports from floors 0 to 7. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 8: imports from floors 0 to 7. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

@@ -1,7 +1,7 @@
 """Laws of errors, intervals, and errors relative to counts.
 
-Floor 2: imports from floors 0 and 1. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 2: imports from floors 0 and 1. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

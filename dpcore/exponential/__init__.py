@@ -1,7 +1,7 @@
 """Quantiles by the exponential mechanism, one after the other down a tree of quantiles.
 
-Floor 7: imports from floors 0 to 6. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 7: imports from floors 0 to 6. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

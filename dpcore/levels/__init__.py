@@ -1,7 +1,7 @@
 """Measured levels: the mechanisms of uniform trees, trees of any shape and thresholds.
 
-Floor 5: imports from floors 0 to 4. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 5: imports from floors 0 to 4. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

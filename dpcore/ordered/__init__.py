@@ -1,7 +1,7 @@
 """Kind ordered: domains of values, the planner, CDFs and quantiles.
 
-Floor 6: imports from floors 0 to 5. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 6: imports from floors 0 to 5. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

@@ -1,7 +1,7 @@
-"""What every tree of a release offers to the packages above.
+"""The interface of every tree of a release for the packages above.
 
-Floor 3: imports from floors 0 to 2. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 3: imports from floors 0 to 2. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

@@ -1,7 +1,7 @@
 """A whole release: its plan, its guarantee in words, its answers, all in memory.
 
-Floor 8: imports from floors 0 to 7. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 8: imports from floors 0 to 7. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

@@ -1,7 +1,7 @@
-"""What the repair to nonnegative integers does to errors, by simulation, and plans for its counts.
+"""Errors of counts repaired to nonnegative integers, by simulation, and plans for these counts.
 
-Floor 4: imports from floors 0 to 3. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 4: imports from floors 0 to 3. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

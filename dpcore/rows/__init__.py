@@ -1,7 +1,7 @@
 """From Arrow columns to numbers: lookups, keys of a group-by, bounded values, policies.
 
-Floor 1: imports from floor 0 and dpcore.arrays. FACE is what others may hold this room to, by
-module; all else is its own, and may change freely (a test keeps both).
+Floor 1: imports from floor 0 and dpcore.arrays. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

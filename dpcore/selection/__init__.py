@@ -1,7 +1,7 @@
-"""Which keys exist, released by private partition selection before trees are made of them.
+"""Private partition selection: the keys of a release, selected before trees are made of them.
 
-Floor 4: imports from floors 0 to 3. FACE is what others may hold this room to, by module; all else
-is its own, and may change freely (a test keeps both).
+Floor 4: imports from floors 0 to 3. FACE lists the package's public API, by module;
+all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {

@@ -71,7 +71,7 @@ def found(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, st
 
 @contextmanager
 def _opened(file: Any, path: str) -> Iterator[Any]:
-    """The reader of an IPC file or stream, its errors told as the input's.
+    """The reader of an IPC file or stream, its errors reported as the input's.
 
     Raises:
         InputError: there is none, or it is damaged or cut short.

@@ -1,9 +1,9 @@
 """Rows of somebody's own pipeline as Arrow record batches.
 
 Elements are record batches, which are handed on as they are, or single rows: dictionaries,
-`beam.Row` or NamedTuples, which are gathered into batches. Which types their columns have is told
-before a row is seen, by the fields of the element type or by a schema, as a Parquet file tells
-it: guessed from values it would depend on rows.
+`beam.Row` or NamedTuples, which are gathered into batches. The types of their columns are declared
+before a row is seen, by the fields of the element type or by a schema, as in a Parquet file:
+guessed from values they would depend on rows.
 """
 
 import datetime
@@ -65,7 +65,7 @@ class ReadCollection(beam.PTransform):
         a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
 
     Raises:
-        InputError: the elements are no rows, no column tells its type, or one is missing or of a
+        InputError: the elements are no rows, no column declares its type, or one is missing or of a
             type that cannot be used: when the graph is built, of batches on a worker.
     """
 
@@ -96,7 +96,7 @@ def row_schema(
         schema: what was declared.
 
     Raises:
-        InputError: the elements are no rows, or nothing tells the type of a column.
+        InputError: the elements are no rows, or the type of a column is not declared.
 
     >>> row_schema(typing.NamedTuple("Visit", [("x", float), ("day", str)]), ["x"])
     x: double
@@ -126,7 +126,7 @@ def row_schema(
 
 
 def _are_batches(element_type: Any) -> bool:
-    """Whether elements are record batches, or of a type that nobody told, which means the same."""
+    """Whether elements are record batches, or of an undeclared type, which means the same."""
     untold = element_type is typehints.Any or element_type is object or element_type is None
     return untold or element_type is pa.RecordBatch
 
@@ -137,7 +137,7 @@ def _may_be_rows(element_type: Any) -> bool:
 
 
 def _fields(element_type: Any) -> dict[str, Any] | None:
-    """The types of the fields of rows, by name; None where the type of elements tells none."""
+    """The types of the fields of rows, by name; None where the type of elements declares none."""
     if isinstance(element_type, row_type.RowTypeConstraint):
         return dict(element_type._fields)
     if row_type.match_is_named_tuple(element_type):
@@ -190,7 +190,7 @@ class _Batches(beam.DoFn):
 
 @beam.typehints.with_output_types(pa.RecordBatch, **{BALANCE: tuple[str, int]})
 class _Gather(beam.DoFn):
-    """Gathers rows into batches of the types that were told."""
+    """Gathers rows into batches of the declared types."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -225,7 +225,7 @@ def batch_of(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
         schema: of the columns to take.
 
     Returns:
-        a batch in which a value beyond its type's range is null, whatever stands beside it.
+        a batch in which a value beyond its type's range is null, whatever the others are.
 
     Raises:
         InputError: a row lacks a column, or has a value of another class than its type's.

@@ -1,4 +1,4 @@
-"""The types in which columns are read that a file, or its path, holds as texts."""
+"""The types in which columns are read that a file, or its path, holds as strings."""
 
 from collections.abc import Collection, Mapping
 
@@ -22,8 +22,8 @@ def column_types(
 
     Args:
         plan: whose columns they are.
-        of: what tells no types, for messages.
-        only: the columns of which it is asked; None: all.
+        of: what declares no types, for messages.
+        only: the columns concerned; None: all.
 
     Raises:
         InputError: two trees read one column as types that do not go together; or a tree reads a
@@ -70,7 +70,7 @@ def _wider(column: str, questions: list[Question], of: str) -> pa.DataType:
 
 
 def _fits_doubles(question: Question, column: str) -> bool:
-    """Return whether a tree reads whole numbers of a range, all of which are doubles."""
+    """Return whether a tree reads whole numbers of a range that are all doubles."""
     domain = question.spec().get("domain")
     if not isinstance(domain, Mapping) or domain.get("column") != column:
         return False

@@ -25,7 +25,7 @@ def _any_of(names: tuple[str, ...], letters: int | None = None) -> str:
 
 
 _NUMBER = r"[0-9]{1,2}"
-# Of each directive the part of a date that it tells, "" where it tells none, and its texts.
+# For each directive the part of a date that it gives, "" for none, and a pattern of its strings.
 _DIRECTIVES = {
     "Y": ("year", r"[0-9]{4}"),
     "y": ("short_year", r"[0-9]{2}"),
@@ -43,7 +43,7 @@ _DIRECTIVES = {
     "A": ("", _any_of(_DAYS)),
     "a": ("", _any_of(_DAYS, 3)),
 }
-# What tells one thing twice.
+# Parts that give the same thing twice.
 _EITHER = (("year", "short_year"), ("month", "month_name"), ("hour", "half_hour"))
 _US_A_DAY = 86_400_000_000
 _Numbers = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class DateFormat:
 
     Args:
         text: with the directives %Y %y %m %b %B %d %H %I %p %M %S %f %z %a %A and %%; all else
-            stands for itself. What it does not tell is the first: of the month, of the day.
+            matches itself. A part that it lacks is the first: of the month, of the day.
 
     Raises:
         ValueError: naming date_format, the text and the rule.
@@ -78,7 +78,7 @@ class DateFormat:
         object.__setattr__(self, "pattern", f"^(?:{pattern})$")
 
     def _part(self, directive: str, literal: str) -> tuple[str, str]:
-        """What a part of the format tells, "" for nothing, and its texts."""
+        """The part of a date in a part of the format, "" for none, and a pattern of its strings."""
         if literal or directive == "%":
             return "", re.escape(literal or "%")
         if directive not in _DIRECTIVES:
@@ -104,13 +104,12 @@ class DateFormat:
 
     @property
     def has_zone(self) -> bool:
-        """Whether a text tells how far its time is from UTC."""
+        """Whether a string states how far its time is from UTC."""
         return "zone" in self.tells
 
 
 def _full(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The parts, of which numbers that nothing stands between have all their digits: 1112024 would
-    be two dates."""
+    """The parts; adjacent numbers have all their digits, since 1112024 would be two dates."""
     digits = [False, *(texts.startswith("[0-9]") for _, texts in parts), False]
     beside = [before or after for before, after in zip(digits, digits[2:], strict=False)]
     return [
@@ -120,12 +119,12 @@ def _full(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def moments(texts: pa.Array, how: DateFormat, wanted: pa.DataType) -> pa.Array:
-    """The dates or times that texts stand for; null where a text stands for none.
+    """The dates or times that strings represent; null where a string represents none.
 
     Args:
-        texts: of a column, (rows,).
+        texts: the strings of a column, (rows,).
         how: they are written.
-        wanted: date32, or timestamp in microseconds; with a zone where texts tell one.
+        wanted: date32, or timestamp in microseconds; with a zone where strings state one.
 
     >>> how = DateFormat("%d/%m/%Y")
     >>> moments(pa.array(["04/07/2024", "31/2/2024", "4 July"]), how, pa.date32()).to_pylist()

@@ -1,8 +1,8 @@
 """CSV files in other encodings than UTF-8, read as if they were in UTF-8.
 
-What is malformed stays so: in its place stand bytes that are not UTF-8, so that the line which
-holds it, and no other, is malformed. That takes encodings in which a line end is always a line end,
-whatever stands before it; those with states that outlast a line are not known here.
+What is malformed stays so: it becomes bytes that are not UTF-8, so that the line which holds it,
+and no other, is malformed. That takes encodings in which a line end is always a line end, whatever
+precedes it; encodings with states that outlast a line are not known here.
 """
 
 import codecs
@@ -24,14 +24,14 @@ _MALFORMED = "dptrees.malformed"
 
 
 class NoByteOrderMark(Exception):
-    """A file that is to be in UTF-16 does not tell the order of its bytes, or is in none."""
+    """A file that is to be in UTF-16 does not state the order of its bytes, or is in none."""
 
 
 def encoding_named(name: str) -> str:
     """An encoding by one name of the many that Python knows.
 
     Raises:
-        ValueError: there is none, or none whose lines can be told apart.
+        ValueError: there is none, or none whose lines can be separated.
 
     >>> encoding_named("Latin-1"), encoding_named("windows-1252"), encoding_named("UTF8")
     ('iso8859-1', 'cp1252', 'utf-8')
@@ -96,7 +96,7 @@ class _Transcoded:
         return bytes(text.encode(UTF_8, "surrogatepass"))
 
     def _begun(self, data: bytes) -> bytes:
-        """The first bytes, enough of them to tell the order of those of UTF-16."""
+        """The first bytes, enough of them to find the byte order of UTF-16."""
         encoding = self._encoding
         if encoding == "utf-16":
             while len(data) < 2 and (more := self._stream.read(2)):
@@ -109,7 +109,7 @@ class _Transcoded:
 
 
 def _malformed(error: UnicodeError) -> tuple[str, int]:
-    """Stands in place of what is malformed, of which a line end is never a part."""
+    """Return the replacement of a malformed sequence, which never includes a line end."""
     assert isinstance(error, UnicodeDecodeError)
     is_wide = error.encoding.lower().startswith("utf")
     return "\ud800", error.end if is_wide else error.start + 1

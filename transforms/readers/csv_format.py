@@ -9,11 +9,11 @@ from transforms.readers.csv_quotes import Marks
 from transforms.readers.csv_texts import PLAIN_TEXTS, CsvTexts
 
 ROW_BYTES = 2**24
-# Arrow's batches are of a block, and the passes that tell rows apart fit a core's caches.
+# Arrow's batches are of a block, and the passes that separate rows fit a core's caches.
 BLOCK_BYTES = 2**20
 
 POLICIES = ("drop", "fail")
-# What a dialect says about rows; what it says about texts is in `CsvTexts`.
+# What a dialect says about rows; what it says about strings is in `CsvTexts`.
 _OF_ROWS = ("separator", "quote", "columns", "encoding", "newlines")
 
 
@@ -23,16 +23,16 @@ class CsvFormat:
 
     Args:
         newlines: quoted values may hold line ends. Then a stray quote can join lines to one row;
-            otherwise every line is a row or malformed, whatever stands in the lines around it.
+            otherwise every line is a row or malformed, whatever the lines around it contain.
         malformed: ``drop`` leaves out every malformed row, by itself; ``fail`` refuses the file,
-            which tells of a row.
+            which reveals something about a row.
         row_bytes: the longest row that is not malformed, in UTF-8, without the end of its line.
         block_bytes: how much is read at a time, at most `row_bytes`.
         separator: between two fields, one character of ASCII.
         quote: around fields that hold a separator; None: no character quotes.
         columns: the names of all columns of a file without a header; empty: it begins with one.
         encoding: of the file, by a name that Python knows.
-        texts: what fields stand for.
+        texts: how fields are read.
 
     Raises:
         ValueError: naming the field, the value and the rule.
@@ -90,7 +90,7 @@ class CsvFormat:
         }
         own |= {"columns": list(self.columns)} if self.columns else {}
         stated = own | self.texts.spec()
-        # Of a file of commas a release has never told it.
+        # Releases of files with commas have never stated it.
         return {} if stated == {"newlines": True} else stated
 
     @classmethod
@@ -98,7 +98,7 @@ class CsvFormat:
         """The format of a specification.
 
         Args:
-            spec: as `spec` tells it.
+            spec: as `spec` returns it.
 
         Raises:
             ValueError: it is none.
@@ -117,7 +117,7 @@ class CsvFormat:
 
 
 def _is_mark(text: object) -> bool:
-    """Whether a text is one byte of UTF-8 that can stand between fields."""
+    """Whether a string is one byte of UTF-8 that can separate fields."""
     return (
         isinstance(text, str)
         and len(text) == 1

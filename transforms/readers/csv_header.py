@@ -1,4 +1,4 @@
-"""The names of the columns of a CSV file, and what is said where they are not those of a plan.
+"""The names of the columns of a CSV file, and the errors where they do not match a plan.
 
 The names in a header are public. But who reads a file without a header as if it had one takes its
 first row for names: where one of them is a number, a date or nothing, or too long, none is shown.
@@ -109,7 +109,7 @@ def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
     names = _fields(header, csv)
     separated = _separated(name, header, csv)
     if len(names) == 1 and separated:
-        # A name that is asked for stands there: so this is a header, however long it is.
+        # It has a requested name: so this is a header, however long it is.
         more = "..." if len(names[0]) > _LETTERS else ""
         return f"its one column is {_shown(names[0][:_LETTERS])}{more}; {separated}"
     if any(_DATA.fullmatch(each) or len(each) > _LETTERS for each in names):

@@ -1,9 +1,9 @@
-"""The well-formed rows of a CSV file, as texts of whole rows that Arrow can parse.
+"""The well-formed rows of a CSV file, as blocks of whole rows that Arrow can parse.
 
 Arrow's parser joins lines: a field that begins with a stray quote takes in the lines up to the next
-quote. So rows are told apart here first, in passes over the bytes of a block, and Arrow is given
-rows of which each ends at its own end. What becomes of a line depends on that line alone: it is
-left out where a quoted field is open at its end, where it is not UTF-8, and where it is longer than
+quote. So rows are separated here first, in passes over the bytes of a block, and Arrow is given
+rows that each end at their own end. What becomes of a line depends on that line alone: it is left
+out where a quoted field is open at its end, where it is not UTF-8, and where it is longer than
 allowed. (Where it has too many or too few fields, Arrow leaves it out.)
 
 Where quoted values may hold line ends, the same holds of rows instead of lines, but where a row
@@ -93,7 +93,7 @@ def well_formed_rows(rest: bytes, stream: Any, csv: CsvFormat) -> Iterator[bytes
         csv: what a row is.
 
     Returns:
-        Texts of whole rows, each row with its end. None begins with a byte order mark, which a
+        Blocks of whole rows, each row with its end. None begins with a byte order mark, which a
         parser would take for the file's.
 
     Raises:
@@ -110,7 +110,7 @@ def well_formed_rows(rest: bytes, stream: Any, csv: CsvFormat) -> Iterator[bytes
 
 
 def _whole_rows(rest: bytes, stream: Any, csv: CsvFormat) -> Iterator[bytes]:
-    """Texts that end where a row ends, without the rows that are too long."""
+    """Blocks that end where a row ends, without the rows that are too long."""
     text, too_long = b"", False
     for data in itertools.chain([rest], iter(partial(stream.read, csv.block_bytes), b"")):
         text += data

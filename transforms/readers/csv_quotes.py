@@ -1,6 +1,6 @@
 """Which ends of lines lie inside a quoted field, by the rules of Arrow's parser.
 
-A quote opens a quoted field only as the first byte of a field. Inside, two quotes stand for one,
+A quote opens a quoted field only as the first byte of a field. Inside, two quotes mean one,
 and a single one closes the field; what follows up to the delimiter belongs to it, quotes included.
 So a run of quotes of even length changes nothing. A run of odd length closes an open field; with
 none open, it opens one if it is at the start of a field, and is text otherwise:

@@ -1,7 +1,7 @@
 """CSV files as record batches, each file one split.
 
 A row is a line, or a record where quoted values may hold line ends. What becomes of it depends on
-it alone: `transforms.readers.csv_lines` tells rows apart and leaves out those that are malformed,
+it alone: `transforms.readers.csv_lines` separates rows and leaves out those that are malformed,
 and Arrow's parser leaves out those with too many or too few fields. A field becomes the type that
 its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
@@ -33,7 +33,7 @@ _NOT_CSV = "is not a CSV file"
 def splits(
     file: Any, path: str, plan: ReleasePlan, csv: CsvFormat = DEFAULT_FORMAT
 ) -> tuple[list[tuple[int, int]], int]:
-    """One split, and no count of rows: a CSV file does not tell it.
+    """One split, and no count of rows: a CSV file does not state it.
 
     Raises:
         InputError: there is no header, or it is malformed, lacks a column or has it twice; or the
@@ -75,7 +75,7 @@ def batches(
 
 
 def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
-    """The columns of a file, all of texts.
+    """The columns of a file, all of strings.
 
     Raises:
         InputError: the file cannot be read, or has no header.
@@ -110,7 +110,7 @@ def _is_moment(wanted: pa.DataType) -> bool:
 
 
 def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
-    """Refuses formats that tell no zone where instants are read, and the other way round."""
+    """Refuses formats without a zone where instants are read, and the other way round."""
     for column, wanted in types.items():
         how = csv.texts.of(column).date_format
         is_time = pa.types.is_timestamp(wanted)
@@ -132,7 +132,7 @@ def _stream(file: Any, csv: CsvFormat) -> Any:
 def _parsed(
     text: bytes, names: list[str], plan: ReleasePlan, csv: CsvFormat
 ) -> list[pa.RecordBatch]:
-    """The rows of a text that have as many fields as there are names; all columns are texts."""
+    """The rows of a block that have as many fields as there are names; all columns are strings."""
     columns = [name for name in plan.columns if name in names]  # the others are in the path
     try:
         table = pa_csv.read_csv(

@@ -1,4 +1,4 @@
-"""How the texts of a CSV file are written: numbers, dates, and what stands for nothing at all."""
+"""How the strings of a CSV file are written: numbers, dates, and missing values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from transforms.readers.csv_dates import DateFormat
 
-# What may stand between the groups of three digits of a number, and what else is taken for it.
+# Separators of groups of three digits in a number, and the characters accepted for each.
 THOUSANDS = {",": ",", ".": ".", " ": " \u00a0\u202f", "'": "'\u2019", "_": "_"}
 DECIMALS = (".", ",")
 
 
 class ColumnTexts(NamedTuple):
-    """How the texts of one column are written; see `CsvTexts`."""
+    """How the strings of one column are written; see `CsvTexts`."""
 
     decimal: str
     thousands: str | None
@@ -26,13 +26,14 @@ PLAIN_COLUMN = ColumnTexts(".", None, False, (), None)
 
 @dataclass(frozen=True, kw_only=True)
 class CsvTexts:
-    """How the texts of a file are written.
+    """How the strings of a file are written.
 
     Args:
         decimal: before the fraction of a number, a point or a comma.
         thousands: between groups of three digits of a number, one of `THOUSANDS`; None: nothing.
-        trim: white space around texts is no part of them. (Of numbers and dates it never is.)
-        null_values: texts that are missing beside empty fields: of all columns, or by column.
+        trim: white space around strings is no part of them. (In numbers and dates it never is.)
+        null_values: strings that count as missing, beside empty fields: of all columns, or by
+            column.
         date_format: how dates and times are written: of all columns, or by column; None, and for a
             column without an entry: by ISO 8601.
 
@@ -64,7 +65,7 @@ class CsvTexts:
         object.__setattr__(self, "_dates", {name: DateFormat(text) for name, text in named.items()})
 
     def of(self, column: str) -> ColumnTexts:
-        """How the texts of a column are written."""
+        """How the strings of a column are written."""
         nulls = self.null_values
         found = ColumnTexts(
             decimal=self.decimal,
@@ -95,7 +96,7 @@ class CsvTexts:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "CsvTexts":
-        """The texts of a specification, as `spec` tells it."""
+        """Read the object from a specification, as `spec` returns it."""
         nulls = spec.get("null_values", ())
         if isinstance(nulls, Mapping):
             return cls(**{**spec, "null_values": {k: tuple(each) for k, each in nulls.items()}})

@@ -1,6 +1,6 @@
-"""What the texts of a CSV column stand for: values of one type, or none.
+"""The values of the strings of a CSV column: of one type, or none.
 
-What becomes of a text depends on that text alone, whatever stands in the rows around it. A text
+The value of a string depends on that string alone, whatever the rows around it contain. A string
 that is no value is null, and follows the column's policy.
 """
 
@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from transforms.readers.csv_dates import moments
 from transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
-# Texts that are surely values; of the others those that may be, few in most files, are tried one by
-# one.
+# Strings that are surely values; of the others those that may be, few in most files, are tried one
+# by one.
 _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
@@ -39,10 +39,10 @@ _NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
 
 def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN) -> pa.Array:
-    """The values that texts stand for; null where a text stands for none.
+    """The values that strings represent; null where a string represents none.
 
     Args:
-        texts: of a column, (rows,), null where a field is empty.
+        texts: the strings of a column, (rows,), null where a field is empty.
         wanted: the type of the values.
         how: they are written.
     """
@@ -67,7 +67,7 @@ def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN)
 
 
 def _present(texts: pa.Array, how: ColumnTexts, *, trim: bool) -> pa.Array:
-    """The texts, trimmed if so, without those that stand for nothing."""
+    """The strings, trimmed if `trim`, without missing values."""
     nothing = pa.scalar(None, pa.string())
     if trim:
         whole, texts = texts, pc.utf8_trim_whitespace(texts)
@@ -109,7 +109,7 @@ def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
 
 
 def _iso(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Dates without the time that stands behind them; times of no more than microseconds."""
+    """Dates without the time that follows them; times of no more than microseconds."""
     if pa.types.is_date(wanted):
         timed = pc.match_substring_regex(texts, _DAY_OF_TIME)
         return pc.if_else(timed, pc.utf8_slice_codeunits(texts, 0, _DAY_LETTERS), texts)
@@ -129,7 +129,7 @@ def _times_of_day(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values of different texts, null for those that stand for none."""
+    """The values of distinct strings, null for strings that represent none."""
     if pa.types.is_integer(wanted):  # a column with gaps is often written as 3.0
         texts = pc.replace_substring_regex(texts, r"^([-+]?\d+)\.0*$", r"\1")
     sure = pc.match_substring_regex(texts, _pattern(wanted))
@@ -170,7 +170,7 @@ def _pattern(wanted: pa.DataType) -> str:
 
 
 def _doubtful_pattern(wanted: pa.DataType) -> str:
-    """Return a pattern that matches all texts that may be values, and few others."""
+    """Return a pattern that matches all strings that may be values, and few others."""
     if pa.types.is_date(wanted):
         return _MAYBE_DATE
     if pa.types.is_timestamp(wanted):

@@ -30,7 +30,7 @@ class FileColumns:
 
     Attributes:
         within: of columns that the file has, the names from a column of the file to a field in it.
-        constants: of columns that the path tells, the value, (1,); of missing ones, a null.
+        constants: of columns in the path, the value, (1,); of missing ones, a null.
         order: of the columns.
     """
 
@@ -114,7 +114,7 @@ def no_column(where: str, name: str, names: Sequence[str], way_out: str = "") ->
 
 
 def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:
-    """The values, (1,), of columns that a path tells, of the types that their domains read.
+    """The values, (1,), of columns in a path, in the types that their domains read.
 
     Raises:
         InputError: two trees read one of them as different types.

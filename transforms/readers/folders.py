@@ -111,5 +111,5 @@ def folders_above(paths: Iterable[str], glob: str) -> list[list[str]]:
 
 
 def _plain(segment: str) -> str:
-    """A segment of a glob without the letters that stand for themselves."""
+    """A segment of a glob without its escaped characters."""
     return re.sub(r"\[[*?[]\]", "", segment)

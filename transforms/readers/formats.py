@@ -1,4 +1,4 @@
-"""The formats of files that rows are read from: one module each, imported once it is asked for.
+"""The formats of files that rows are read from: one module each, imported when needed.
 
 A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` says, and its name
 here.
@@ -14,7 +14,7 @@ from dpcore.release.plan import ReleasePlan
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 
-# How files of a format are called, where only their names tell it; others are Parquet.
+# Endings of files of a format, where only the name shows it; others are Parquet.
 _ENDINGS = {
     "csv": (".csv", ".csv.gz"),
     "arrow": (".arrow", ".arrows", ".feather"),
@@ -25,14 +25,14 @@ _ENDINGS = {
 class Reader(Protocol):
     """What reads a format. `options` are the format's own, by name."""
 
-    # Whether a file tells its number of rows before they are read.
+    # Whether a file states its number of rows before they are read.
     COUNTS_ROWS: int
 
     def splits(
         self, file: Any, path: str, plan: ReleasePlan, **options: Any
     ) -> tuple[list[tuple[int, int]], int]:
         """The parts of a file that workers read each by itself, as (start, stop), and its number of
-        rows, 0 where it does not tell.
+        rows, 0 where it is not stated.
 
         Raises:
             InputError: not such a file, or a column is missing or of a type that cannot be used.

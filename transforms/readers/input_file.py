@@ -39,7 +39,7 @@ class InputFile(NamedTuple):
 
 @contextmanager
 def explained(file: InputFile) -> Iterator[None]:
-    """Tell a file that cannot be read because it changed from one that is damaged.
+    """Distinguish a file that cannot be read because it changed from one that is damaged.
 
     Args:
         file: as it was listed.

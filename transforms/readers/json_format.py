@@ -11,7 +11,7 @@ class JsonFormat:
 
     Args:
         malformed: ``drop`` leaves out every other line, by itself, but for empty ones, which are no
-            rows; ``fail`` refuses the file, which tells of a row.
+            rows; ``fail`` refuses the file, which reveals something about a row.
         row_bytes: the longest line that is not malformed, without its end.
         block_bytes: how much is read at a time, at most `row_bytes`.
 

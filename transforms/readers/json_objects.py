@@ -1,15 +1,15 @@
-"""Objects of JSON, one a line, as columns of texts and numbers.
+"""Objects of JSON, one a line, as columns of strings and numbers.
 
 Arrow's parser reads a block at a time and refuses all of it for one line, joins lines, and takes
-several objects of one line as rows. So it is asked only about blocks of which it is certain to say
-what the slow road says, which reads each line by itself with Python's parser:
+several objects of one line as rows. So it gets only blocks for which it certainly agrees with the
+slow reader, which reads each line by itself with Python's parser:
 
 - each line begins with `{` and ends with `}`, and there are as many rows as lines. Then no object
   goes on over the end of a line: what follows a complete value in an object or a list is a comma or
   a bracket, and no text of JSON holds an end of line;
 - no object is nested more than 100 deep: such a line is malformed, whatever the parser could bear;
-- all is UTF-8, and there is no letter of half a pair (`\\ud83d`), and no `NaN` or `Inf`, of which
-  the two parsers think differently;
+- all is UTF-8, and there is no letter of half a pair (`\\ud83d`), and no `NaN` or `Inf`, which
+  the two parsers treat differently;
 - every value is of the type that its column is read as; else Arrow refuses.
 
 A name that an object has twice has its last value; Arrow refuses such a block.
@@ -38,7 +38,7 @@ _BRACKET = re.compile(rb"[][{}]")
 _KINDS = {str: "text", list: "list", type(None): "null"}
 _TRUTHS = {True: "true", False: "false"}
 
-# Numbers as they are written: what they stand for depends on their column.
+# Numbers as they are written: their values depend on their column.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
@@ -53,8 +53,8 @@ class Objects:
         columns: by name, the type that is read of each. A name with dots is that of a field, unless
             an object has a value of this very name.
         fails: whether a malformed line is refused.
-        told_apart: columns of which lists, objects and texts with half a letter are not missing,
-            but values, each as it is written with its names in order.
+        told_apart: columns whose lists, objects and strings with half a letter are not missing, but
+            values, each as it is written with its names in order.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Objects:
         self._finders = {name: _finder(name) for name in columns}
 
     def read(self, text: bytes) -> tuple[int, dict[str, pa.Array]]:
-        """The number of rows of a block and its columns: of numbers as they are wanted or as texts,
-        all others as texts.
+        """The number of rows of a block and its columns: of numbers in the requested type or as
+        strings, all others as strings.
 
         Args:
             text: whole lines.
@@ -147,7 +147,7 @@ def _in_words(kinds: Sequence[str]) -> str:
 
 
 def _schema_of(columns: dict[str, pa.DataType]) -> pa.Schema | None:
-    """What Arrow is asked for; None where a column is both a value and an object."""
+    """The schema for Arrow's parser; None where a column is both a value and an object."""
     tree: dict[str, Any] = {}
     for name, type in columns.items():
         read = type if _is_number(type) else pa.string()

@@ -98,7 +98,7 @@ def _stream(file: Any) -> Any:
 
 
 def _whole_lines(stream: Any, json: JsonFormat) -> Iterator[bytes]:
-    """Texts that end where a line ends, without lines that are too long.
+    """Blocks that end where a line ends, without lines that are too long.
 
     Raises:
         MalformedLine: a line is too long, and the policy is to fail.

@@ -65,7 +65,7 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
     however many of its names they match.
 
     Args:
-        patterns: globs, or folders, of which all files below are listed.
+        patterns: globs, or folders; all files below a folder are listed.
         arrival: what must be there.
 
     Raises:

@@ -10,7 +10,7 @@ from dpcore.release.plan import ReleasePlan
 from transforms.readers.file_columns import FileColumns, described
 from transforms.readers.unreadable import reading
 
-# Whether a file tells its number of rows before they are read.
+# Whether a file states its number of rows before they are read.
 COUNTS_ROWS = 1
 
 _NOT_PARQUET = "is not a Parquet file"

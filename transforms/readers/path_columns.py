@@ -1,7 +1,7 @@
-"""Columns that the path of a file tells, as Hive and Spark write them: `year=2024/month=07/`.
+"""Columns in the path of a file, as Hive and Spark write them: `year=2024/month=07/`.
 
 A folder `NAME=VALUE` gives every row of the files below it the value VALUE of the column NAME; both
-may be written with %XX. `__HIVE_DEFAULT_PARTITION__` stands for null.
+may be written with %XX. `__HIVE_DEFAULT_PARTITION__` means null.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def path_columns(path: str) -> Mapping[str, str | None]:
-    """The columns that the folders of a path tell, the deepest one where two have one name.
+    """The columns in the folders of a path, the deepest one where two have one name.
 
     >>> path_columns("gs://visits/year=2024/place=S%C3%A3o%20Paulo/month=07/part=0.parquet")
     {'year': '2024', 'place': 'São Paulo', 'month': '07'}

@@ -41,7 +41,7 @@ class Split(NamedTuple):
     path: str
     start: int
     stop: int
-    size: int  # bytes; those of all splits of a file add up to the file's
+    size: int  # bytes; the sizes of all splits of a file add up to the file's
     listed_size: int = -1  # of the whole file, below 0: it is not checked
     listed_change: float = 0.0
 
@@ -108,7 +108,7 @@ class ReadBatches(beam.PTransform):
     """The record batches of all files, with the columns that a plan reads.
 
     Args:
-        patterns: globs, or folders, of which all files below are read. They are matched when the
+        patterns: globs, or folders; all files below a folder are read. They are matched when the
             job starts; a file that changes after that ends the job.
         format: one of `transforms.readers.formats.FORMATS`.
         plan: says which columns are read and which types they may have.

@@ -1,5 +1,5 @@
-"""What is told where a file of the input cannot be read: never a library's words, which may show a
-value."""
+"""Messages about a file of the input that cannot be read: never a library's words, which may show
+a value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from transforms.passing import may_pass, not_now
 
 @contextmanager
 def reading(path: str, otherwise: str) -> Iterator[None]:
-    """Tells the faults of the system and of Arrow, while a file is read, as the input's.
+    """Report faults of the system and of Arrow, while a file is read, as the input's.
 
     Args:
         path: of the file.
@@ -28,7 +28,7 @@ def reading(path: str, otherwise: str) -> Iterator[None]:
     """
     try:
         yield
-    except MemoryError:  # Arrow's too; it tells nothing of the file
+    except MemoryError:  # Arrow's too; it says nothing about the file
         raise
     except FileNotFoundError:
         raise InputError(f"input: {path} does not exist") from None

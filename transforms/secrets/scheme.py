@@ -1,4 +1,4 @@
-"""A kind of place where secrets lie, named by what stands before the first colon of a reference."""
+"""A kind of place where secrets lie, named by the part of a reference before the first colon."""
 
 import re
 from collections.abc import Callable
@@ -16,13 +16,13 @@ class Scheme:
     """A kind of place.
 
     Args:
-        name: what stands before the first colon.
+        name: the part before the first colon.
         written: how its references are written, for people.
         pattern: of a whole reference.
         load: from a reference, and what its secret is called in the configuration, the text of the
             secret; raises `SecretError`, with `again` where it may pass. Libraries of a service are
             imported here, since not everybody has them.
-        remote: a service is asked. Workers then ask it once a process.
+        remote: it is a service. Workers then query it once per process.
     """
 
     name: str
@@ -32,5 +32,5 @@ class Scheme:
     remote: bool
 
     def takes(self, reference: str) -> bool:
-        """Whether a reference is one of this kind, as far as its form tells."""
+        """Whether a reference is one of this kind, as far as its form shows."""
         return re.fullmatch(self.pattern, reference) is not None

@@ -33,7 +33,7 @@ def has_scheme(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is a reference of a known scheme, as far as its form tells.
+    """Whether a string is a reference of a known scheme, as far as its form shows.
 
     >>> is_reference("env:RELEASE_KEY"), is_reference("gcp-secret://p/n/latest")
     (True, True)

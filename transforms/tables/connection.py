@@ -7,7 +7,7 @@ from transforms.errors import InputError
 from transforms.secrets.private_file import read_private_file
 
 _NAME = "input.connection"
-# All that libpq takes for a URL; it takes other texts for settings. It may name several servers.
+# All that libpq takes for a URL; it takes other strings for settings. It may name several servers.
 _HOST = r"(?:\[[^\]]*\]|[^:/?,\[\]]*)(?::[0-9]*)?"
 _URL = re.compile(rf"postgres(?:ql)?://(?:[^/@]*@)?{_HOST}(?:,{_HOST})*(?:[/?].*)?")
 

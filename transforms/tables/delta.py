@@ -24,7 +24,7 @@ from transforms.tables.table import UNTOLD, TableSplit
 _BATCH_ROWS = 2**17
 # Features that change nothing of how data files are read.
 _READ = frozenset(("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"))
-# Before features had names, this setting alone told of them.
+# Before features had names, this setting alone showed them.
 _MAPPING = "delta.columnMapping.mode"
 
 
@@ -113,7 +113,7 @@ class DeltaTable:
         return _files_of(self.table, int(self.version))
 
     def _found(self, folder: str) -> Any:
-        """The table, at the version that is asked for."""
+        """The table, at the requested version."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -140,7 +140,7 @@ class DeltaTable:
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a version: each by its path, with the rows and bytes that the log tells."""
+    """The files of a version: each by its path, with the rows and bytes from the log."""
 
     schema: pa.Schema
     fragments: Mapping[str, tuple[Any, int | None, int]]
@@ -170,7 +170,7 @@ def _is_by(found: Any, moment: datetime) -> bool:
 
 
 def _check_protocol(found: Any, name: str) -> None:
-    """Refuses a table whose rows are not those of its files.
+    """Refuses a table whose rows are not the rows of its files.
 
     Raises:
         InputError: naming what its protocol demands.

@@ -1,4 +1,4 @@
-"""What is told where a table cannot be read: never a library's words, which may show a value."""
+"""Messages about a table that cannot be read: never a library's words, which may show a value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from transforms.passing import may_pass, system_reason
 
 @contextmanager
 def reading_table(name: str, extra: str) -> Iterator[None]:
-    """Tells the faults of a library, while it reads a table, as the input's.
+    """Report faults of a library, while it reads a table, as the input's.
 
     Args:
         name: of the table.

@@ -1,6 +1,6 @@
 """Iceberg tables, read by pyiceberg: columns by their field ids, rows less those that were deleted.
 
-A catalog is asked once, by the launcher, for the table's metadata file; workers read that file and
+The launcher queries a catalog once, for the table's metadata file; workers read that file and
 its one snapshot, so that no catalog and nothing of its credentials travels.
 """
 
@@ -65,8 +65,8 @@ class IcebergTable:
             snapshot = self._snapshot(found)
         if snapshot is None:
             raise InputError(f"input: {self.name} has no snapshot{self._of_version()}")
-        # Without a version the metadata file tells the snapshot, and the columns are those that the
-        # table has now; with one, those that it had then.
+        # Without a version the metadata file names the snapshot, and the columns are the table's
+        # present columns; with one, its columns then.
         number = None if self.version is None else str(snapshot.snapshot_id)
         yield replace(self, location=found.metadata_location, version=number)
 

@@ -1,4 +1,4 @@
-"""Versions of a table: numbers, names and moments."""
+"""Versions of a table: numbers, names and timestamps."""
 
 from datetime import datetime, timezone
 

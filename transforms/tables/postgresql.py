@@ -2,8 +2,9 @@
 
 The launcher opens a transaction, locks the table against what rewrites it, and exports a snapshot;
 every worker reads in this snapshot, so that all parts, and all retries, see the same rows, whatever
-is written meanwhile. It ends with the launcher's transaction: what asks later is told to try again.
-A table is read in ranges of its pages, which hold each row of a snapshot once; a view as a whole.
+is written meanwhile. It ends with the launcher's transaction: a later reader gets an error that
+says to try again. A table is read in ranges of its pages, which hold each row of a snapshot once; a
+view as a whole.
 
 A snapshot alone would not do: TRUNCATE, VACUUM FULL, CLUSTER and ALTER TABLE put other pages in the
 place of those that it knows.
@@ -26,10 +27,11 @@ from transforms.tables.table import UNTOLD, TableSplit
 # 64 MiB of pages of 8 KiB, which are read in a second or so.
 _SPLIT_PAGES, _PAGE = 8192, 2**13
 _JOIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Its snapshots are those of its statements: one that is exported after the lock is taken sees what
-# the lock was waited for. That of REPEATABLE READ would be older than the lock.
+# Each of its statements has a snapshot: one that is exported after the lock is taken sees what the
+# lock was waited for. That of REPEATABLE READ would be older than the lock.
 _HOLD = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
-# Whoever waits to rewrite the table waits for the launcher, and workers would wait behind it.
+# A process that waits to rewrite the table waits for the launcher, and workers would wait behind
+# it.
 _LONGEST_WAIT = "60s"
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
@@ -48,14 +50,14 @@ _EXACT_TYPES = {
 }
 _TYPES = _EXACT_TYPES | {"numeric": pa.float64()}
 _FINITE = ("date", "timestamp", "timestamptz")
-# A cast that fails would tell of a value; one that is beyond doubles is outside of every domain.
+# A cast that fails would reveal a value; one that is beyond doubles is outside of every domain.
 _AS_DOUBLE = (
     "CASE WHEN {0} = 'NaN' THEN NULL WHEN abs({0}) < 1e-300 THEN 0::float8 "
     "ELSE greatest(least({0}, 1e300), -1e300)::float8 END"
 )
 # Rounded to doubles, two units could become one. Equal numbers have one text: 7.0 is 7.
 _AS_EXACT_TEXT = "CASE WHEN {0} <> 'NaN' THEN trim_scale({0})::text END"
-# Of SQLSTATE, by what it begins with: what is told, and whether it may pass.
+# Messages by the beginning of SQLSTATE, and whether the fault may pass.
 _STATES = (
     ("08", "the server does not answer", True),
     ("28", "the server does not let this user into this database", False),
@@ -67,7 +69,7 @@ _STATES = (
     ("55P03", "another statement locks it, or waits to change it", True),
     ("57", "the server stopped it", True),
 )
-# What libpq says, before it asks a server, of a URL that it cannot read.
+# What libpq says, before it contacts a server, of a URL that it cannot read.
 _NO_URL = re.compile(r"invalid (?:URI|percent-encoded|port|integer|connection option|\w+ value)")
 _REFUSED = re.compile(r"authentication failed|pg_hba\.conf|FATAL: +(role|database) ")
 _COLUMNS = """
@@ -193,8 +195,8 @@ class PostgresqlTable:
             return replace(self, pages=int(_value(cursor, _PAGES.format(self._literal)) or 0))
 
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
-        """Ranges of pages, of which the last one has no end; one of all where there are few, or
-        none, as of a view."""
+        """Ranges of pages, the last without an end; one of all where there are few, or none, as
+        of a view."""
         pages = self.divided(columns).pages or 0
         starts = range(0, max(1, pages), _SPLIT_PAGES)
         ends = [str(start) for start in starts[1:]] + [""]
@@ -235,7 +237,7 @@ class PostgresqlTable:
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """A cursor in the snapshot that was exported, whose faults are told as the input's."""
+        """A cursor in the exported snapshot, its faults reported as the input's."""
         assert self.snapshot is not None
         snapshot, _, started = self.snapshot.partition(" ")
         with self._telling(), self._connected() as cursor:
@@ -262,14 +264,14 @@ class PostgresqlTable:
             closing(dbapi.connect(url, autocommit=True)) as connection,
             connection.cursor() as cursor,
         ):
-            # So that texts of moments are the same whatever the user's own settings are.
+            # So that timestamps are written the same whatever the user's own settings are.
             cursor.execute("SET TIME ZONE 'UTC'")
             cursor.execute(f"SET lock_timeout = '{_LONGEST_WAIT}'")
             yield cursor
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tells the faults of the server as the input's."""
+        """Report faults of the server as the input's."""
         with reading_table(self.name, "sql"), self._of_server():
             yield
 
@@ -285,7 +287,7 @@ class PostgresqlTable:
                     f"input.connection: {self.connection} holds a URL that PostgreSQL's client "
                     "does not understand"
                 ) from None
-            # Of a connection that is refused only a message tells why.
+            # If a connection is refused, only a message says why.
             refused = "28" if _REFUSED.search(str(error)) else "08"
             state = error.sqlstate or refused
             for begin, told, again in _STATES:

@@ -3,7 +3,7 @@
     table -> splits -> Reshuffle -> batches
 
 The table is pinned before the job is built: every worker and every retry reads one state of its
-rows. Beside the batches, each step tells how much it took and gave, as `transforms.readers.read`.
+rows. Beside the batches, each step reports how much it took and gave, as `transforms.readers.read`.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ class TableSplit(NamedTuple):
     """A part of a table."""
 
     token: bytes  # where it lies, in words of the table's own
-    rows: int  # `UNTOLD` where nothing tells
+    rows: int  # `UNTOLD` where unknown
     size: int  # bytes, for the progress
 
 
@@ -46,8 +46,8 @@ class Table(Protocol):
         """What it is called in messages."""
 
     def pinned(self) -> AbstractContextManager["Table"]:
-        """The same table at one state of its rows: whoever reads it, and however often, finds the
-        same ones as long as the block lasts.
+        """The same table at one state of its rows: every reader, however often, finds the same
+        ones as long as the block lasts.
 
         Raises:
             InputError: it is not there, or has no such state.
@@ -69,7 +69,7 @@ class Table(Protocol):
         """
 
     def divided(self, columns: Sequence[str]) -> "Table":
-        """A pinned table whose parts are the same whoever lists them, and however often.
+        """A pinned table whose parts are the same in every listing.
 
         Args:
             columns: those that will be read.
