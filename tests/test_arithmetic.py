@@ -260,8 +260,8 @@ def is_exact_power(node: ast.BinOp) -> bool:
     """Whether a power is exact for what its text shows.
 
     Whole numbers and fractions are raised exactly, and a power of two is exact as a float. An
-    exponent of 2 is left to tests/processors/test_powers.py, which sees values: arrays are squared
-    by a product, a float of Python is not.
+    exponent of 2 is left to tests/processors/test_releases.py, which sees values: arrays are
+    squared by a product, a float of Python is not.
     """
     base, exponent = node.left, node.right
     if isinstance(exponent, ast.Constant) and exponent.value == 2:

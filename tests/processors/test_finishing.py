@@ -1,4 +1,4 @@
-"""A release that one processor began is finished and recognised on every other one."""
+"""A release that one processor began is finished and recognised on another one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.processors.emulated import PROCESSORS, run_module
+from tests.processors.emulated import run_module
 from tests.processors.finishing import KILLED, OUTPUT, write_place
 from tests.processors.test_releases import files
 
 MODULE = "tests.processors.finishing"
-OTHERS = tuple(each for each in ("skylake", "prescott", "nehalem") if each in PROCESSORS)
+# All instructions that can be passed over are passed over; test_releases has the same plans on the
+# others.
+OTHER = "nehalem"
 
 
 def steps(processor: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
@@ -22,9 +24,9 @@ def steps(processor: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_finished_and_recognised_on_every_other(tmp_path: Path) -> None:
-    """Killed and made on this machine as it is: every other one finishes the one, finds the other
-    finished, and the last one makes it again from its rows to verify it."""
+def test_finished_and_recognised_on_another(tmp_path: Path) -> None:
+    """Killed and made on this machine as it is: another one finishes the one, finds the other
+    finished, and makes it again from its rows to verify it."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     write_place(whole)
     shutil.copytree(whole, killed)
@@ -33,12 +35,7 @@ def test_finished_and_recognised_on_every_other(tmp_path: Path) -> None:
     assert (killed / OUTPUT / "record.json").exists()
     assert not (killed / OUTPUT / "manifest.json").exists()
     expected = files(whole / OUTPUT)
-    for processor in OTHERS:
-        left = tmp_path / processor
-        shutil.copytree(killed, left)
-        last = [f"verify={whole}"] if processor == OTHERS[-1] else []
-        code, outcomes = steps(processor, f"finish={left}", f"recognise={whole}", *last)
-        assert code == 0 and all(each["code"] == 0 for each in outcomes), (processor, outcomes)
-        assert "no row was read" in outcomes[1]["out"]
-        assert files(left / OUTPUT) == expected, f"finished on {processor}"
-        assert files(whole / OUTPUT) == expected
+    code, outcomes = steps(OTHER, f"finish={killed}", f"recognise={whole}", f"verify={whole}")
+    assert code == 0 and [each["code"] for each in outcomes] == [0, 0, 0], outcomes
+    assert "no row was read" in outcomes[1]["out"]
+    assert files(killed / OUTPUT) == files(whole / OUTPUT) == expected

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.levels.irregular import IrregularMechanism, irregular_mechanism_from_spec
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
@@ -32,11 +34,11 @@ from transforms.errors import ConservationError
 from transforms.layout import part_names
 
 RNG = np.random.default_rng(8)
-LEAVES = np.sort(RNG.choice(10_000, 2500, replace=False))
-CODES = pa.array([f"{code:04d}" for code in LEAVES])
+LEAVES = np.sort(RNG.choice(6**4, 400, replace=False))
+CODES = pa.array([np.base_repr(code, 6).zfill(4) for code in LEAVES])
 ROWS = pa.table(
     {
-        "code": CODES.take(pa.array(RNG.integers(0, 2500, 3000))),
+        "code": CODES.take(pa.array(RNG.integers(0, 400, 3000))),
         "race": pa.array(["white", "black", "red"]).take(pa.array(RNG.integers(0, 3, 3000))),
         "amount": pa.array(RNG.integers(-5, 31, 3000)),
     }
@@ -47,13 +49,13 @@ DOMAIN = HierarchyDomain(
 )
 
 
-BRANCHES = 50
+BRANCHES = 18
 
 
 def branched(**fields: object) -> HierarchyQuestion[IrregularMechanism]:
     return hierarchy_question(
         domain=DOMAIN,
-        **{"chunk_leaves": 20, "spine_leaves": 100} | fields,  # type: ignore[arg-type]
+        **{"chunk_leaves": 12, "spine_leaves": 36} | fields,  # type: ignore[arg-type]
     )
 
 
@@ -158,14 +160,17 @@ def test_what_is_asked_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
 
 def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
     """Check that no two branches have the same noise, within a tree and between its keys."""
-    run_steps(plan(), ROWS.slice(0, 0), tmp_path / "out")
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 1000))  # none agrees by chance
+    measured = [
+        branched(name=name, keys=keys, budget=budget, estimation="none")
+        for name, keys in (("counts", ()), ("keys", ("white", "black", "nobody")))
+    ]
+    run_steps(release_plan_of(*measured), ROWS.slice(0, 0), tmp_path / "out")
     tables = {p.name: pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir()}
     noises = [
-        tuple(table["estimate"].to_pylist()[:8])
-        for name, table in tables.items()
-        if "branch" in name
+        tuple(table["estimate"].to_pylist()) for name, table in tables.items() if "branch" in name
     ]
-    assert len(set(noises)) == len(noises)
+    assert len(noises) == 4 * BRANCHES and len(set(noises)) == len(noises)
 
 
 @pytest.mark.parametrize("change", [drop, repeat])
