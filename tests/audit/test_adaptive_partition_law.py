@@ -29,8 +29,8 @@ from dpcore.partitions.tree import Nodes
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
-# Of noisy counts.
-WINDOW = range(3)
+# Of noisy counts: on both sides of every threshold, and as far apart as exact counts may be.
+WINDOW = (0, 2)
 EPSILON = Fraction(3, 2)
 # Rows by cell, and a neighbour of each relation.
 ROWS = {0: 2, 1: 1}

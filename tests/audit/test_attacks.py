@@ -3,9 +3,9 @@
 False alarms. A bound is too large only if one of two limits of Clopper and Pearson fails on the
 judging half, whatever event the other half chose. Each limit fails with a probability of at most
 1e-6 / (2 n) for the n kinds, so all correct releases pass but for 1e-6. So few releases show a
-budget that is counted twenty times, whose events have probabilities above 0.9 and below 0.1: over
-25 runs of each kind the mean bound was 7 standard deviations or more above the claim. The faults
-that `make audit` plants need thousands.
+budget that is counted twenty times, whose events have probabilities above 0.9 and below 0.1: with
+these keys, which are the same in every run, the bound is 1.3 times the claim or more, and 1.1 times
+for quantiles. The faults that `make audit` plants need thousands.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ from dpcore.privacy.budget import Neighbors
 from dpcore.questions.node_counts import NodeCounts
 
 FALSE_ALARM = 1e-6
-RELEASES = 300
+RELEASES = 180
+# The claim of quantiles is larger, so that the fault shows in more releases.
+MORE = {"quantile": 300}
 
 
 def bound(kind: str, fault: str) -> float:
     """What an attack finds of a kind in a few hundred releases."""
-    one, two = (released(kind, fault, which, RELEASES) for which in ("one", "two"))
+    releases = MORE.get(kind, RELEASES)
+    one, two = (released(kind, fault, which, releases) for which in ("one", "two"))
     return lower_bound(TARGETS[kind]().claim, one, two, FALSE_ALARM / len(TARGETS))
 
 

@@ -88,8 +88,9 @@ def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts:
 
 
 def test_a_released_quantile_is_that_which_is_asked_for() -> None:
+    question = question_of()
     for number in range(20):
-        tree = released(question_of(), exact(), number + 1)
+        tree = released(question, exact(), number + 1)
         told = tree.quantiles()
         assert [row["q"] for row in told] == list(QUANTILES)
         for row in told:
@@ -213,9 +214,9 @@ def test_noise_if_all_split_is_that_of_whole_levels() -> None:
     question = question_of(quantiles=())
     plan = replace(question.plan, thresholds=(-(10**6),) * 3)
     assert if_all_split(plan).laws[1:] == plan.laws[1:]
-    truth, errors = exact(), []
+    split, truth, errors = changed(question, plan=plan), exact(), []
     for number in range(200):
-        rows = released(changed(question, plan=plan), truth, number + 1)._cdf_rows(0)
+        rows = released(split, truth, number + 1)._cdf_rows(0)
         assert rows["std_error"].null_count == 0
         errors.append(rows["estimate"].to_numpy() - np.cumsum(truth))
     rmse = float(np.sqrt(np.mean(np.square(errors))))

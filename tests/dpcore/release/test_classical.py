@@ -21,7 +21,7 @@ from dpcore.release.split import Split
 
 DELTA = Fraction(1, 10**6)
 # On which the library puts losses.
-INTERVAL = 1e-5
+INTERVAL = 1e-4
 TREES = {
     "shared": [("a", 10, Noise.GAUSSIAN), ("b", 300, Noise.GAUSSIAN), ("c", 9, Noise.GAUSSIAN)],
     "both laws": [("a", 10, Noise.LAPLACE), ("b", 300, Noise.GAUSSIAN), ("c", 9, Noise.GAUSSIAN)],

@@ -366,14 +366,12 @@ def test_what_is_known_exactly_is_told_exactly(
     """The public total as the last point of the CDF, and as a node, a range and in a band."""
     budget = Budget(measure=measure, amount=Fraction(1, 3))
     leaves, rng = 50, np.random.default_rng(7)
-    for run in range(20):
-        plan = plan_tree(
-            TreeSetting(leaves=leaves, budget=budget, unit=SUBSTITUTE_ROW, public_total=True)
-        )
-        domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
-        question = OrderedQuestion(
-            name=f"t{run}", domain=domain, mechanism=UniformMechanism(plan=plan)
-        )
+    plan = plan_tree(
+        TreeSetting(leaves=leaves, budget=budget, unit=SUBSTITUTE_ROW, public_total=True)
+    )
+    domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
+    question = OrderedQuestion(name="t", domain=domain, mechanism=UniformMechanism(plan=plan))
+    for _ in range(20):
         counts = rng.integers(0, 60, leaves)
         made = release_counts(make_release_plan(question), {question.name: counts}, release_key)
         tree, total = made.tree(question.name), float(counts.sum())

@@ -6,7 +6,6 @@ so the stated factor of 1.25 leaves more than 5 of them.
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -101,20 +100,18 @@ def other_histograms(leaves: int, rows: int) -> list[npt.NDArray[np.int64]]:
     return [rng.multinomial(rows, each / each.sum()) for each in densities]
 
 
-# Half of all combinations: with every two choices some case has both.
-HALF = [
-    pytest.param(measure, rows, objective, shrunk, id=f"{measure}-{rows}-{objective.kind}-{shrunk}")
-    for (one, measure), (two, rows), (three, objective), (four, shrunk) in itertools.product(
-        enumerate([Measure.EPSILON, Measure.RHO]),
-        enumerate([100, 1000, 10_000]),
-        enumerate([CDF, RANGES]),
-        enumerate([False, True]),
-    )
-    if (one + two + three + four) % 2 == 0
+# Of all combinations so many that with every two choices some case has both.
+PAIRWISE = [
+    (Measure.EPSILON, 100, CDF, False),
+    (Measure.RHO, 100, RANGES, True),
+    (Measure.EPSILON, 1000, CDF, True),
+    (Measure.RHO, 1000, RANGES, False),
+    (Measure.RHO, 10_000, CDF, True),
+    (Measure.EPSILON, 10_000, RANGES, False),
 ]
 
 
-@pytest.mark.parametrize(("measure", "rows", "objective", "shrunk"), HALF)
+@pytest.mark.parametrize(("measure", "rows", "objective", "shrunk"), PAIRWISE)
 def test_predictions_hold_on_histograms_that_are_no_references(
     measure: Measure, rows: int, objective: Objective, shrunk: bool
 ) -> None:
@@ -205,7 +202,7 @@ def test_the_issues_remark_is_reproduced() -> None:
 
 @pytest.mark.parametrize(
     ("objective", "rows", "factor"),
-    [(CDF, 100, 0.75), (RANGES, 100, 0.65), (CDF, 1000, 0.88), (RANGES, 1000, 0.88)],
+    [(CDF, 100, 0.75), (RANGES, 1000, 0.88)],
 )
 def test_plans_for_counts_are_better_where_rows_are_few(
     objective: Objective, rows: int, factor: float
@@ -218,7 +215,7 @@ def test_plans_for_counts_are_better_where_rows_are_few(
         assert ours < factor * theirs
 
 
-@pytest.mark.parametrize(("objective", "rows"), [(CDF, 1000), (RANGES, 1000), (CDF, 10_000)])
+@pytest.mark.parametrize(("objective", "rows"), [(RANGES, 1000), (CDF, 10_000)])
 def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows: int) -> None:
     """With a plan of their own, in the geometric mean over data on which nothing was chosen."""
     best, found = plan_tree(setting_of(4096), objective=objective), []

@@ -287,9 +287,10 @@ def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) 
         assert many[errors <= margin].sum() >= 0.95 - 1e-9
 
 
-def covered(law: ErrorLaw, margin: float) -> float:
-    """An upper bound of P(|error| <= margin): a finer inversion than the one that is tested."""
+def covered(law: ErrorLaw, *margins: float) -> float:
+    """An upper bound of P(|error| <= margin), the least: a finer inversion than the tested one."""
     fine, step, deviation = 0.01, 0.05, math.sqrt(law.variance)
+    margin = min(margins)
     if margin > 25 * deviation:
         return 1.0
     t = (np.arange(int(30 / fine / step)) + 0.5) * step
@@ -297,7 +298,7 @@ def covered(law: ErrorLaw, margin: float) -> float:
     return float(np.sin(t * (margin / deviation + fine)) @ weight) * 2 * step / np.pi + 2e-5
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_plans_are_covered_everywhere(
     random_plan: Callable[..., TreePlan], seed: int
 ) -> None:
@@ -316,9 +317,11 @@ def test_random_plans_are_covered_everywhere(
     for leaf in {0, tree.leaves - 1, *rng.integers(0, tree.leaves, 5).tolist()}:
         for share in (0.0, float(rng.random())):
             law = errors.prefix(leaf, less_total=share)
-            for kind in (widths.sloped, widths.prefix):
-                margin = float(prefix_margin(kind, np.array(law.variance)))
-                assert law.variance <= 1e-9 or covered(law, margin) >= confidence
+            margins = [
+                float(prefix_margin(kind, np.array(law.variance)))
+                for kind in (widths.sloped, widths.prefix)
+            ]
+            assert law.variance <= 1e-9 or covered(law, *margins) >= confidence
 
 
 def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
