@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -130,10 +131,15 @@ def _bounds(plan: ReleasePlan) -> str:
 
 
 def _render(**values: object) -> str:
-    environment = Environment(
+    return _templates().get_template("page/page.html.j2").render(**values)
+
+
+@cache
+def _templates() -> Environment:
+    """The templates of the page, each compiled once in a process."""
+    return Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("page/page.html.j2").render(**values)
 
 
 def _text(name: str) -> str:

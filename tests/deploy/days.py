@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import io
+import logging
 import re
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
@@ -14,7 +14,9 @@ from time import sleep
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from pipelines.command import main
 from tests.deploy.manifests import DEPLOY
 
 PROJECT = DEPLOY.parent
@@ -25,6 +27,15 @@ NIGHTS_SECONDS = 300
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The exit code of a command, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +79,19 @@ class Days:
         path.write_text(text)
         return path
 
-    def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-        """What the command does with these arguments."""
-        return subprocess.run(
-            [sys.executable, "-m", "pipelines.command", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(PROJECT), **self.environment},
-            capture_output=True,
-            text=True,
-        )
+    def run(self, arguments: list[str]) -> Ended:
+        """Run the command with these arguments, in this process."""
+        out, err, level = io.StringIO(), io.StringIO(), logging.getLogger().level
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            try:
+                code = main(arguments)
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        logging.getLogger().setLevel(level)
+        return Ended(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
     def released(self) -> list[str]:
         """The runs of the series that stand."""

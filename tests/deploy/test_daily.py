@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,12 +56,11 @@ def test_command(days: Days) -> None:
 
 
 @pytest.mark.parametrize("folder", ["daily", "daily-on-flink"])
-def test_options_are_known(folder: str) -> None:
+def test_options_are_known(tmp_path: Path, folder: str) -> None:
     """Check the options of the command and of Beam: an unknown one would be the first error."""
     path = {"daily": "cronjob.yaml", "daily-on-flink": "engine.yaml"}[folder]
     (value,) = manifests(KUBERNETES / folder / path)
     (container,) = next(pods(value))["spec"]["containers"]
-    command = [sys.executable, "-m", "pipelines.command", *container["args"]]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    ended = Days(folder=tmp_path).run(container["args"])
     assert ended.returncode == 2
     assert "/etc/dptrees/daily.yaml: there is no such file" in ended.stderr

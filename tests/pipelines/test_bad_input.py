@@ -456,7 +456,7 @@ def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
     def fine(settings: Settings) -> None:
         """Make every part larger than the plan, which is written first."""
         for tree in settings["trees"]:
-            tree["domain"]["cells"] = 4000
+            tree["domain"]["cells"], tree["fanouts"] = 4096, [64, 64]
 
     process = workspace.start("release", workspace.configure(fine), preexec_fn=small_files)
     out, err = process.communicate(timeout=300)

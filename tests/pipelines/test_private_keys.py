@@ -41,13 +41,34 @@ def rows() -> pa.Table:
     )
 
 
-@pytest.fixture
-def shops(workspace: Workspace) -> Workspace:
-    """A workspace whose rows have shops."""
+def write_shops(workspace: Workspace) -> Workspace:
+    """Give a workspace rows that have shops; return it."""
     shutil.rmtree(workspace.rows)
     workspace.rows.mkdir()
     pq.write_table(rows(), workspace.file(0))
     return workspace
+
+
+@pytest.fixture
+def shops(workspace: Workspace) -> Workspace:
+    """A workspace whose rows have shops."""
+    return write_shops(workspace)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release of shops. Tests only read it."""
+    workspace = write_shops(Workspace(tmp_path_factory.mktemp("shops")))
+    outcome = workspace.release(change())
+    assert outcome.code == 0, outcome.err
+    return workspace.output
+
+
+@pytest.fixture
+def sold(shops: Workspace, made: Path) -> Workspace:
+    """A workspace with shops whose output holds their release."""
+    shutil.copytree(made, shops.output)
+    return shops
 
 
 def change(by: dict[str, Any] | None = None, **privacy: Any) -> Any:
@@ -98,11 +119,10 @@ def test_keys_are_selected_and_trees_made_of_them(shops: Workspace) -> None:
         assert not any(name.encode() in data for data in files_of(shops.output).values())
 
 
-def test_the_stages_are_those_in_memory(shops: Workspace) -> None:
-    shops.release(change())
-    key = ReleaseKey.from_text(shops.key.read_text())
+def test_the_stages_are_those_in_memory(sold: Workspace) -> None:
+    key = ReleaseKey.from_text(sold.key.read_text())
     nonce = bytes.fromhex(NONCE[1])
-    stage, folder = ReleaseFolder(str(shops.output / "keys")), ReleaseFolder(str(shops.output))
+    stage, folder = ReleaseFolder(str(sold.output / "keys")), ReleaseFolder(str(sold.output))
     found = release_rows(stage.plan, rows().to_batches(), key, nonce=nonce)
     assert found.tree("keys-0").table.equals(stage.release.tree("keys-0").table)  # type: ignore[attr-defined]
     trees = release_rows(folder.plan, rows().to_batches(), key, nonce=nonce)
@@ -111,35 +131,32 @@ def test_the_stages_are_those_in_memory(shops: Workspace) -> None:
         assert trees._read("nodes", tree, 0, 0).to_pylist() == read.to_pylist()
 
 
-def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(shops: Workspace) -> None:
-    shops.release(change())
+def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(sold: Workspace) -> None:
     for asked, sentence in (
-        (("report", shops.output / "keys"), "holds a selection of keys, of which there is no page"),
-        (("query", shops.output / "keys", "top"), "is a selection of keys, which releases no"),
-        (("query", shops.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
-        (("sample", shops.output / "keys", "--output", shops.folder / "a.csv"), "sample: "),
+        (("report", sold.output / "keys"), "holds a selection of keys, of which there is no page"),
+        (("query", sold.output / "keys", "top"), "is a selection of keys, which releases no"),
+        (("query", sold.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
+        (("sample", sold.output / "keys", "--output", sold.folder / "a.csv"), "sample: "),
     ):
-        outcome = shops.run(*asked)
+        outcome = sold.run(*asked)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
         assert sentence in outcome.err
 
 
-def test_queries_take_the_keys(shops: Workspace) -> None:
-    shops.release(change())
-    asked = ("query", shops.output, "quantile", "0.5", "--tree", "places", "--key")
-    assert shops.run(*asked, "big").code == 0
-    refused = shops.run(*asked, "kumquat")
+def test_queries_take_the_keys(sold: Workspace) -> None:
+    asked = ("query", sold.output, "quantile", "0.5", "--tree", "places", "--key")
+    assert sold.run(*asked, "big").code == 0
+    refused = sold.run(*asked, "kumquat")
     assert refused.code == 2 and "'kumquat' is not a listed key" in refused.err
 
 
-def test_a_second_run_reads_no_row_and_draws_nothing(shops: Workspace) -> None:
-    shops.release(change())
-    before = files_of(shops.output)
-    shutil.rmtree(shops.rows)
-    shops.key.unlink()
-    again = shops.release(change())
+def test_a_second_run_reads_no_row_and_draws_nothing(sold: Workspace) -> None:
+    before = files_of(sold.output)
+    shutil.rmtree(sold.rows)
+    sold.key.unlink()
+    again = sold.release(change())
     assert again.code == 0 and "already there" in again.out
-    assert files_of(shops.output) == before
+    assert files_of(sold.output) == before
 
 
 def test_the_rest_is_one_more_key(shops: Workspace) -> None:
@@ -189,58 +206,52 @@ def test_keys_of_several_columns(shops: Workspace) -> None:
 
 @pytest.mark.parametrize("stop", ["count", "commit"])
 def test_a_killed_first_stage_is_finished(
-    shops: Workspace, monkeypatch: pytest.MonkeyPatch, stop: str
+    shops: Workspace, made: Path, monkeypatch: pytest.MonkeyPatch, stop: str
 ) -> None:
     """Killed before its draw, or between the two stages: the same bytes as at one go."""
-    shops.release(change())
-    whole = files_of(shops.output)
-    shutil.rmtree(shops.output)
-    made = Stage.make
+    make = Stage.make
     calls: list[str] = []
 
     def killed(stage: Stage) -> None:
         calls.append(stage.plan.name)
         if stop == "commit":
-            made(stage)
+            make(stage)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        made(stage)
+        make(stage)
 
     with monkeypatch.context() as patch:
         patch.setattr(Stage, "make", killed)
         assert shops.release(change()).code == 130
     assert shops.release(change()).code == 0
-    assert files_of(shops.output) == whole
+    assert files_of(shops.output) == files_of(made)
 
 
-def test_a_first_stage_is_never_drawn_twice_for_standing_trees(shops: Workspace) -> None:
-    shops.release(change())
-    shutil.rmtree(shops.output / "keys")
-    refused = shops.release(change())
+def test_a_first_stage_is_never_drawn_twice_for_standing_trees(sold: Workspace) -> None:
+    shutil.rmtree(sold.output / "keys")
+    refused = sold.release(change())
     assert refused.code == 2 and "not the selection of its keys in keys" in refused.err
-    (shops.output / "manifest.json").unlink()
-    assert shops.release(change()).code == 2
-    assert not (shops.output / "keys").exists()
+    (sold.output / "manifest.json").unlink()
+    assert sold.release(change()).code == 2
+    assert not (sold.output / "keys").exists()
 
 
-def test_other_shares_are_another_release(shops: Workspace) -> None:
-    shops.release(change())
-    refused = shops.release(change(BY | {"share": 0.25}))
+def test_other_shares_are_another_release(sold: Workspace) -> None:
+    refused = sold.release(change(BY | {"share": 0.25}))
     assert (
         refused.code == 2
         and "another configuration: trees[1].by.share was 0.5, now 0.25" in refused.err
     )
 
 
-def test_a_lost_part_of_the_keys_is_made_again(shops: Workspace) -> None:
-    shops.release(change())
-    before = files_of(shops.output)
-    (part,) = (shops.output / "keys" / "nodes").iterdir()
+def test_a_lost_part_of_the_keys_is_made_again(sold: Workspace) -> None:
+    before = files_of(sold.output)
+    (part,) = (sold.output / "keys" / "nodes").iterdir()
     part.unlink()
-    refused = shops.release(change())
+    refused = sold.release(change())
     assert refused.code == 2 and "--repair makes them again" in refused.err
-    assert shops.release(change(), "--repair").code == 0
-    assert files_of(shops.output) == before
+    assert sold.release(change(), "--repair").code == 0
+    assert files_of(sold.output) == before
 
 
 def test_nothing_is_selected_for_a_repair(shops: Workspace) -> None:
@@ -394,28 +405,27 @@ def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> No
     assert ledger.account("flights").spent.epsilon == 2
 
 
-def test_both_stages_are_verified_and_replayed(shops: Workspace) -> None:
-    config = shops.configure(change())
-    assert shops.run("release", config).code == 0
-    outcome = shops.run("verify", shops.output, "--data", config)
+def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
+    config = sold.configure(change())
+    outcome = sold.run("verify", sold.output, "--data", config)
     assert outcome.code == 0, outcome.err
     assert "selection: keys is whole, of this specification" in outcome.out
     assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
 
-    stage = shops.output / "keys"
+    stage = sold.output / "keys"
     (part,) = (stage / "nodes").iterdir()
     kept = part.read_bytes()
     part.write_bytes(kept + b"x")
-    outcome = shops.run("verify", shops.output)
+    outcome = sold.run("verify", sold.output)
     assert outcome.code == 2 and "selection: keys: files: " in outcome.err
     part.write_bytes(kept)
 
     shutil.rmtree(stage)  # as in a published copy
-    outcome = shops.run("verify", shops.output)
+    outcome = sold.run("verify", sold.output)
     assert outcome.code == 0 and "selection: keys is not there" in outcome.out
-    (table,) = shops.output.glob("keys-*.parquet")
+    (table,) = sold.output.glob("keys-*.parquet")
     pq.write_table(pq.read_table(table).slice(1), table)
-    outcome = shops.run("verify", shops.output)
+    outcome = sold.run("verify", sold.output)
     assert outcome.code == 2 and "has not the bytes that the manifest names" in outcome.err
 
 

@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def wide(settings: dict[str, Any]) -> None:
     """Make the first tree one of many parts, so that a process can be killed between them."""
-    settings["trees"][0]["domain"]["cells"] = 400_000
+    settings["trees"][0]["domain"]["cells"] = 140_000
 
 
 @pytest.fixture(scope="module")

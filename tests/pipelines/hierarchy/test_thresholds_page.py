@@ -44,6 +44,12 @@ def page_of(*questions: Question) -> str:
     return write_report_html(tables_of(stated_plan_of(*questions)))
 
 
+@pytest.fixture(scope="module")
+def whole_page() -> str:
+    """The page of the whole plan, which has many rounds."""
+    return page_of(WHOLE)
+
+
 def said(page: str) -> str:
     return " ".join(elements_of(page).text.split())
 
@@ -71,8 +77,8 @@ def test_nodes_are_the_released_rows(form: str) -> None:
         assert place < 2
 
 
-def test_what_an_estimate_means_is_told() -> None:
-    text = said(page_of(WHOLE))
+def test_what_an_estimate_means_is_told(whole_page: str) -> None:
+    text = said(whole_page)
     rounds = len(WHOLE.plan.thresholds.rounds)
     assert f"there are {rounds + 1} different ones" in text
     assert "at least as many rows as the lower end of its interval for certain" in text
@@ -89,7 +95,7 @@ def test_what_an_estimate_means_is_told() -> None:
     assert "standard error" in text and "Noise per level" not in text
 
 
-def test_the_lowest_estimates_and_the_highest_are_listed() -> None:
+def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> None:
     lines = threshold_estimates_shown(WHOLE)
     rounds = len(WHOLE.plan.thresholds.rounds)
     assert [line["found"] for line in lines] == [
@@ -100,10 +106,9 @@ def test_the_lowest_estimates_and_the_highest_are_listed() -> None:
     assert lines[-1]["high"] == "any number"
     assert lines[1]["low"] == f"{WHOLE.plan.thresholds.rounds[0].floor}"
     assert lines[0]["high"] == f"{WHOLE.widths.high[0]:,.0f}"
-    page = page_of(WHOLE)
-    cells = re.findall(r"<tr><th scope=.row.>((?:no )?round.*?)</td></tr>", page)
+    cells = re.findall(r"<tr><th scope=.row.>((?:no )?round.*?)</td></tr>", whole_page)
     assert len(cells) == LOWEST_SHOWN + 1
-    assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in said(page)
+    assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in said(whole_page)
     short = threshold_question("paths")
     assert len(threshold_estimates_shown(short)) == min(
         LOWEST_SHOWN + 1, len(short.plan.thresholds.rounds) + 1
@@ -156,8 +161,8 @@ def test_beside_trees_that_share_a_rho() -> None:
     assert [tree["kind"] for tree in elements_of(page).data["trees"]] == ["hierarchy"] * 2
 
 
-def test_the_same_release_gives_the_same_bytes() -> None:
-    assert page_of(WHOLE) == page_of(WHOLE)
+def test_the_same_release_gives_the_same_bytes(whole_page: str) -> None:
+    assert page_of(WHOLE) == whole_page
 
 
 # --- hierarchies read as they were measured, and planned for relative errors ---

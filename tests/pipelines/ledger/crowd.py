@@ -27,6 +27,7 @@ from tests.pipelines.ledger.asked import asked
 
 
 def main(url: str, processes: int, step: str) -> None:
+    Ledger(LedgerUrl(url)).account("flights")  # which imports the driver, once for all forks
     if step == "unlocked":
         plant_unlocked(processes)
     requests = [

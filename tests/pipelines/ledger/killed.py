@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.command import main as dptrees
+from pipelines.configuration import load_configuration
 
 # What is patched, and whether it kills before it runs or after; in the order of a release.
 STEPS = {
@@ -39,13 +40,18 @@ STEPS = {
 DISCARDING = "after the discarding"
 # Steps at which the ledger knows nothing of the release yet.
 UNKNOWN = ("before the reservation", "within the reservation")
+# What a release imports late.
+IMPORTED = (
+    *("pipelines.releasing", "pipelines.ledger.booking"),
+    "apache_beam.runners.portability.fn_api_runner",
+)
 
 
 def main(cases: list[dict[str, Any]]) -> None:
-    for name in {"pipelines.releasing", "pipelines.ledger.booking"} | {
-        place.partition(":")[0] for place, _ in STEPS.values()
-    }:
+    for name in {*IMPORTED, *(place.partition(":")[0] for place, _ in STEPS.values())}:
         importlib.import_module(name)
+    # What planning keeps in memory serves all forks.
+    load_configuration(cases[0]["configuration"]).plan()
     for case in cases:
         child = os.fork()
         if not child:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,17 @@ import pytest
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
+from tests import postgresql
 from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
 from tests.pipelines.ledger.program import told
 
-DATABASES = ("sqlite", "postgresql")
 UNDISCARDED = [step for step in STEPS if step != DISCARDING]
-
-
-def database(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
-    """The URL of a new database."""
-    if kind == "sqlite":
-        return f"sqlite:///{folder}/budget.db"
-    return str(request.getfixturevalue("server").new_database())
+# At the other steps no transaction begins or ends: PostgreSQL holds what it does at one of these.
+OF_LEDGER = [step for step in UNDISCARDED if STEPS[step][0].startswith("pipelines.ledger.")]
+DISCARDED = ("after the reservation", DISCARDING, "after the nonce")
 
 
 @pytest.fixture(scope="module")
@@ -43,36 +39,72 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return made.contents
 
 
-def killed(cases: dict[str, Ledgered], *options: str) -> None:
-    """Kills the release of each workspace at its step."""
+def kill(cases: Iterable[tuple[Ledgered, str]], *options: str) -> None:
+    """Kill the release of each workspace at its step."""
     asked = [
         {"configuration": made.configure(), "step": step, "options": options or NONCE}
-        for step, made in cases.items()
+        for made, step in cases
     ]
     ends = told("killed", json.dumps(asked))
-    assert ends == [{"step": step, "status": signal.SIGKILL} for step in cases]
+    assert ends == [{"step": case["step"], "status": signal.SIGKILL} for case in asked]
 
 
-@pytest.fixture(scope="module", params=DATABASES)
-def stopped(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Ledgered]:
-    """Workspaces whose release was killed, by the step."""
-    folder = tmp_path_factory.mktemp("killed")
-    cases = {}
-    for number, step in enumerate(UNDISCARDED):
+def killed(steps: dict[str, str], folder: Path, new: Callable[[Path], str]) -> dict[str, Ledgered]:
+    """Workspaces, by a name of their own, whose release was killed at a step; one process kills
+    all of them.
+
+    Args:
+        steps: by the name.
+        folder: in which they are made.
+        new: makes the database of a folder; returns its URL.
+    """
+    made = {}
+    for number, name in enumerate(steps):
         place = folder / str(number)
         place.mkdir()
-        cases[step] = Ledgered(place, database(request, request.param, place))
-    killed(cases)
-    return cases
+        made[name] = Ledgered(place, new(place))
+    kill((made[name], step) for name, step in steps.items())
+    return made
+
+
+# Each is used once, and what follows a draw that was killed by one database: test_ledger has every
+# answer of both.
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledgered]:
+    """Killed at each step, and for what follows a draw."""
+    steps = {f"at {step}": step for step in UNDISCARDED}
+    steps |= dict.fromkeys(("wiped", "emptied", "elsewhere", *DISCARDED), "after the first part")
+    folder = tmp_path_factory.mktemp("sqlite")
+    return killed(steps, folder, lambda place: f"sqlite:///{place}/budget.db")
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(
+    server: postgresql.Server, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Ledgered]:
+    """Killed at each step of the ledger, and for what follows a draw."""
+    steps = {f"at {step}": step for step in OF_LEDGER}
+    steps |= dict.fromkeys(("other data", "another ledger"), "after the first part")
+    folder = tmp_path_factory.mktemp("postgresql")
+    return killed(steps, folder, lambda _: server.new_database())
 
 
 @pytest.mark.parametrize("step", UNDISCARDED)
 def test_killed_and_run_again(
-    stopped: dict[str, Ledgered], undisturbed: dict[str, bytes], step: str
+    on_sqlite: dict[str, Ledgered], undisturbed: dict[str, bytes], step: str
 ) -> None:
-    made = stopped[step]
+    check_run_again(on_sqlite[f"at {step}"], undisturbed, step)
+
+
+@pytest.mark.parametrize("step", OF_LEDGER)
+def test_killed_and_run_again_on_postgresql(
+    on_postgresql: dict[str, Ledgered], undisturbed: dict[str, bytes], step: str
+) -> None:
+    check_run_again(on_postgresql[f"at {step}"], undisturbed, step)
+
+
+def check_run_again(made: Ledgered, undisturbed: dict[str, bytes], step: str) -> None:
+    """Run a release again that was killed at a step."""
     left = made.contents
     assert all(undisturbed[name] == data for name, data in left.items())
     entry = made.ledger.standing("flights", "small")
@@ -102,25 +134,23 @@ def emptied(made: Ledgered) -> None:
             path.unlink()
 
 
-@pytest.fixture(params=DATABASES)
-def drawn(request: pytest.FixtureRequest, tmp_path: Path) -> Ledgered:
-    """A workspace whose release was killed once noise had left."""
-    made = Ledgered(tmp_path, database(request, request.param, tmp_path))
-    killed({"after the first part": made})
-    return made
-
-
 @pytest.mark.parametrize("clear", [wiped, emptied])
 def test_a_folder_that_is_gone_gets_the_same_bytes(
-    drawn: Ledgered, undisturbed: dict[str, bytes], clear: Callable[[Ledgered], None]
+    on_sqlite: dict[str, Ledgered],
+    undisturbed: dict[str, bytes],
+    clear: Callable[[Ledgered], None],
 ) -> None:
+    drawn = on_sqlite[clear.__name__]
     clear(drawn)
     assert drawn.run("release", drawn.configure()).code == 0
     assert drawn.contents == undisturbed
     drawn.check_once()
 
 
-def test_other_data_in_a_folder_that_is_gone_draws_nothing(drawn: Ledgered) -> None:
+def test_other_data_in_a_folder_that_is_gone_draws_nothing(
+    on_postgresql: dict[str, Ledgered],
+) -> None:
+    drawn = on_postgresql["other data"]
     wiped(drawn)
     pq.write_table(pq.read_table(drawn.file(0)).slice(1), drawn.file(0))
     outcome = drawn.run("release", drawn.configure())
@@ -134,7 +164,9 @@ def test_other_data_in_a_folder_that_is_gone_draws_nothing(drawn: Ledgered) -> N
     assert set(drawn.contents) == {"nonce.json", "plan.json"}
 
 
-def test_the_same_id_elsewhere(drawn: Ledgered) -> None:
+def test_the_same_id_elsewhere(on_sqlite: dict[str, Ledgered]) -> None:
+    drawn = on_sqlite["elsewhere"]
+
     def elsewhere(settings: dict[str, Any]) -> None:
         settings["output"] = str(drawn.folder / "elsewhere")
 
@@ -144,8 +176,9 @@ def test_the_same_id_elsewhere(drawn: Ledgered) -> None:
     assert not (drawn.folder / "elsewhere").exists()
 
 
-def test_a_ledger_that_is_new(drawn: Ledgered) -> None:
+def test_a_ledger_that_is_new(on_postgresql: dict[str, Ledgered]) -> None:
     """The beginning of a release that another ledger paid for."""
+    drawn = on_postgresql["another ledger"]
     other = f"sqlite:///{drawn.folder}/other.db"
     opened(other, account_of("1"))
     before = drawn.contents
@@ -155,14 +188,26 @@ def test_a_ledger_that_is_new(drawn: Ledgered) -> None:
     assert Ledger(LedgerUrl(other)).account(None).spent.epsilon == 0
 
 
-@pytest.mark.parametrize("step", ["after the reservation", DISCARDING, "after the nonce"])
+@pytest.fixture(scope="module")
+def discarded(on_sqlite: dict[str, Ledgered]) -> dict[str, tuple[Ledgered, dict[str, bytes]]]:
+    """Workspaces whose release was killed while it discarded, by the step, and what they held
+    before."""
+    made = {step: on_sqlite[step] for step in DISCARDED}
+    for each in made.values():
+        open_account(LedgerUrl(each.url), account_of("2"), change_total=True)
+    before = {step: (each, each.contents) for step, each in made.items()}
+    kill(((each, step) for step, each in made.items()), "--discard")
+    return before
+
+
+@pytest.mark.parametrize("step", DISCARDED)
 def test_killed_while_it_discards(
-    drawn: Ledgered, undisturbed: dict[str, bytes], step: str
+    discarded: dict[str, tuple[Ledgered, dict[str, bytes]]],
+    undisturbed: dict[str, bytes],
+    step: str,
 ) -> None:
     """What was drawn is paid for, and the new attempt is, once."""
-    open_account(LedgerUrl(drawn.url), account_of("2"), change_total=True)
-    old = drawn.contents
-    killed({step: drawn}, "--discard")
+    drawn, old = discarded[step]
     assert drawn.ledger.account("flights").spent.epsilon == 2
     again: tuple[str, ...] = ()
     if step == "after the reservation":  # the folder is as it was, and no longer its own

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipelines.conftest import Workspace
 
-DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 1024}
+DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256}
 SPARSE = {"for": "counts", "guess": {"rows": 200}}
 # Whose mechanism no guess chooses.
 WHOLE = {"guess": {"rows": 200}, "consistency": "top_down"}
