@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,12 @@ def candidates(
     return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
 
+@cache
+def usual(unit: PrivacyUnit) -> tuple[RelativeCandidate, ...]:
+    """The candidates with a delta, which several tests look at."""
+    return tuple(candidates(delta=DELTA, unit=unit))
+
+
 def labels(found: list[RelativeCandidate]) -> set[str]:
     return {each.label for each in found}
 
@@ -70,7 +77,7 @@ def test_pure_epsilon_has_laplace_candidates_only() -> None:
 
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_every_candidate_keeps_epsilon_and_delta(unit: PrivacyUnit) -> None:
-    found = candidates(delta=DELTA, unit=unit)
+    found = usual(unit)
     assert len(found) == 7
     for each in found:
         if isinstance(each.plan, ThresholdPlan):
@@ -92,19 +99,17 @@ def test_every_candidate_keeps_epsilon_and_delta(unit: PrivacyUnit) -> None:
 def test_the_baselines_are_those_of_the_paper() -> None:
     """Corollary 2.7: Laplace noise of scale d / epsilon, Gaussian noise of variance d / (2 rho)."""
     even = IrregularTree.from_fanouts([[2], [2, 2], [2] * 4])
-    predicted = {each.label: each.predicted for each in candidates(tree=even, delta=DELTA)}
+    found = {each.label: each for each in candidates(tree=even, delta=DELTA)}
     q = math.exp(-1 / 4)
-    assert predicted["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q))
-    gaussian = next(
-        each for each in candidates(tree=even, delta=DELTA) if each.label == "Gaussian tree"
-    )
+    assert found["Laplace tree"].predicted == pytest.approx(math.sqrt(2 * q) / (1 - q))
+    gaussian = found["Gaussian tree"]
     assert isinstance(gaussian.plan, IrregularPlan)
     rho = float(gaussian.plan.budget.amount)
     assert gaussian.predicted == pytest.approx(math.sqrt(4 / (2 * rho)), rel=1e-9)
 
 
 def test_the_best_split_is_better_than_an_equal_one_and_that_than_none() -> None:
-    found = candidates(delta=DELTA)
+    found = usual(ADD_REMOVE_ROW)
     for noise in ("Laplace", "Gaussian"):
         by = {each.label: each.predicted for each in found if noise in each.label}
         best, equal = (by[f"least squares, {noise}, {split} split"] for split in ("best", "equal"))
@@ -112,22 +117,22 @@ def test_the_best_split_is_better_than_an_equal_one_and_that_than_none() -> None
 
 
 def test_thresholds_win_where_nearly_all_of_a_count_is_forgiven_and_else_do_not() -> None:
-    for alpha, wins in ((0.5, False), (0.995, True)):
-        objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-        assert (candidates(delta=DELTA, objective=objective)[0].label == "thresholds") == wins
+    forgiven = RelativeObjective(metric="alpha_mrmse", alpha=0.995)
+    assert usual(ADD_REMOVE_ROW)[0].label != "thresholds"
+    assert candidates(delta=DELTA, objective=forgiven)[0].label == "thresholds"
+
+
+EPSILON, RHO = (Measure.EPSILON, Fraction(1)), (Measure.RHO, Fraction(1, 50))
 
 
 @pytest.mark.parametrize(
-    "objective",
+    ("objective", "measure", "amount"),
     [
-        RelativeObjective(metric="alpha_mrmse", alpha=0.5),
-        RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=(80, 40, 20, 9)),
-        RelativeObjective(metric="rel_kappa", kappa=8.0, guess=(80, 40, 20, 9)),
-        RelativeObjective(metric="rel_kappa", kappa=8.0, level_weights=(0, 0, 1, 1)),
+        (RelativeObjective(metric="alpha_mrmse", alpha=0.5), *RHO),
+        (RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=(80, 40, 20, 9)), *EPSILON),
+        (RelativeObjective(metric="rel_kappa", kappa=8.0, guess=(80, 40, 20, 9)), *RHO),
+        (RelativeObjective(metric="rel_kappa", kappa=8.0, level_weights=(0, 0, 1, 1)), *EPSILON),
     ],
-)
-@pytest.mark.parametrize(
-    ("measure", "amount"), [(Measure.EPSILON, Fraction(1)), (Measure.RHO, Fraction(1, 50))]
 )
 def test_the_best_split_is_not_far_behind_random_ones(
     objective: RelativeObjective, measure: Measure, amount: Fraction
@@ -169,14 +174,12 @@ def test_guesses_change_the_plan() -> None:
 
 
 def test_units_of_several_rows_cost_thresholds_more() -> None:
-    one, many = (
-        next(
-            each
-            for each in candidates(delta=DELTA, rows=rows, root_bound=10**4)
-            if each.estimation == "thresholds"
-        )
+    groups = (
+        GroupPrivacy(epsilon=Fraction(1), delta=DELTA, unit=of_rows(ADD_REMOVE_ROW, rows))
         for rows in (1, 4)
     )
+    one, many = (threshold_candidate(TREE, each, WORST, root_bound=10**4) for each in groups)
+    assert one is not None and many is not None
     assert isinstance(many.plan, ThresholdPlan) and many.plan.unit.rows == 4
     assert many.predicted > 2 * one.predicted
 

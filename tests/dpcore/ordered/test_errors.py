@@ -324,8 +324,10 @@ def covered(replace_laws: Make) -> Callable[..., Coverage]:
 def test_every_interval_covers_as_often_as_stated(
     covered: Callable[..., Coverage], name: str, setting: str, measure: Measure
 ) -> None:
+    """At 95 %; at other confidences in one setting of each estimator."""
     coverage = covered(name, setting, measure, Fraction(1))
-    for confidence in CONFIDENCES if measure is Measure.EPSILON else (0.95,):
+    every = measure is Measure.EPSILON and setting == ("N public" if name == "refined" else "keyed")
+    for confidence in CONFIDENCES if every else (0.95,):
         for what, inside in coverage.of(confidence).items():
             assert not falls_short(inside, confidence), (what, confidence)
             # No wider than need be: the least covered place is within 1.5 % of nominal.

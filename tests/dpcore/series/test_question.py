@@ -402,12 +402,13 @@ def test_a_row_moves_one_count_of_one_node_of_each_temporal_level(
     if repeated and temporal.periods == 1:
         return
     tree = one_level(Budget(measure=Measure.RHO, amount=Fraction(1)), keys=5)
+    left = exact_by_span(Runs.of(tree, temporal), monkeypatch)
     for period in range(1, temporal.periods + 1 - repeated):
-        one, more = Runs.of(tree, temporal), Runs.of(tree, temporal)
+        more = Runs.of(tree, temporal)
         more.counts[period - 1, 3] += 1
         if repeated:
             more.counts[period, 3] += 1
-        left, right = (exact_by_span(each, monkeypatch) for each in (one, more))
+        right = exact_by_span(more, monkeypatch)
         moved = {span: int(np.abs(left[span] - right[span]).sum()) for span in left}
         by_level = [
             sum(count for span, count in moved.items() if span.level == level)
