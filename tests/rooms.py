@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 PROJECT = Path(__file__).resolve().parents[1]
 UPPER = ("transforms", "pipelines")
 
-# From below: a package imports from lower floors only. `dpcore.arrays` is below all.
+# From below: a package imports from lower floors only. The modules of dpcore itself are below all.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("arithmetic",),
     ("noise", "rows"),

@@ -7,7 +7,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "candidate": ("WeightedSums",),
     "forest": ("errors_of",),
-    "mechanism": ("FactorisedMechanism", "factorised_mechanism_from_spec"),
+    "mechanism": ("FactorisedMechanism",),
     "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL"),
 }

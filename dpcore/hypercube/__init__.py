@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "domain": ("HypercubeDomain", "cell_bits"),
-    "question": ("HypercubeQuestion", "hypercube_question_from_spec"),
+    "question": ("HypercubeQuestion",),
     "released": ("ReleasedHypercube",),
     "workload": ("HypercubeWorkload", "PLANNERS"),
 }

@@ -23,6 +23,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -390,7 +391,7 @@ class TreePrivacy(_Named):
         return None
 
 
-class TreeRecord(_Named):
+class TreeRecord(_Named, Coded):
     """What is written about a tree, and what of it is large or slow to compute."""
 
     # Fields of the specification that shape the output alone.
@@ -399,10 +400,6 @@ class TreeRecord(_Named):
     @abstractmethod
     def entry(self) -> dict[str, object]:
         """Return the manifest's description: the mechanism, its noise and the policies."""
-
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """Return all that shapes the law of the release, as plain JSON values."""
 
     def law_spec(self) -> dict[str, object]:
         """Return the specification without what shapes the output alone: another quantile of the

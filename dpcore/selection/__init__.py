@@ -7,6 +7,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "key_columns": ("KeyColumns", "TYPES"),
     "plan": ("SelectionPlan", "counted_once"),
-    "question": ("SelectionQuestion", "selection_question_from_spec"),
+    "question": ("SelectionQuestion",),
     "released": ("ReleasedSelection",),
 }
