@@ -290,19 +290,18 @@ OBJECTIVES: list[Objective] = [
 ]
 
 
-# Two settings each, and each setting somewhere: what the root costs and what an objective weighs
-# enter the search apart.
+# Two settings each, one of each measure, and each setting somewhere: what the root costs and what
+# an objective weighs enter the search apart.
 SERVED = [
-    (objective, SETTINGS[place])
-    for objective, places in zip(OBJECTIVES, ((0, 4), (1, 3), (2, 0), (3, 1)), strict=True)
-    for place in places
+    (objective, SETTINGS[place], measure)
+    for objective, places in zip(OBJECTIVES, ((0, 4), (1, 3), (0, 2), (3, 1)), strict=True)
+    for place, measure in zip(places, Measure, strict=True)
 ]
 
 
-@pytest.mark.parametrize(("objective", "case"), SERVED)
-@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("objective", "case", "measure"), SERVED)
 def test_each_objective_is_served_best_by_its_own_plan(
-    measure: Measure, objective: Objective, case: tuple[PrivacyUnit, bool, bool]
+    objective: Objective, case: tuple[PrivacyUnit, bool, bool], measure: Measure
 ) -> None:
     unit, public_total, keyed = case
     own, other = (

@@ -210,9 +210,8 @@ def test_the_sum_of_errors_is_the_least(budget: Any) -> None:
 
     own, other = (float(question.budget.amount) for question in best.questions)
     found = own / (own + other)
-    # Beside the minimum, where sums hardly differ, and half way to both ends.
-    beside = [part for near in (0.96, 0.5) for part in (found * near, 1 - (1 - found) * near)]
-    assert least <= min(map(at, beside)) * (1 + 1e-4)
+    # Beside the minimum, where sums hardly differ.
+    assert least <= min(at(found * 0.96), at(1 - (1 - found) * 0.96)) * (1 + 1e-4)
     assert least < at(0.5) * 0.999
 
 
@@ -261,15 +260,15 @@ def test_the_same_shares_every_time() -> None:
         assert question.budget is not None and question.budget.amount % SHARE_UNIT == 0
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(
     split=st.sampled_from(FOUND),
     budget=st.sampled_from([(EPSILON, None), (RHO, None), (EPSILON, Fraction(1, 10**7))]),
     amount=st.fractions(Fraction(1, 100), 30, max_denominator=100),
     shapes=st.lists(
-        st.tuples(st.integers(2, 300), st.fractions(Fraction(1, 50), 50, max_denominator=50)),
+        st.tuples(st.integers(2, 40), st.fractions(Fraction(1, 50), 50, max_denominator=50)),
         min_size=1,
-        max_size=4,
+        max_size=3,
     ),
     noise=st.sampled_from(list(Noise)),
 )

@@ -111,9 +111,9 @@ def test_more_budget_and_lighter_trees_mean_less_error() -> None:
 
 
 def test_the_error_hardly_grows_with_the_depth() -> None:
-    errors = [worst(calibrated(height=height), height=height) for height in (8, 64, 512)]
+    errors = [worst(calibrated(height=height), height=height) for height in (8, 512)]
     # Laplace noise would grow 64 times, Gaussian noise 8 times.
-    assert errors[0] < errors[1] < errors[2] < 1.7 * errors[0]
+    assert errors[0] < errors[1] < 1.7 * errors[0]
 
 
 def test_the_score_decides() -> None:
