@@ -50,6 +50,8 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     return EstimatorErrors(estimator=plan.estimator, plan=plan)
 
 
+# Every release under a plan and every check of it in one process needs the same ones.
+@lru_cache(maxsize=32)
 def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
     """The widths of the intervals of a plan's own estimates.
 
