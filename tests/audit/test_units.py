@@ -39,10 +39,12 @@ PAIRS, SEED = 5, 1
 
 def plans_of(kind: str, measure: str) -> int:
     """How many random plans of a kind are looked at: those of several trees take longer, and so
-    does the composition under (epsilon, delta)."""
+    does the composition under (epsilon, delta); the worst units are rarer in ordered trees."""
     if "several" in kind:
-        return 3 if measure in TIGHT else 1
-    return 8 if measure in TIGHT else 2
+        return 2 if measure in TIGHT else 1
+    if measure not in TIGHT:
+        return 2
+    return 8 if "ordered" in kind else 5
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -62,7 +64,7 @@ SMALL = [unit for unit in UNITS if unit.rows <= 4]
 
 def sparse() -> Finding:
     """Audit sparse trees by the exact law of what is published."""
-    return audit_sparse_units(plans=10, pairs=4, seed=SEED, units=SMALL)
+    return audit_sparse_units(plans=6, pairs=3, seed=SEED, units=SMALL)
 
 
 def searches() -> Finding:
