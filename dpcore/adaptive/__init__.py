@@ -6,7 +6,6 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "candidate": ("AdaptiveTree",),
-    "entry": ("named_level_entries",),
     "hierarchy_planner": (
         "Planned",
         "is_worth_it",

@@ -7,6 +7,7 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "better": ("is_better",),
     "margins": ("rank_errors", "root_mean_square"),
+    "mechanism": ("ExponentialMechanism",),
     "question": (
         "ExponentialQuestion",
         "INTERVAL_WORDS",

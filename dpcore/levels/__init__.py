@@ -14,7 +14,6 @@ FACE = {
         "SMALLEST_FIRST",
         "TOP_DOWN",
         "irregular_mechanism_from_spec",
-        "named_level_entries",
     ),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),

@@ -5,6 +5,6 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "error": ("CountError", "assumed_rows", "can_be_simulated", "count_error"),
+    "error": ("assumed_rows", "can_be_simulated", "count_error"),
     "planner": ("plan_for_counts",),
 }

@@ -8,19 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion, choices_of
-from pipelines.answers.figures import column_value, rank_margin
+from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
+from pipelines.answers.figures import column_value
+from pipelines.description.writers import page_values
+from pipelines.ordered.lines import ordered_description
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
-
-_RANK = (
-    "rank",
-    "The number of rows below a value. That of a quantile's value is near the wanted one, by as "
-    "many rows as the table says at most, with the stated confidence for each by itself.",
-)
 
 
 def exponential_tree(
@@ -40,20 +36,19 @@ def exponential_tree(
         "name": clip(question.name),
         "about": _about(question),
         "confidence": percent(question.confidence),
-        "titles": ["Quantile", "Rank off by at most", "Chosen among", "Law"]
-        + ([] if question.interval_reach is None else ["Interval reaches, rows"]),
-        "choices": _choices(question, len(wanted)),
         "values": _values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
         "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
         "policies": list(policies(question, CELL_POLICIES)),
     }
+    description = ordered_description(question)
+    said |= page_values(question, description, release.plan.budget, rows=len(wanted))
     return TreePage(
         said=said,
         data={"kind": question.kind},
         template="exponential/page.html.j2",
         headline=_headline(question, rows[: len(wanted)]),
-        notes=(_RANK,),
+        notes=description.notes,
     )
 
 
@@ -69,23 +64,6 @@ def _values(
     labels = question.labels_between(0, len(of_key))
     rows = [[clip(label), *row] for label, row in zip(labels, of_key, strict=True)]
     return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
-
-
-def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
-    choices, reach, rows = choices_of(question.plan), question.interval_reach, []
-    listed = zip(question.order, question.rank_margins, reach or question.order, strict=True)
-    for place, margin, rows_beside in list(listed)[:shown]:
-        choice = choices[place]
-        rows.append(
-            [
-                f"{choice['q']:.6g}",
-                rank_margin(*margin),
-                str(choice["among"]),
-                str(choice["law"]),
-                *([] if reach is None else [f"{rows_beside:,}"]),
-            ]
-        )
-    return rows
 
 
 def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Headline | None:
