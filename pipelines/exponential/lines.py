@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from dpcore.exponential.released import ReleasedQuantiles
-from pipelines.answers.figures import column_value, rank_margin
+from pipelines.answers.figures import quantile_figures, rank_margin
 from pipelines.plain.lines import KEYS_SHOWN
 from pipelines.terminal_text import escaped
 
@@ -24,7 +23,7 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
     for label in question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
-            value, span = column_value(*_values(row))
+            value, span = quantile_figures(row)
             off = f"its rank within {rank_margin(*margin)}"
             if question.interval_reach is not None:
                 off = f"[{span}]"
@@ -32,10 +31,3 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
             name = " " * len(name)
     if question.key_count > shown:
         yield f"  ... and {question.key_count - shown} more keys"
-
-
-def _values(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """The numbers of a row of the quantiles table, or its texts where they are no numbers."""
-    ending = "_text" if row["value"] is None else ""
-    value, low, high = (row[f"{name}{ending}"] for name in ("value", "ci_low", "ci_high"))
-    return value, low, high

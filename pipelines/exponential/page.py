@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
-from pipelines.answers.figures import column_value
+from pipelines.answers.figures import quantile_figures
 from pipelines.description.writers import page_values
-from pipelines.ordered.lines import ordered_description
+from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
@@ -34,7 +34,7 @@ def exponential_tree(
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
     said: dict[str, object] = {
         "name": clip(question.name),
-        "about": _about(question),
+        "about": cells_in_words(question),
         "confidence": percent(question.confidence),
         "values": _values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
@@ -73,26 +73,11 @@ def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Hea
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    figure, _ = _value_and_span(shown[place])
+    figure, _ = quantile_figures(shown[place])
     return Headline(figure=clip(figure), label=f"{name} of {column}")
-
-
-def _about(question: ExponentialQuestion) -> str:
-    domain = question.domain
-    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
-    if question.keys is not None:
-        by = clip(", ".join(question.keys.columns))
-        text += f", once for each of {question.key_count:,} keys of {by}"
-    return f"{text}."
-
-
-def _value_and_span(row: Mapping[str, Any]) -> tuple[str, str]:
-    ending = "_text" if row["value"] is None else ""
-    names = ("value", "ci_low", "ci_high")
-    return column_value(*(row[f"{name}{ending}"] for name in names))
 
 
 def _text(row: Mapping[str, Any]) -> str:
     """A value, with its interval where it has one."""
-    value, span = _value_and_span(row)
+    value, span = quantile_figures(row)
     return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

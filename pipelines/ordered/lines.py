@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.questions.tree_question import TreeQuestion
-from pipelines.answers.figures import column_value
+from pipelines.answers.figures import quantile_figures
 from pipelines.description.description import Description
 from pipelines.mechanisms.mechanisms import mechanism_description
+from pipelines.page.extent import clip
 from pipelines.plain.counted import counted_noun
 from pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
 from pipelines.terminal_text import escaped
@@ -25,12 +26,22 @@ def ordered_description(question: TreeQuestion[Any]) -> Description:
     return replace(description, size=size, domain_facts=facts)
 
 
+def cells_in_words(question: TreeQuestion[Any]) -> str:
+    """Return the column of a tree and its cells, and how many keys there are, in a sentence."""
+    domain: Any = question.domain
+    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
+    if question.keys is not None:
+        by = clip(", ".join(question.keys.columns))
+        text += f", once for each of {question.key_count:,} keys of {by}"
+    return f"{text}."
+
+
 def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     """The counts of the roots with their quantiles, or with the largest categories."""
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
-            value, span = column_value(*_values(row))
+            value, span = quantile_figures(row)
             value = str(row.get("in_words", value))
             yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 
@@ -40,9 +51,3 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     yield from heading(tree.question, tree.question.domain.columns)
     below = quantiles if tree.question.is_ordered else categories
     yield from totals(tree, counted_noun(tree.question), below)
-
-
-def _values(row: Mapping[str, Any]) -> Iterator[object]:
-    """The numbers of a row of the quantiles table, or the texts of what is no number."""
-    for name in ("value", "ci_low", "ci_high"):
-        yield row[f"{name}_text"] if row[name] is None else row[name]

@@ -25,7 +25,7 @@ from pipelines.ordered.drawn import (
     key_charts,
     shares_chart,
 )
-from pipelines.ordered.lines import ordered_description
+from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
 from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
@@ -100,7 +100,7 @@ def _context(
     return {
         "name": clip(question.name),
         "column": clip(domain.column),
-        "about": _about(question),
+        "about": cells_in_words(question),
         "keys_left_out": keys.left_out,
         "confidence": percent(question.confidence),
         "share_note": _share_note(question),
@@ -258,15 +258,6 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
         return found
     cells: list[Mapping[str, str]] = [row[1] for row in rows if row[0] == "0.5"]
     return cells[0] if cells else None
-
-
-def _about(question: OrderedQuestion[Any]) -> str:
-    domain = question.domain
-    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
-    if question.keys is not None:
-        by = clip(", ".join(question.keys.columns))
-        text += f", once for each of {question.key_count:,} keys of {by}"
-    return f"{text}."
 
 
 def _share_note(question: OrderedQuestion[Any]) -> str:
