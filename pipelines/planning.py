@@ -16,7 +16,7 @@ from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_line
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.faults.log import remark
-from pipelines.kinds import KINDS
+from pipelines.kinds import kind_of
 from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.summary import guarantee_warnings
 from pipelines.target import Target
@@ -85,7 +85,7 @@ def _target(
         terms=configuration.terms,
         delta=None if plan.stated is None else plan.stated[1],
     )
-    return KINDS[question.kind].target(target)
+    return kind_of(question).target(target)
 
 
 def _selections(plan: ReleasePlan) -> dict[str, Any]:

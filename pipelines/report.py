@@ -27,7 +27,7 @@ from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from pipelines.charts.bars import capitalized
-from pipelines.kinds import KINDS
+from pipelines.kinds import kind_of
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
@@ -81,7 +81,7 @@ def _pages(
 ) -> Iterator[TreePage]:
     for question in questions:
         room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
-        yield KINDS[question.kind].page(release, question, room)
+        yield kind_of(question).page(release, question, room)
 
 
 def _page_values(page: TreePage) -> dict[str, object]:
@@ -183,7 +183,7 @@ def check_chosen_paths(release: ReleasedTables, question: Question, paths: Seque
         ValueError: its nodes have no paths; one leads to no node, or to none that was published; or
             they are too many.
     """
-    check = KINDS[question.kind].check_paths
+    check = kind_of(question).check_paths
     if check is None:
         raise ValueError(
             f"path: tree {question.name} is {question.kind}, and its nodes have no paths"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpcore.questions.question import Question
-from pipelines.kinds import KINDS
+from pipelines.kinds import is_tree, kind_of
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -26,7 +26,7 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
         UserError: there is no such path or tree.
     """
     folder = ReleaseFolder(path)
-    if any(question.kind not in KINDS for question in folder.plan.questions):
+    if not all(map(is_tree, folder.plan.questions)):
         raise UserError(f"{path}: holds a selection of keys, of which there is no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
@@ -74,8 +74,7 @@ def _question(folder: ReleaseFolder, tree: str | None) -> Question:
     """
     known = {question.name: question for question in folder.plan.questions}
     if tree is None:
-        kinds = [name for name, kind in KINDS.items() if kind.check_paths is not None]
-        found = [name for name, each in known.items() if each.kind in kinds]
+        found = [name for name, each in known.items() if kind_of(each).check_paths is not None]
         if not found:
             raise UserError(f"{folder.path}: path: the release has no tree of paths")
         if len(found) > 1:

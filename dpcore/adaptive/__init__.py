@@ -6,7 +6,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "candidate": ("AdaptiveTree",),
-    "entry": ("named_level_entries",),
     "hierarchy_planner": (
         "Planned",
         "is_worth_it",

@@ -8,6 +8,5 @@ FACE = {
     "candidate": ("WeightedSums",),
     "forest": ("errors_of",),
     "mechanism": ("FactorisedMechanism",),
-    "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL"),
 }

@@ -13,7 +13,6 @@ FACE = {
         "NONE",
         "SMALLEST_FIRST",
         "TOP_DOWN",
-        "named_level_entries",
     ),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),

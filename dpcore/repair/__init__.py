@@ -5,6 +5,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "error": ("CountError", "assumed_rows", "can_be_simulated", "count_error"),
+    "error": ("assumed_rows", "can_be_simulated", "count_error"),
     "planner": ("plan_for_counts",),
 }

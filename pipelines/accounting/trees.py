@@ -8,7 +8,8 @@ from typing import Any
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
-from pipelines.kinds import KINDS
+from pipelines.description.writers import plan_entry, plan_lines
+from pipelines.kinds import kind_of
 
 
 def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[str, Any]]:
@@ -21,7 +22,7 @@ def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[s
     found = []
     for workload, question in zip(configuration.workloads, plan.questions, strict=True):
         why = workload.why(question)
-        entry = KINDS[question.kind].plan_entry(question)
+        entry = plan_entry(question, kind_of(question).describe(question))
         found.append(entry if why is None else entry | {"why": why})
     return found
 
@@ -33,6 +34,6 @@ def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
         question: of the tree.
         entry: one of `tree_entries`.
     """
-    yield from KINDS[question.kind].plan_lines(question, entry)
+    yield from plan_lines(question, kind_of(question).describe(question), entry)
     if "why" in entry:
         yield f"  {entry['why']}"

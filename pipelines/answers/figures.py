@@ -8,7 +8,8 @@ all digits, by --json and --csv.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 
@@ -128,6 +129,20 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     if max(map(abs, numbers)) >= _SEPARATED:
         return texts
     return texts[0].replace(",", ""), texts[1].replace(",", "")
+
+
+def quantile_figures(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the value of a row of the quantiles table and its interval; texts where the values of
+    the domain are no numbers.
+
+    >>> texts = {"value_text": "2024-03-01", "ci_low_text": "2024-02-28", "ci_high_text": None}
+    >>> quantile_figures(dict.fromkeys(("value", "ci_low", "ci_high")) | texts)
+    ('2024-03-01', '2024-02-28 or more')
+    """
+    names = ("value", "ci_low", "ci_high")
+    return column_value(
+        *(row[f"{each}_text"] if row[each] is None else row[each] for each in names)
+    )
 
 
 def _narrower_side(value: float | None, low: float | None, high: float | None) -> float | None:

@@ -8,19 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion, choices_of
-from pipelines.answers.figures import column_value, rank_margin
+from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
+from pipelines.answers.figures import quantile_figures
+from pipelines.description.writers import page_values
+from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
-
-_RANK = (
-    "rank",
-    "The number of rows below a value. That of a quantile's value is near the wanted one, by as "
-    "many rows as the table says at most, with the stated confidence for each by itself.",
-)
 
 
 def exponential_tree(
@@ -38,22 +34,21 @@ def exponential_tree(
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
     said: dict[str, object] = {
         "name": clip(question.name),
-        "about": _about(question),
+        "about": cells_in_words(question),
         "confidence": percent(question.confidence),
-        "titles": ["Quantile", "Rank off by at most", "Chosen among", "Law"]
-        + ([] if question.interval_reach is None else ["Interval reaches, rows"]),
-        "choices": _choices(question, len(wanted)),
         "values": _values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
         "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
         "policies": list(policies(question, CELL_POLICIES)),
     }
+    description = ordered_description(question)
+    said |= page_values(question, description, release.plan.budget, rows=len(wanted))
     return TreePage(
         said=said,
         data={"kind": question.kind},
         template="exponential/page.html.j2",
         headline=_headline(question, rows[: len(wanted)]),
-        notes=(_RANK,),
+        notes=description.notes,
     )
 
 
@@ -71,23 +66,6 @@ def _values(
     return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
 
 
-def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
-    choices, reach, rows = choices_of(question.plan), question.interval_reach, []
-    listed = zip(question.order, question.rank_margins, reach or question.order, strict=True)
-    for place, margin, rows_beside in list(listed)[:shown]:
-        choice = choices[place]
-        rows.append(
-            [
-                f"{choice['q']:.6g}",
-                rank_margin(*margin),
-                str(choice["among"]),
-                str(choice["law"]),
-                *([] if reach is None else [f"{rows_beside:,}"]),
-            ]
-        )
-    return rows
-
-
 def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Headline | None:
     """The median, or else the first quantile; of keys none, nor of a median that is cut off."""
     place = question.quantiles.index(0.5) if 0.5 in question.quantiles else 0
@@ -95,26 +73,11 @@ def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Hea
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    figure, _ = _value_and_span(shown[place])
+    figure, _ = quantile_figures(shown[place])
     return Headline(figure=clip(figure), label=f"{name} of {column}")
-
-
-def _about(question: ExponentialQuestion) -> str:
-    domain = question.domain
-    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
-    if question.keys is not None:
-        by = clip(", ".join(question.keys.columns))
-        text += f", once for each of {question.key_count:,} keys of {by}"
-    return f"{text}."
-
-
-def _value_and_span(row: Mapping[str, Any]) -> tuple[str, str]:
-    ending = "_text" if row["value"] is None else ""
-    names = ("value", "ci_low", "ci_high")
-    return column_value(*(row[f"{name}{ending}"] for name in names))
 
 
 def _text(row: Mapping[str, Any]) -> str:
     """A value, with its interval where it has one."""
-    value, span = _value_and_span(row)
+    value, span = quantile_figures(row)
     return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.irregular import IrregularMechanism
 from dpcore.questions.tables import NODES
 from dpcore.rows.sums import MeasureColumn
 from pipelines.charts.chart import Chart
@@ -94,7 +93,7 @@ def universe_nodes(
     said: dict[str, object] = {
         "name": clip(question.name),
         "keyed": question.keys is not None,
-        "noun": "count",
+        "noun": "count" if question.measure is None else "sum",
         "in_order": _in_order(question),
         "given_order": "as in the hierarchy",
         "policies": list(_policies(question)),
@@ -116,7 +115,7 @@ def universe_nodes(
 def _policies(question: HierarchyQuestion[Any]) -> Iterator[dict[str, str]]:
     """The rows of the table of policies, that of what is summed last."""
     yield from policies(question, _POLICIES)
-    if isinstance(question.mechanism, IrregularMechanism) and question.measure is not None:
+    if question.measure is not None:
         yield {"tree": f"{clip(question.name)} (sums)"} | _measure(question.measure)
 
 
@@ -138,6 +137,7 @@ def universe_facts(question: HierarchyQuestion[Any]) -> dict[str, str]:
     """The columns, leaves and keys of a hierarchy, name by name."""
     tree, columns = question.domain.tree, [clip(name) for name in question.domain.columns]
     facts = {
+        "Counted": _counted(question.measure),
         "Column" if len(columns) == 1 else "Columns": f"{', '.join(columns)}: {_FORMS[tree.form]}",
         "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
     }
@@ -145,6 +145,15 @@ def universe_facts(question: HierarchyQuestion[Any]) -> dict[str, str]:
         by = clip(", ".join(question.keys.columns))
         facts["Keys"] = f"{question.key_count:,} of {by}, each with a tree of its own"
     return facts
+
+
+def _counted(measure: MeasureColumn | None) -> str:
+    if measure is None:
+        return "rows"
+    return (
+        f"the sum of {clip(measure.column)}, of which each row gives a whole number from "
+        f"{measure.lower:,} to {measure.upper:,}"
+    )
 
 
 def _nodes_shown(

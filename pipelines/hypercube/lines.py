@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from pipelines.answers.figures import significant
+from pipelines.description.description import Column, Description, Errors, Table, Unit
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
@@ -21,12 +22,44 @@ ADAPTIVE_ERRORS = (
 )
 
 
-def hypercube_entry(question: HypercubeQuestion) -> dict[str, Any]:
-    """The plan of a box as plain values: its levels, and each level's standard error, in rows."""
+def hypercube_description(question: HypercubeQuestion) -> Description:
+    """Describe the plan of a box: its levels, and how its counts are held."""
+    plan, spec, columns = question.plan, question.plan.spec(), map(escaped, question.columns)
+    bound = "as many as rows touch" if plan.state_bytes is None else f"{plan.state_bytes:,} bytes"
+    texts = Column("", list(_levels(question)), Unit.TEXT, "{}")
+    return Description(
+        entry=lambda: _entry(question),
+        errors=lambda entry: Errors(
+            notes=(ADAPTIVE_ERRORS,) if isinstance(plan, AdaptivePartitionPlan) else ()
+        ),
+        size=f"a partition of {', '.join(columns)}, {plan.depths[-1]} of {question.domain.bits} "
+        "bits deep",
+        table=Table(columns=(texts,), rows=[f"level {level['depth']}" for level in plan.levels]),
+        facts={"Exact counts": f"held {spec['holding']}, {bound}"},
+    )
+
+
+def _levels(question: HypercubeQuestion) -> Iterator[str]:
+    """Yield the noise of each level, in words."""
+    plan = question.plan
+    for number, (level, law) in enumerate(zip(plan.levels, plan.laws, strict=True)):
+        text = "not measured"
+        if law is not None:
+            text = f"std error {significant(math.sqrt(law.variance))}"
+        if level["held"] == "sketch":
+            text += " of a sketch cell"
+        if isinstance(plan, AdaptivePartitionPlan) and 0 < number < plan.height:
+            own = significant(math.sqrt(plan.variances.ended[number]))
+            ends = f"{own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
+            text = f"{text}; {ends}" if law is not None else f"{ends} in an even part"
+        yield "public" if number == 0 and plan.public_total else text
+
+
+def _entry(question: HypercubeQuestion) -> dict[str, Any]:
+    """Return the plan of a box as plain values: its levels, with their standard errors in rows."""
     plan, spec = question.plan, question.plan.spec()
     errors = [None if law is None else math.sqrt(law.variance) for law in plan.laws]
     return {
-        "name": question.name,
         "keys": 1,
         "mechanism": spec["mechanism"],
         "columns": list(question.columns),
@@ -36,33 +69,6 @@ def hypercube_entry(question: HypercubeQuestion) -> dict[str, Any]:
         "state_bytes": plan.state_bytes,
         "plan": {name: value for name, value in spec.items() if name != "levels"},
     }
-
-
-def hypercube_lines(question: HypercubeQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
-    """One box's levels, and how its counts are held."""
-    plan = question.plan
-    yield ""
-    yield (
-        f"{question.name}: a partition of {', '.join(map(escaped, question.columns))}, "
-        f"{plan.depths[-1]} of {question.domain.bits} bits deep"
-    )
-    for number, level in enumerate(entry["levels"]):
-        error = level["std_error"]
-        text = "not measured" if error is None else f"std error {significant(error)}"
-        if level["held"] == "sketch":
-            text += " of a sketch cell"
-        if isinstance(plan, AdaptivePartitionPlan) and 0 < number < plan.height:
-            own = significant(math.sqrt(plan.variances.ended[number]))
-            ends = f"{own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
-            text = f"{text}; {ends}" if error is not None else f"{ends} in an even part"
-        if number == 0 and plan.public_total:
-            text = "public"
-        yield f"  level {level['depth']:<2} {text}"
-    if isinstance(plan, AdaptivePartitionPlan):
-        yield f"  {ADAPTIVE_ERRORS}"
-    held = entry["plan"]["holding"]
-    bound = "as many as rows touch" if plan.state_bytes is None else f"{plan.state_bytes:,} bytes"
-    yield f"  exact counts are held {held}: {bound}"
 
 
 def hypercube_target(target: Target) -> dict[str, Any]:

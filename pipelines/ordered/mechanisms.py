@@ -1,7 +1,7 @@
 """The mechanisms of a tree over an ordered domain, by their names in a configuration.
 
-A new mechanism is a package of dpcore with a candidate, an entry here, and its own entry of
-`pipelines.kinds` for what a person sees of it.
+A new mechanism is a package of dpcore with a candidate, an entry here, and a description in
+`pipelines.mechanisms`.
 """
 
 from __future__ import annotations

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget
 from dpcore.questions.tables import CDF, NODES
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
+from pipelines.description.writers import page_values
 from pipelines.ordered.curves import (
     curves_of,
     look_of,
@@ -26,14 +25,13 @@ from pipelines.ordered.drawn import (
     key_charts,
     shares_chart,
 )
-from pipelines.ordered.measured import HowMeasured, of_whole_levels
+from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
 from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
 from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
-    digits_of,
     ended_of,
     level_limits,
     node_levels,
@@ -53,19 +51,7 @@ _MAX_BARS = 60
 
 
 def ordered_tree(
-    release: ReleasedTables,
-    question: OrderedQuestion[UniformMechanism],
-    room: PageRoom,
-) -> TreePage:
-    """A tree over an ordered domain on the page."""
-    return cdf_tree(release, question, room, of_whole_levels)
-
-
-def cdf_tree(
-    release: ReleasedTables,
-    question: OrderedQuestion[Any],
-    room: PageRoom,
-    total: Callable[[Any, Budget, Sequence[pa.Table]], HowMeasured],
+    release: ReleasedTables, question: OrderedQuestion[Any], room: PageRoom
 ) -> TreePage:
     """A tree over an ordered domain on the page, however it was measured.
 
@@ -73,7 +59,6 @@ def cdf_tree(
         release: that it is a tree of.
         question: the tree.
         room: of the page.
-        told: of the tree, the budget of the release and the nodes that the page shows.
     """
     trees, name = room.trees, question.name
     keys = shown_keys(release, question, trees)
@@ -86,18 +71,18 @@ def cdf_tree(
     if _is_ordered(question):
         points = release.batches(CDF, name, keys=keys.read)
         curves = curves_of(question, points, levels[0], keys.labels, trees)
-    measured = total(question, release.plan.budget, levels)
-    drawn = _Drawn(question, keys, levels, curves, measured.errors)
+    description = ordered_description(question)
+    drawn = _Drawn(question, keys, levels, curves, description.level_errors)
     return TreePage(
         said=_context(question, keys, levels)
-        | _said_of(measured)
+        | page_values(question, description, release.plan.budget)
         | {"quantiles": rows}
         | drawn.said(),
-        data=_data(question, levels, keys.labels, measured.errors),
+        data=_data(question, levels, keys.labels, description.digits[: len(levels)]),
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
-        notes=(*measured.notes, _RISES) if _is_ordered(question) else measured.notes,
+        notes=(*description.notes, _RISES) if _is_ordered(question) else description.notes,
         charts=drawn.charts(),
     )
 
@@ -105,17 +90,6 @@ def cdf_tree(
 def _is_ordered(question: OrderedQuestion[Any]) -> bool:
     """Whether there is a CDF: not of categories without an order."""
     return bool(getattr(question.domain, "is_ordered", True))
-
-
-def _said_of(measured: HowMeasured) -> dict[str, object]:
-    """What the template says of how the tree was measured."""
-    return {
-        "method": measured.method,
-        "noise_titles": list(measured.titles),
-        "noise_rows": measured.rows,
-        "predicted": measured.predicted,
-        "came_out": measured.came_out,
-    }
 
 
 def _context(
@@ -126,11 +100,12 @@ def _context(
     return {
         "name": clip(question.name),
         "column": clip(domain.column),
-        "about": _about(question),
+        "about": cells_in_words(question),
         "keys_left_out": keys.left_out,
         "confidence": percent(question.confidence),
         "share_note": _share_note(question),
         "nodes_shown": _nodes_shown(question, levels),
+        "came_out": _came_out(question, levels),
         "keyed": plan.keyed,
         "policies": list(policies(question, CELL_POLICIES)),
     }
@@ -285,15 +260,6 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
     return cells[0] if cells else None
 
 
-def _about(question: OrderedQuestion[Any]) -> str:
-    domain = question.domain
-    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
-    if question.keys is not None:
-        by = clip(", ".join(question.keys.columns))
-        text += f", once for each of {question.key_count:,} keys of {by}"
-    return f"{text}."
-
-
 def _share_note(question: OrderedQuestion[Any]) -> str:
     if question.public_total:
         return "The total is public and exact, so the band is that of the rows divided by it."
@@ -317,6 +283,30 @@ def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> 
     text += "0" if whole == 0 else f"0 to {whole}"
     text += f"{part}{len(levels) - 1}" if partial else ""
     return f"{text}{each}; all {sum(sizes):,} nodes stand in the tables of the release."
+
+
+def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
+    """How many nodes were not split, of the levels that the page holds whole; nothing of trees
+    that are divided whatever their rows."""
+    if "ended" not in levels[0].column_names:
+        return ""
+    sizes, keys = question.tree.level_sizes, max(1, len(set(levels[0]["code"].to_pylist())))
+    whole = [
+        level
+        for level in range(min(len(levels), question.tree.height))
+        if len(levels[level]) >= sizes[level] * keys
+    ]
+    undivided = sum(
+        int(np.sum(pc.fill_null(levels[level]["ended"], -1).to_numpy() == level)) for level in whole
+    )
+    if not undivided:
+        return ""
+    parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
+    return (
+        f"{undivided:,} {parts} not divided down to cells: a part with too few rows to be worth "
+        "dividing at this budget is given as one number, spread evenly. There one bar stands for "
+        "all of it, the line is straight and the band as wide as the part's rows."
+    )
 
 
 def _quantile_rows(
@@ -371,11 +361,10 @@ def _data(
     question: OrderedQuestion[Any],
     levels: Sequence[pa.Table],
     shown: Sequence[str | None],
-    errors: Sequence[float],
+    digits: Sequence[int],
 ) -> dict[str, object]:
     """What the page's script needs to unfold the tree of every shown key; plain JSON values."""
     sizes = question.tree.level_sizes
-    digits = [digits_of(error) for error in errors[: len(levels)]]
     whole = whole_levels(levels, sizes)
 
     def labels_of(rows: pa.Table) -> list[str]:
@@ -393,7 +382,7 @@ def _data(
         "kind": "ordered",
         "fanouts": list(question.tree.fanouts),
         "sizes": list(sizes),
-        "digits": digits,
+        "digits": list(digits),
         # A level that is there whole has the same labels under every key.
         "labels": [labels_of(of_key(table, 0)) for table in levels[:whole]],
         "keys": [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
@@ -13,21 +12,6 @@ from pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
 NODES_SHOWN = 5
-# Why a level is not measured.
-UNMEASURED = "estimated from the levels that are"
-
-
-def plan_entry(question: Question) -> dict[str, Any]:
-    """The plan of a tree as plain values: all that shapes its law."""
-    return {"name": question.name, "keys": key_number(question), "plan": question.law_spec()}
-
-
-def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
-    """The plan of a tree: what it is and what it reads."""
-    yield ""
-    yield f"{question.name}: a tree of kind {question.kind} of {', '.join(question.columns)}" + (
-        times_keys(question)
-    )
 
 
 def key_number(question: Question) -> int | None:

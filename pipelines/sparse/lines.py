@@ -2,22 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
-from pipelines.answers.figures import significant
+from pipelines.description.description import Column, Description, Table, Unit, level_noise
+from pipelines.page.numbers import percent
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import Target
-from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
 
-def sparse_entry(question: SparseQuestion) -> dict[str, Any]:
-    """The plan of one sparse tree as plain values: see `SparsePlan.predictions`."""
+def sparse_description(question: SparseQuestion) -> Description:
+    """Describe the plan of a sparse tree: the noise and the threshold of each level."""
+    plan, domain = question.plan, question.domain
+    size = "any number of leaves" if domain.leaves is None else f"{domain.leaves:,} leaves"
+    return Description(
+        entry=lambda: _entry(question),
+        size=f"{size}, of which heavy nodes are found; epsilon {float(plan.epsilon):.4g}, "
+        f"delta {float(plan.delta):.4g}",
+        intervals=" or more, given that the node passed its threshold"
+        + (", before the folding" if question.pruning.rows else ""),
+        table=Table(
+            columns=_columns(question),
+            caption="Noise and threshold per level",
+            note="The root has no threshold: it is always published.",
+        ),
+        level_names=[level.name for level in plan.levels],
+    )
+
+
+def _columns(question: SparseQuestion) -> Sequence[Column]:
+    plan, levels = question.plan, range(question.plan.height + 1)
+    noises = [level_noise(plan.law(level), public=plan.public_total) for level in levels]
+    fractions = [Fraction(level.epsilon) / Fraction(plan.epsilon) for level in plan.levels]
+    budgets = [f"epsilon {float(e.epsilon):.4g}, delta {float(e.delta):.3g}" for e in plan.levels]
+    radius = [plan.radius(level) for level in levels]
+    heavy, most, confidence = [], [], percent(question.confidence)
+    for level in levels:
+        heavy.append(plan.heavy_count(level, question.confidence) if level else None)
+        most.append(question.unpublished_most(level) if level else None)
+    above, passes = "published above a noisy count of", "Published"
+    if question.pruning.rows:
+        passes = "Passes"
+    return (
+        Column("Part of the budget", fractions, Unit.FRACTION),
+        Column("Budget", budgets, Unit.TEXT),
+        Column("Noise", noises, Unit.LAW),
+        Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
+        Column("Never off by more than", radius, Unit.COUNT),
+        Column(above.capitalize(), [None, *radius[1:]], Unit.COUNT, f"{above} {{}}"),
+        Column(
+            f"{passes} at {confidence}, from rows",
+            heavy,
+            Unit.COUNT,
+            f"nodes of {{}} rows or more at {confidence}",
+        ),
+        Column(
+            "Rows where not published, at most",
+            most,
+            Unit.COUNT,
+            "at most {} rows where not published",
+        ),
+    )
+
+
+def _entry(question: SparseQuestion) -> dict[str, Any]:
+    """Return the plan as plain values, see `SparsePlan.predictions`."""
     return {
-        "name": question.name,
         "keys": 1,
         "mechanism": "threshold",
         "levels": [
@@ -25,28 +79,6 @@ def sparse_entry(question: SparseQuestion) -> dict[str, Any]:
             for number, level in enumerate(question.plan.predictions(question.confidence))
         ],
     }
-
-
-def sparse_lines(question: SparseQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
-    """One sparse tree's levels."""
-    plan, leaves = question.plan, question.domain.leaves
-    size = "any number of leaves" if leaves is None else f"{leaves:,} leaves"
-    yield ""
-    yield (
-        f"{question.name}: {size}, of which heavy nodes are found; "
-        f"epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
-    )
-    names = [escaped(level["level"]) for level in entry["levels"]]
-    width = max(map(len, names))
-    for number, (name, level) in enumerate(zip(names, entry["levels"], strict=True)):
-        text = f"  level {number} {name:<{width}}  std error {significant(level['std_error'])}"
-        if level["threshold"] is not None:
-            text += (
-                f", published above a noisy count of {level['threshold']}: nodes of "
-                f"{level['heavy_count']} rows or more at {100 * question.confidence:g} %; what is "
-                f"not published has at most {level['suppressed_most']}"
-            )
-        yield text
 
 
 def sparse_target(target: Target) -> dict[str, Any]:

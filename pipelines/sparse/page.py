@@ -4,7 +4,7 @@ were published, and what it means that a node was not."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,15 +12,17 @@ from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.charts.bars import Bars
+from pipelines.description.description import Column, Description, Unit
+from pipelines.description.writers import page_values
 from pipelines.page.extent import MAX_NODES, clip, left_out
 from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.noise import law_text
-from pipelines.page.numbers import share_text
+from pipelines.page.numbers import percent
 from pipelines.page.policies import DROPPED
 from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.plain.counted import counted_noun
+from pipelines.sparse.lines import sparse_description
 from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
 from pipelines.sparse.paths import root_path
 
@@ -45,8 +47,12 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
         "asked": list(dict.fromkeys(paths)),
         "keys": [{"name": None, "levels": levels}],
     }
+    description = replace(sparse_description(question), domain_facts=_facts(question))
+    description = _with_published(description, shown)
     return TreePage(
-        said=_context(question, shown, paths) | {"node_bars": _node_bars(question, shown)},
+        said=_context(question, shown, paths)
+        | page_values(question, description, release.plan.budget)
+        | {"node_bars": _node_bars(question, shown)},
         data=data,
         template="sparse/page.html.j2",
         headline=_headline(question, shown),
@@ -87,7 +93,7 @@ def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
         name=name,
         bars=list(bars_of(rows, rows["label"].to_pylist())),
         title=f"Counts of each {name} of {clip(question.name)}",
-        confidence=_percent(question.confidence),
+        confidence=percent(question.confidence),
         note=left_out(len(rows), shown.published[level], f"published {name} nodes", "largest"),
         given="as in the tables",
     )
@@ -98,11 +104,8 @@ def _context(
 ) -> dict[str, object]:
     return {
         "name": clip(question.name),
-        "facts": _facts(question),
-        "levels": _levels(question, shown),
-        "confidence": _percent(question.confidence),
+        "confidence": percent(question.confidence),
         "pruning": question.pruning.sentence(question.confidence),
-        "folds": question.pruning.rows > 0,
         "nodes_shown": _nodes_shown(shown, paths),
         "keyed": False,
         "noun": "count",
@@ -128,10 +131,6 @@ def _policies(question: SparseQuestion) -> dict[str, str]:
     }
 
 
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.6g} %"
-
-
 def _facts(question: SparseQuestion) -> dict[str, str]:
     """What the tree is, name by name."""
     domain, plan = question.domain, question.plan
@@ -145,13 +144,19 @@ def _facts(question: SparseQuestion) -> dict[str, str]:
         "Leaves": leaves,
         "Labels": _labels(question),
         "Budget": f"epsilon = {float(plan.epsilon):.6g}, delta = {float(plan.delta):.6g}",
-        "Intervals": _intervals(question),
     }
 
 
-def _intervals(question: SparseQuestion) -> str:
-    said = f"at least {_percent(question.confidence)}, given that the node passed its threshold"
-    return said + (", before the folding" if question.pruning.rows else "")
+def _with_published(description: Description, shown: ShownNodes) -> Description:
+    """Return a description that counts the published nodes, those on the page too."""
+    table, here = description.table, [len(level) for level in shown.levels]
+    here += [0] * (len(table) - len(here))
+    columns = (
+        Column("Published nodes", shown.published, Unit.COUNT),
+        Column("of them here", here, Unit.COUNT),
+        *table.columns,
+    )
+    return replace(description, table=replace(table, columns=columns))
 
 
 def _form(question: SparseQuestion) -> str:
@@ -174,38 +179,6 @@ def _labels(question: SparseQuestion) -> str:
         "from the rows and not public beforehand: a label is released only with a node that passes "
         "a threshold, one of a single row with a probability of at most delta"
     )
-
-
-def _levels(question: SparseQuestion, shown: ShownNodes) -> list[dict[str, str]]:
-    plan = question.plan
-    return [
-        {
-            "level": f"{number}",
-            "name": clip(level.name),
-            "published": f"{shown.published[number]:,}",
-            "here": f"{len(shown.levels[number]) if number < len(shown.levels) else 0:,}",
-            "share": share_text(Fraction(level.epsilon) / Fraction(plan.epsilon)),
-            "epsilon": f"{float(level.epsilon):.4g}",
-            "delta": f"{float(level.delta):.3g}",
-            "noise": law_text(plan.law(number), exact=plan.public_total),
-            "deviation": f"{plan.standard_error(number):,.4g}",
-            "radius": f"{plan.radius(number):,}",
-        }
-        | _threshold(question, number)
-        for number, level in enumerate(plan.levels)
-    ]
-
-
-def _threshold(question: SparseQuestion, level: int) -> dict[str, str]:
-    """What a node of a level must pass, and what one that was not published has at most."""
-    threshold = question.plan.threshold(level)
-    if threshold is None:
-        return {"threshold": "none: always published", "heavy": "", "most": ""}
-    return {
-        "threshold": f"{threshold:,}",
-        "heavy": f"{question.plan.heavy_count(level, question.confidence):,}",
-        "most": f"{question.unpublished_most(level):,}",
-    }
 
 
 def _nodes_shown(shown: ShownNodes, paths: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ def test_a_single_child_is_measured_once(workspace: Workspace) -> None:
     out = workspace.run("plan", path).out
     (root,) = (line for line in out.splitlines() if line.startswith("  level 0 root"))
     assert "not measured" in root
-    assert root.endswith("; each node has a single child, which is measured once for both")
+    assert root.endswith(": each node has a single child, which is measured once for both")
 
 
 def plain(section: dict[str, str]) -> str:

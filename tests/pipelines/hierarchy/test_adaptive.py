@@ -132,7 +132,8 @@ def test_its_plan_is_told(blocks: Blocks) -> None:
     path = blocks.configure()
     outcome = blocks.run("plan", path)
     assert outcome.code == 0, outcome.err
-    assert "adaptive, for counts: a node of few rows is not split" in outcome.out
+    assert "rows; adaptive, for counts\n" in outcome.out
+    assert "  adaptive: a node of few rows is not split" in outcome.out
     assert "700 rows, spread evenly" in outcome.out and "nodes end at level" in outcome.out
     assert (
         "split from" in outcome.out and '"if_all_split"' in blocks.run("plan", path, "--json").out

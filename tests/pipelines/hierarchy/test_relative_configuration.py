@@ -27,7 +27,8 @@ from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.hierarchy.lines import hierarchy_entry, hierarchy_lines
+from pipelines.description.writers import plan_entry, plan_lines
+from pipelines.hierarchy.lines import hierarchy_description
 
 HEIGHT = 6
 PURE = {"epsilon": 1, "neighbors": "add_remove"}
@@ -173,7 +174,8 @@ def test_the_laplace_and_the_gaussian_tree(
     assert {type(each) for each in laws} == {law}
     # No estimate is better than its own measurement.
     own = [each.variance**0.5 for each in laws if each is not None]
-    assert hierarchy_entry(question)["predicted"]["level_rmse"] == pytest.approx(own)
+    entry = plan_entry(question, hierarchy_description(question))
+    assert entry["predicted"]["level_rmse"] == pytest.approx(own)
     assert predicted_hierarchy_error(question) == pytest.approx(own[0], rel=1e-3)
 
 
@@ -231,25 +233,26 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question.mechanism, ThresholdMechanism)
-    entry = hierarchy_entry(question)
+    entry = plan_entry(question, hierarchy_description(question))
     json.dumps(entry, allow_nan=False)
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
     assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
-    out = "\n".join(hierarchy_lines(question, entry))
-    assert "tree0: 64 leaves in a hierarchy, by thresholds; epsilon 1, delta 1e-06" in out
-    assert "predicted the largest 0.98-RMSE, for the worst counts: at most" in out
-    assert "for trees of at most 10,000 rows" in out
+    out = "\n".join(plan_lines(question, hierarchy_description(question), entry))
+    assert "tree0: 64 leaves in a hierarchy, rows, by thresholds\n" in out
+    assert "  budget: epsilon = 1, delta = 1e-06\n" in out
+    assert "  planned for: the largest 0.98-RMSE, for the worst counts\n" in out
+    assert "  rows of a tree: at most 10,000, as declared beforehand" in out
 
 
 def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(folder: Path) -> None:
     question = question_of(folder, PURE, **RELATIVE, domain=flat(folder))
     assert isinstance(question.mechanism, IrregularMechanism)
-    entry = hierarchy_entry(question)
+    entry = plan_entry(question, hierarchy_description(question))
     labels = [each["label"] for each in entry["candidates"]]
     assert labels == ["planned", "equal split", "equal split, as measured"]
     errors = [each["predicted"]["alpha_mrmse"] for each in entry["candidates"]]
     assert errors[0] < 1.001 * errors[1] < errors[2]
-    text = "\n".join(hierarchy_lines(question, entry))
+    text = "\n".join(plan_lines(question, hierarchy_description(question), entry))
     assert "and the largest 0.98-RMSE, for the worst counts, rows:" in text
 
 

@@ -18,8 +18,9 @@ from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from pipelines.hierarchy.page import level_errors
-from pipelines.hierarchy.thresholds_page import LOWEST_SHOWN, threshold_estimates_shown
+from pipelines.answers.figures import significant
+from pipelines.mechanisms.levels import irregular_level_errors
+from pipelines.mechanisms.thresholds import LOWEST_SHOWN, threshold_description
 from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
@@ -80,13 +81,13 @@ def test_nodes_are_the_released_rows(form: str) -> None:
 def test_what_an_estimate_means_is_told(whole_page: str) -> None:
     text = said(whole_page)
     rounds = len(WHOLE.plan.thresholds.rounds)
-    assert f"there are {rounds + 1} different ones" in text
+    assert f"one for each of {rounds:,} rounds, and one for nodes that none found" in text
     assert "at least as many rows as the lower end of its interval for certain" in text
     assert "at most as many as the upper end at 95 %" in text
     assert "not unbiased and have no standard error" in text
     assert "Estimates of a node's children do not add up to its own; the counts do." in text
     assert "at most 2^40, the most that are counted" in text
-    bound = f"at most {predicted_threshold_error(WHOLE):,.4g} rows"
+    bound = f"at most {significant(predicted_threshold_error(WHOLE))} rows"
     assert WHOLE.mechanism.objective.reads in text and bound in text
     epsilon, delta = WHOLE.spending.own
     assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
@@ -96,21 +97,22 @@ def test_what_an_estimate_means_is_told(whole_page: str) -> None:
 
 
 def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> None:
-    lines = threshold_estimates_shown(WHOLE)
+    table = threshold_description(WHOLE).table
+    _, low, high = (column.values for column in table.columns)
     rounds = len(WHOLE.plan.thresholds.rounds)
-    assert [line["found"] for line in lines] == [
+    assert table.rows == [
         "no round",
         *(f"round {number}" for number in range(1, LOWEST_SHOWN)),
         f"round {rounds}",
     ]
-    assert lines[-1]["high"] == "any number"
-    assert lines[1]["low"] == f"{WHOLE.plan.thresholds.rounds[0].floor}"
-    assert lines[0]["high"] == f"{WHOLE.widths.high[0]:,.0f}"
+    assert high[-1] == np.inf and low[1] == WHOLE.plan.thresholds.rounds[0].floor
+    assert high[0] == WHOLE.widths.high[0]
+    assert "any number" in said(whole_page)
     cells = re.findall(r"<tr><th scope=.row.>((?:no )?round.*?)</td></tr>", whole_page)
     assert len(cells) == LOWEST_SHOWN + 1
     assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in said(whole_page)
     short = threshold_question("paths")
-    assert len(threshold_estimates_shown(short)) == min(
+    assert len(threshold_description(short).table) == min(
         LOWEST_SHOWN + 1, len(short.plan.thresholds.rounds) + 1
     )
 
@@ -189,8 +191,8 @@ def test_no_estimation_is_told_with_the_errors_of_measurements() -> None:
     question = hierarchy_question("digits", estimation="none")
     laws = [question.plan.law(level, 0) for level in range(4)]
     largest = [law.variance**0.5 for law in laws if law is not None]
-    assert level_errors(question) == pytest.approx(largest)
-    assert max(level_errors(hierarchy_question("digits"))) < max(largest)
+    assert irregular_level_errors(question) == pytest.approx(largest)
+    assert max(irregular_level_errors(hierarchy_question("digits"))) < max(largest)
     assert sentence not in said(page_of_hierarchy())
 
 

@@ -57,9 +57,9 @@ def test_it_is_released_asked_and_verified(
 def test_the_plan_says_what_is_not_split_and_on_what_errors_depend(workspace: Workspace) -> None:
     outcome = workspace.run("plan", configured(workspace, adaptive(rows=ROWS)))
     assert outcome.code == 0, outcome.err
-    assert re.search(r"level 4  std error \S+; \S+ where it is not split, at \d+ rows", outcome.out)
+    assert re.search(r"level 4 +std error \S+; \S+ where it is not split, at \d+ rows", outcome.out)
     assert re.search(
-        r"level 6  [\d.]+ where it is not split, at \d+ rows or fewer in an even part", outcome.out
+        r"level 6 +[\d.]+ where it is not split, at \d+ rows or fewer in an even part", outcome.out
     )
     assert "how far off a box is depends on the data" in outcome.out
 

@@ -167,13 +167,14 @@ def test_levels_are_told_with_their_noise_and_threshold() -> None:
         assert row[1:3] == [published, published]
         assert "/" in row[3] or "%" in row[3]
         assert f"truncated discrete Laplace, scale {float(law.scale):,.4g}" in row[5]
-        assert f"never off by more than {law.radius:,}" in row[5]
+        assert row[7] == f"{law.radius:,}"
         if level:
             heavy = asked.plan.heavy_count(level)
             assert asked.plan.publication_probability(level, heavy) >= 0.95
             assert asked.plan.publication_probability(level, heavy - 1) < 0.95
-            assert row[6:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
-    assert cells[0][6:] == ["none: always published", "", ""]
+            assert row[8:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
+    assert cells[0][8:] == ["", "", ""]
+    assert "The root has no threshold: it is always published." in said(page)
     assert "Published at 95 %, from rows" in said(page)
     assert "folded into its parent" in said(page)
 

@@ -1,1 +1,0 @@
-"""Adaptive trees over ordered domains: what a person sees of them."""

@@ -1,0 +1,1 @@
+"""Descriptions of mechanisms, whatever domain they measure."""

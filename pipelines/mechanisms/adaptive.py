@@ -1,0 +1,262 @@
+"""Adaptive trees: nodes of few rows are not split, and are measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
+from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.whole_levels import (
+    if_all_split,
+    most_undivided,
+    noise_if_all_split,
+    rows_of_adaptive,
+)
+from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.setting import TreeSetting
+from pipelines.description.description import (
+    CDF_ERRORS,
+    LEVEL_ERRORS,
+    Column,
+    Description,
+    Errors,
+    Noise,
+    Table,
+    Unit,
+    level_noise,
+    spent_columns,
+)
+from pipelines.description.writers import table_entries
+from pipelines.mechanisms.levels import cdf_error_in_words, uniform_level_errors
+from pipelines.page.reading import ADDS_UP, CENTRED, Note, consistent_count, interval
+from pipelines.target import Target
+from pipelines.user_error import UserError
+
+_SPREAD = "inside a node that was not split that node's estimate, spread evenly."
+_UNBIASED: Note = (
+    "estimate",
+    "The least squares combination of all noisy counts of the tree that came out, unbiased given "
+    f"that tree; {_SPREAD}",
+)
+_TOGETHER: Note = (
+    "estimate",
+    "The least squares combination of all noisy counts of the tree that came out, which was chosen "
+    f"by the same counts, so it may be a little biased; {_SPREAD}",
+)
+_ERROR: Note = (
+    "standard error",
+    "The typical distance between estimate and truth, given which nodes were split. There is none "
+    "inside a node that was not split.",
+)
+_EDGES = (
+    "Inside a node that was not split it is a bound: from what is known of the node's two edges, "
+    "since no count is below 0."
+)
+_ENDS = (
+    f"{CENTRED} Inside a node that was not split it goes from 0 to the upper end of the interval "
+    "of that node."
+)
+_MECHANISM = (
+    "a node of few rows is not split, and what is left of the budget on the way to its "
+    "leaves measures it again; every leaf's way spends the whole"
+)
+_BY_MEASUREMENT = (
+    "which nodes are split is decided by their noisy counts, so that all of the budget is in the "
+    "counts; estimates of nodes near the limit are off by a little more than their noise"
+)
+
+
+def adaptive_description(question: TreeQuestion[AdaptiveMechanism]) -> Description:
+    """Describe the plan of an adaptive tree, over a domain of any kind."""
+    mechanism, plan = question.mechanism, question.mechanism.plan
+    is_uniform, errors = mechanism.is_ordered, _level_errors(mechanism)
+    method = f"; adaptive, for {'counts' if mechanism.counts else 'estimates'}"
+    predicted = ""
+    if isinstance(plan.tree, Tree):
+        method = f" in an adaptive tree of up to {' x '.join(map(str, plan.tree.fanouts)) or '1'}"
+        predicted = f"{cdf_error_in_words(noise_if_all_split(plan))}, if every node is split"
+    return Description(
+        entry=lambda: _ordered_entry(mechanism) if is_uniform else _hierarchy_entry(question),
+        errors=lambda entry: _errors(mechanism, entry),
+        method=method,
+        budget=plan.budget,
+        table=_table(plan, errors),
+        facts=_facts(mechanism),
+        predicted=predicted,
+        intervals=", given the tree that came out",
+        notes=(
+            _TOGETHER if mechanism.counts else _UNBIASED,
+            *consistent_count(ADDS_UP),
+            *interval(_EDGES if is_uniform else _ENDS),
+            _ERROR,
+        ),
+        level_errors=errors,
+    )
+
+
+def _level_errors(mechanism: AdaptiveMechanism) -> list[float]:
+    """Return the errors of each level's estimates if every node is split."""
+    if mechanism.is_ordered:
+        return uniform_level_errors(if_all_split(mechanism.plan))
+    return list(split_errors(mechanism))
+
+
+def _table(plan: AdaptivePlan, errors: list[float]) -> Table:
+    levels, second = range(plan.tree.height + 1), "Second noise where not split"
+    decides = [plan.decides(level) for level in levels]
+    noises = [
+        level_noise(law, public=plan.public_total and level == 0)
+        for level, law in enumerate(plan.laws)
+    ]
+    split = [plan.thresholds[level] if decides[level] else None for level in levels]
+    decision, again = (
+        [_noise(laws[level]) if decides[level] else None for level in levels]
+        for laws in (plan.decision_laws, plan.last_laws)
+    )
+    return Table(
+        columns=(
+            *spent_columns(
+                plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
+            ),
+            Column(
+                "Split from, in noisy rows",
+                split,
+                Unit.COUNT,
+                "split from {} noisy rows",
+                "split_from",
+            ),
+            Column("", decision, Unit.LAW, key="decision_scale"),
+            Column(f"{second}, standard deviation", again, Unit.DEVIATION, "else again {}"),
+            Column("", again, Unit.LAW, key="second_scale"),
+            Column("Error if every node is split", errors, Unit.ERROR),
+        )
+    )
+
+
+def _noise(law: Any) -> Noise:
+    return Noise(laws=() if law is None else (law,), reason="")
+
+
+def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
+    plan, rows = mechanism.plan, mechanism.guessed_rows
+    facts = {"Adaptive": _MECHANISM, "Decisions": _BY_MEASUREMENT}
+    if plan.decision_part:
+        facts["Decisions"] = (
+            f"{100 * float(plan.decision_part):g} % of the budget of a level that decides pays for "
+            "decisions alone, so that given the tree that came out estimates are unbiased"
+        )
+    if plan.public_total:
+        facts["Exact"] = "the number of rows, public by declaration and not protected"
+    if rows is not None:
+        facts["Planned for"] = f"{rows:,.0f} rows in a tree, a public guess"
+    if mechanism.is_ordered:
+        most = float(f"{rows_of_adaptive(_setting(plan), counts=mechanism.counts):.2g}")
+        read = "counts" if mechanism.counts else "estimates"
+        facts["Best for"] = (
+            f"up to about {most:,.0f} rows, where its {read} are expected to be closer than those "
+            "of whole levels"
+        )
+    return facts
+
+
+def _setting(plan: AdaptivePlan) -> TreeSetting:
+    return TreeSetting(
+        leaves=plan.tree.leaves,
+        budget=plan.budget,
+        unit=plan.unit,
+        public_total=plan.public_total,
+        keyed=plan.keyed,
+    )
+
+
+def _ordered_entry(mechanism: AdaptiveMechanism) -> dict[str, Any]:
+    plan, tree, compared = mechanism.plan, mechanism.plan.tree, []
+    assert isinstance(tree, Tree)
+    try:
+        whole = plan_tree(_setting(plan))
+    except ValueError:
+        pass  # the noise of some trees of whole levels is too small or too large
+    else:
+        predicted = {"cdf_rmse": predicted_cdf_rmse(whole)}
+        fanouts = list(whole.tree.fanouts)
+        compared = [{"label": "planned", "fanouts": fanouts, "predicted": predicted}]
+    return {
+        "mechanism": mechanism.kind,
+        "fanouts": list(tree.fanouts),
+        "decision_part": float(plan.decision_part),
+        "levels": table_entries(_table(plan, _level_errors(mechanism))),
+        "predicted": {
+            "cdf_rmse_if_all_split": noise_if_all_split(plan),
+            "rows_of_a_node_not_split": most_undivided(plan),
+        },
+        "candidates": compared,
+    }
+
+
+def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any]:
+    """Return the plan of a hierarchy as plain values.
+
+    ``if_all_split`` is exact: of the estimates where every node is split; of counts it is what they
+    have where no node is sparse. ``for_guess`` follows from the model of
+    `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
+    """
+    mechanism, rows, domain = question.mechanism, question.mechanism.guessed_rows, question.domain
+    names = domain.tree.level_names  # type: ignore[attr-defined]
+    predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split_errors(mechanism))}}
+    if rows is not None:
+        found = modelled_errors(mechanism.plan, rows, counts=mechanism.counts)
+        predicted["for_guess"] = {
+            "rows": rows,
+            "level_rmse": list(found.level_errors),
+            "nodes_rmse": predicted_rmse(mechanism),
+            "ends": names[found.ends],
+        }
+    own = mechanism.entry(names)
+    return {name: own[name] for name in ("mechanism", "for", "levels")} | {"predicted": predicted}
+
+
+def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
+    predicted, heading = entry["predicted"], LEVEL_ERRORS
+    if mechanism.is_ordered:
+        heading = CDF_ERRORS
+        rows = [("adaptive, if every node is split", [predicted["cdf_rmse_if_all_split"]], "")]
+        for each in entry["candidates"]:
+            error = each["predicted"]["cdf_rmse"]
+            rows.append(("planned, whatever the data", [error], ""))
+    else:
+        rows = [("if every node is split", predicted["if_all_split"]["level_rmse"], "")]
+        if guess := predicted.get("for_guess"):
+            name, ends = f"{guess['rows']:,.0f} rows, spread evenly", guess["ends"]
+            rows.append((name, guess["level_rmse"], f"nodes end at level {ends}"))
+    return Errors(
+        heading=heading,
+        rows=rows,
+        notes=(
+            "the error depends on the data: the fewer nodes are split, the less noise; rows of a "
+            f"node that is not split, of up to about {most_undivided(mechanism.plan):,}, are taken "
+            "to lie evenly",
+        ),
+    )
+
+
+def adaptive_target(target: Target) -> dict[str, Any]:
+    """Return the budget of one adaptive hierarchy alone at which its counts are this far off, if
+    the guess of its rows holds.
+
+    Raises:
+        UserError: there is no guess, or no such budget; or the domain is ordered.
+    """
+    mechanism = target.question.mechanism
+    if mechanism.guessed_rows is not None and not mechanism.is_ordered:
+        return target.found()
+    instead = "give it a guess with rows, or split every node (mechanism: tree)"
+    if mechanism.is_ordered:
+        instead = "plan it by whole levels (mechanism: planned) for a budget that keeps an error"
+    raise UserError(
+        f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
+        f"{instead}"
+    )

@@ -1,0 +1,446 @@
+"""Measured levels: of uniform trees beside the published mechanisms, and of trees of any shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
+from dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from dpcore.irregular.variances import plan_errors
+from dpcore.levels.errors import errors_of
+from dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
+from dpcore.levels.planner import predicted_cdf_rmse, predicted_error
+from dpcore.levels.uniform import UniformMechanism
+from dpcore.noise.laws import NoiseLaw
+from dpcore.ordered.candidates import candidates
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
+from dpcore.uniform.entry import counted, estimate_in_words
+from dpcore.uniform.objectives import CdfObjective, Objective
+from dpcore.uniform.plan import Consistency, Measured, TreePlan, moved_counts
+from pipelines.answers.figures import significant
+from pipelines.description.description import (
+    CDF_ERRORS,
+    LEVEL_ERRORS,
+    UNMEASURED,
+    Column,
+    Description,
+    Errors,
+    Noise,
+    Table,
+    Unit,
+    level_noise,
+    spent_columns,
+)
+from pipelines.description.writers import table_entries
+from pipelines.page.reading import (
+    ADDS_UP,
+    CENTRED,
+    STANDARD_ERROR,
+    Note,
+    consistent_count,
+    interval,
+    unbiased_estimate,
+)
+from pipelines.target import Target
+from pipelines.user_error import UserError
+
+# Halvings until the epsilon of a target is known to four digits.
+_HALVINGS = 15
+_AS_MEASURED = (
+    "none: an estimate is the node's own noisy count, and that of a node with a single child its "
+    "child's; estimates of children do not add up, the counts do"
+)
+_CHAINS = (
+    "A node with a single child has its child's count: both are measured once, with the budget of "
+    "both, so the nodes of one level can differ in their noise."
+)
+SPARED = (
+    "Where counts had to be lowered to keep others from being negative, the smallest ones of a "
+    "node were lowered first, so that large ones are unbiased."
+)
+
+
+# Uniform trees
+
+
+def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Description:
+    """Describe the plan of a uniform tree, beside the published mechanisms."""
+    mechanism = question.mechanism
+    plan, shape = mechanism.plan, " x ".join(map(str, mechanism.plan.tree.fanouts)) or "1"
+    errors, predicted = uniform_level_errors(plan), ""
+    if question.is_ordered:
+        predicted = cdf_error_in_words(predicted_cdf_rmse(plan))
+    return Description(
+        entry=lambda: _uniform_entry(question),
+        errors=lambda entry: _compared(question, entry),
+        method=f" in a tree of {shape}" if question.is_ordered else "",
+        budget=plan.budget,
+        table=_uniform_table(plan, errors),
+        facts=_uniform_facts(mechanism),
+        predicted=predicted,
+        notes=linear_notes(),
+        level_errors=errors,
+    )
+
+
+def cdf_error_in_words(error: float) -> str:
+    """Return the predicted error of a CDF in words."""
+    return f"{error:,.4g} rows, root mean square, of a CDF point over all cells"
+
+
+def linear_notes(noun: str = "number of rows", *, signed: bool = False) -> tuple[Note, ...]:
+    """Explain numbers that are linear in all noisy counts."""
+    of_interval = "number" if noun == "number of rows" else noun
+    return (
+        unbiased_estimate(noun),
+        *consistent_count(ADDS_UP, signed=signed),
+        *interval(CENTRED, noun=of_interval),
+        STANDARD_ERROR,
+    )
+
+
+def _uniform_table(plan: TreePlan, errors: Sequence[float] | None = None) -> Table:
+    noises = [
+        level_noise(law, public=plan.public_total and level == 0)
+        for level, law in enumerate(plan.laws)
+    ]
+    columns = spent_columns(
+        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
+    )
+    if errors is not None:
+        columns = (*columns, error_column(errors))
+    ((what, count),) = counted(plan, plan.tree.height).items()
+    if what != "nodes":
+        texts = [f"{size:>12,} nodes" for size in plan.tree.level_sizes[:-1]]
+        counts = Column("", [*texts, f"{count:>12,} {what}"], Unit.TEXT, "{}")
+        columns = (counts, columns[0]._replace(phrase=""), *columns[1:])
+    return Table(columns=columns)
+
+
+def error_column(errors: Sequence[float]) -> Column:
+    """Return the column of the largest error of an estimate of each level."""
+    return Column("Largest standard error of an estimate", errors, Unit.ERROR)
+
+
+def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
+    plan, counts = mechanism.plan, ""
+    estimates = ""
+    if plan.measured is Measured.PREFIXES:
+        estimates = "every prefix has noise of its own"
+    elif not plan.is_efficient:
+        estimates = f"as in a paper and not by least squares: {plan.estimator.value}"
+    if mechanism.consistency is Consistency.SHRUNK:
+        counts = "counts of siblings are drawn to even ones, by as much as noise may part them"
+    elif mechanism.consistency is not Consistency.TOP_DOWN:
+        counts = f"those of the closest CDF ({mechanism.consistency.value})"
+    made_for = "the counts, by a model, and not the estimates" if mechanism.for_counts else ""
+    facts = {"Estimates": estimates, "Counts": counts, "Planned for": made_for}
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def uniform_level_errors(plan: TreePlan) -> list[float]:
+    """Return the largest standard error of the estimates of each level, from the plan alone: of the
+    first nodes, the middle one and the last."""
+    errors = errors_of(plan)
+    return [
+        math.sqrt(
+            max(
+                errors.node(level, node).variance
+                for node in {0, min(1, size - 1), size // 2, size - 1}
+            )
+        )
+        for level, size in enumerate(plan.tree.level_sizes)
+    ]
+
+
+def _uniform_entry(question: OrderedQuestion[UniformMechanism]) -> dict[str, Any]:
+    """Return the plan beside the published mechanisms; of categories without an order, beside those
+    alone whose counts' errors are known."""
+    mechanism = question.mechanism
+    compared = candidates(mechanism.plan, mechanism.objective)
+    if not question.is_ordered:
+        compared = tuple(each for each in compared if each.plan.is_efficient)
+    return {
+        **_described(mechanism.plan),
+        "predicted": _predicted(mechanism.plan, question),
+        **_predicted_counts(mechanism),
+        "candidates": [
+            {
+                "label": each.label,
+                "estimation": each.plan.estimator.value,
+                "estimate": estimate_in_words(each.plan),
+                **_described(each.plan),
+                "predicted": _predicted(each.plan, question),
+            }
+            for each in compared
+        ],
+    }
+
+
+def _described(plan: TreePlan) -> dict[str, Any]:
+    return {
+        "mechanism": plan.measured.value,
+        "fanouts": list(plan.tree.fanouts),
+        "levels": table_entries(_uniform_table(plan)),
+    }
+
+
+def _predicted(plan: TreePlan, question: OrderedQuestion[UniformMechanism]) -> dict[str, float]:
+    """Return the error of a CDF point, where there is a CDF, and of the objective where that is
+    known: of efficient estimates, and of nodes only in the tree whose levels are weighted."""
+    objective = question.mechanism.objective
+    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)} if question.is_ordered else {}
+    with suppress(ValueError):
+        if plan.is_efficient:
+            predicted[_error_name(objective)] = predicted_error(plan, objective)
+    return predicted
+
+
+def _predicted_counts(mechanism: UniformMechanism) -> dict[str, Any]:
+    """Return the errors of the counts, where they are requested and can be simulated."""
+    plan, rows = mechanism.plan, mechanism.guessed_rows
+    if (rows is None and not mechanism.for_counts) or not can_be_simulated(plan):
+        return {}
+    shrunk = mechanism.consistency is Consistency.SHRUNK
+    rows = rows or assumed_rows(plan.setting)
+    return {"predicted_counts": asdict(count_error(plan, mechanism.objective, rows, shrunk=shrunk))}
+
+
+def _error_name(objective: Objective) -> str:
+    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
+
+
+def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, Any]) -> Errors:
+    objective = question.mechanism.objective
+    names, heading = ["cdf_rmse"], CDF_ERRORS
+    if not question.is_ordered:
+        names = [_error_name(objective)]
+        heading = "predicted error, root mean square, of the count of a category, in rows"
+    elif objective != CdfObjective():
+        names.append(_error_name(objective))
+        heading += f",\nand of {objective.reads}, in {objective.unit}"
+    return Errors(
+        heading=heading,
+        rows=[
+            (
+                f"{each['label']}, {each['estimate']}",
+                [each["predicted"].get(name) for name in names],
+                shape_in_words(each["fanouts"]) if question.is_ordered else "",
+            )
+            for each in entry["candidates"]
+        ],
+        notes=tuple(_counts_in_words(question.mechanism, entry)),
+    )
+
+
+def _counts_in_words(mechanism: UniformMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
+    if counts := entry.get("predicted_counts"):
+        typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
+        objective = mechanism.objective
+        rows = "a guess of" if mechanism.guessed_rows else "no guess, so as for"
+        yield (
+            f"counts, {objective.reads}: {typical} {objective.unit} off by a "
+            f"model ({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
+        )
+
+
+def shape_in_words(fanouts: Iterable[int]) -> str:
+    """Return fan-outs with repetitions as powers: 16^4."""
+    runs: list[list[int]] = []
+    for fanout in fanouts:
+        if runs and runs[-1][0] == fanout:
+            runs[-1][1] += 1
+        else:
+            runs.append([fanout, 1])
+    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
+    return " x ".join(texts) or "1"
+
+
+def uniform_target(target: Target) -> dict[str, Any]:
+    """Return the budget of one tree alone for an error, with an epsilon that a rho keeps beside a
+    delta.
+
+    Raises:
+        UserError: the budget is fixed, or there is none.
+    """
+    if target.section.workload().has_fixed_amounts:
+        raise UserError(
+            f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
+        )
+    mechanism = target.question.mechanism
+    found = target.found(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
+    if target.delta is None or target.measure is not Measure.RHO:
+        return found
+    epsilon = _least_epsilon(target.planned(target.amount).plan, target.delta)
+    return found | {"epsilon": epsilon, "delta": float(target.delta)}
+
+
+def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
+    """Return the epsilon, to four digits and certified, that a plan keeps at a delta."""
+    # What converting the rho allows is an upper bound; the certificate saves at most a half.
+    high, moved = epsilon_of(plan.budget.amount, delta), moved_counts(plan)
+    if moved is None:
+        return _rounded_up(high)
+    low = high / 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if certified_delta(moved, middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return _rounded_up(high)
+
+
+def _rounded_up(value: float) -> float:
+    """Round up to five digits."""
+    last = power_of_ten(decimal_exponent(value) - 4)
+    return float(f"{math.ceil(value / last) * last:.5g}")
+
+
+# Trees of any shape
+
+
+def irregular_description(question: HierarchyQuestion[IrregularMechanism]) -> Description:
+    """Describe the plan of a tree of any shape, beside an equal split of the budget."""
+    mechanism, plan = question.mechanism, question.mechanism.plan
+    noun = "number of rows" if question.measure is None else "sum"
+    notes = list(linear_notes(noun, signed=question.is_signed))
+    if mechanism.consistency == SMALLEST_FIRST:
+        notes.insert(3, ("count", SPARED))
+    errors, levels = irregular_level_errors(question), range(plan.tree.height + 1)
+    noises = [_irregular_noise(plan, level) for level in levels]
+    spent = spent_columns(
+        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
+    )
+    differ = any(len(set(_class_laws(plan, level))) > 1 for level in levels)
+    return Description(
+        entry=lambda: _irregular_entry(question),
+        errors=lambda entry: _split_errors(mechanism, entry),
+        budget=plan.budget,
+        table=Table(columns=(*spent, error_column(errors)), note=_CHAINS if differ else ""),
+        facts=_irregular_facts(question),
+        predicted=_predicted_in_words(question),
+        notes=tuple(notes),
+        level_errors=errors,
+    )
+
+
+def irregular_level_errors(question: HierarchyQuestion[IrregularMechanism]) -> list[float]:
+    """Return the largest standard error of the estimates of each level, from the plan alone."""
+    forest = question.forest
+    if isinstance(forest, AsMeasuredForest):
+        return [math.sqrt(level.max()) for level in forest.node_variances]
+    errors = plan_errors(question.mechanism.plan)
+    return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
+
+
+def _class_laws(plan: IrregularPlan, level: int) -> list[NoiseLaw | None]:
+    """Return the laws of the classes of a level's nodes, None for a class that is public."""
+    return [plan.law(level, chain) for chain in plan.classes(level)]
+
+
+def _irregular_noise(plan: IrregularPlan, level: int) -> Noise:
+    laws = [law for law in _class_laws(plan, level) if law is not None]
+    exact = any(plan.is_public(level, chain) for chain in plan.classes(level))
+    reason = UNMEASURED
+    if plan.public_level is not None and level <= plan.public_level:
+        reason = "public"
+    elif not plan.classes(level):
+        reason = "not measured: each node has a single child, which is measured once for both"
+    return Noise(laws=tuple(sorted(laws, key=lambda law: law.variance)), exact=exact, reason=reason)
+
+
+def _irregular_facts(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, str]:
+    mechanism, names = question.mechanism, question.domain.tree.level_names
+    public, facts = mechanism.plan.public_level, {}
+    if public is not None:
+        which = f"the counts from {names[0]} to {names[public]}" if public else "the number of rows"
+        facts["Exact"] = f"{which}, public by declaration and not protected"
+    if mechanism.estimation == NONE:
+        facts["Estimation"] = _AS_MEASURED
+    if mechanism.objective is not None:
+        facts["Planned for"] = mechanism.objective.reads
+    return facts
+
+
+def _predicted_in_words(question: HierarchyQuestion[IrregularMechanism]) -> str:
+    objective = question.mechanism.objective
+    if objective is None:
+        return ""
+    return f"{predicted_hierarchy_error(question):,.4g} {objective.unit}"
+
+
+def _irregular_entry(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, Any]:
+    """Return the plan as plain values; ``candidates`` holds an equal split of the budget over the
+    levels, and each of them read as it was measured."""
+    mechanism = question.mechanism
+    equal = with_equal_shares(mechanism.plan)
+    compared = {
+        "planned": mechanism,
+        "equal split": replace(mechanism, plan=equal, estimation=LEAST_SQUARES),
+    }
+    if mechanism.objective is not None:
+        compared["equal split, as measured"] = replace(mechanism, plan=equal, estimation=NONE)
+    own = mechanism.entry(question.domain.tree.level_names)
+    return {
+        **{name: own[name] for name in ("mechanism", "estimation", "levels")},
+        "predicted": _predicted_levels(question),
+        "candidates": [
+            {"label": label, "predicted": _predicted_levels(replace(question, mechanism=each))}
+            for label, each in compared.items()
+        ],
+    }
+
+
+def _predicted_levels(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, Any]:
+    """Return the root mean square errors of each level's nodes, and of the objective."""
+    mechanism = question.mechanism
+    is_linear = mechanism.estimation == LEAST_SQUARES
+    levels = predicted_level_rmse if is_linear else measured_level_rmse
+    name = _objective_name(mechanism)
+    return {
+        "level_rmse": list(levels(mechanism.plan)),
+        name: predicted_hierarchy_error(question),
+    }
+
+
+def _objective_name(mechanism: IrregularMechanism) -> str:
+    return "nodes_rmse" if mechanism.objective is None else mechanism.objective.metric
+
+
+def _split_errors(mechanism: IrregularMechanism, entry: Mapping[str, Any]) -> Errors:
+    objective, name = mechanism.objective, _objective_name(mechanism)
+    last = "as weighted" if objective is None else f"{objective.reads}, {objective.unit}"
+    rows = [
+        (each["label"], [*each["predicted"]["level_rmse"], each["predicted"][name]], "")
+        for each in entry["candidates"]
+    ]
+    return Errors(heading=f"{LEVEL_ERRORS};\nand {last}", rows=rows)
+
+
+def irregular_target(target: Target) -> dict[str, Any]:
+    """Return the budget of one hierarchy alone at which its counts, as weighted, are this far off.
+
+    Raises:
+        UserError: it is for other errors, or there is none.
+    """
+    workload = target.section.workload().settled(target.question)
+    assert isinstance(workload, HierarchyWorkload)
+    if workload.objective is not None:
+        raise UserError("--target-error: is for errors in rows, not for the objective relative")
+    if workload.estimation == NONE:
+        raise UserError("--target-error: is for least squares, not for the estimation none")
+    return target.found()
