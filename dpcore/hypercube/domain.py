@@ -234,6 +234,33 @@ class HypercubeDomain:
             texts.append(pa.array(named, pa.string()).take(pa.array(which)))
         return pc.binary_join_element_wise(*texts, ", ")
 
+    def box_in_words(self, sides: Sequence[tuple[int, int]], *, names_all: bool) -> str | None:
+        """Return how a box of cells is called where it counts values from outside the bounds too.
+
+        Args:
+            sides: of each axis the first cell, and the one after the last.
+            names_all: also axes of which the box has every cell.
+
+        Returns:
+            "hours 96 and above, age [0, 64)"; None where no side has an end of a clamped axis.
+        """
+        named = [
+            (axis, start, stop)
+            for axis, (start, stop) in zip(self.axes, sides, strict=True)
+            if start < stop and (names_all or (start, stop) != (0, axis.cells))
+        ]
+        words = [axis.clamped_label(start, stop) for axis, start, stop in named]
+        if not any(words):
+            return None
+        plain = [
+            axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
+            for axis, start, stop in named
+        ]
+        return ", ".join(
+            f"{axis.column} {said or label}"
+            for (axis, _, _), said, label in zip(named, words, plain, strict=True)
+        )
+
     def spec(self) -> dict[str, object]:
         """All that shapes the map, as plain JSON values; `hypercube_from_spec` reads it back."""
         return {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -225,6 +225,17 @@ class OrderedDomain(ABC):
         if pc.less(found, self.upper_edges(0, 1)[0]).as_py():
             return self.clamped_label(0, 1)
         return None
+
+    def quantile_in_words(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Add to a quantile how its value and the ends of its interval are called where values
+        outside the bounds count in their cells.
+
+        Args:
+            row: of a table of quantiles.
+        """
+        names = {"value": "in_words", "ci_low": "ci_low_in_words", "ci_high": "ci_high_in_words"}
+        found = {words: self.clamped_value(row[f"{name}_text"]) for name, words in names.items()}
+        return row | {name: words for name, words in found.items() if words is not None}
 
     def _edge_texts(self, index: Integers) -> pa.StringArray:
         """The texts of edges by their numbers."""

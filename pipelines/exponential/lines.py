@@ -9,7 +9,7 @@ from typing import Any
 from dpcore.exponential.margins import rank_errors, root_mean_square
 from dpcore.exponential.question import ExponentialQuestion, choices_of
 from dpcore.exponential.released import ReleasedQuantiles
-from pipelines.answers.figures import column_value, rank_margin, significant
+from pipelines.answers.figures import quantile_texts, rank_margin, significant
 from pipelines.plain.lines import KEYS_SHOWN, key_number, times_keys
 from pipelines.terminal_text import escaped
 
@@ -98,7 +98,7 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
     for label in question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
-            value, span = column_value(*_values(row))
+            value, span = quantile_texts(row)
             off = f"its rank within {rank_margin(*margin)}"
             if question.interval_reach is not None:
                 off = f"[{span}]"
@@ -106,10 +106,3 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
             name = " " * len(name)
     if question.key_count > shown:
         yield f"  ... and {question.key_count - shown} more keys"
-
-
-def _values(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """The numbers of a row of the quantiles table, or its texts where they are no numbers."""
-    ending = "_text" if row["value"] is None else ""
-    value, low, high = (row[f"{name}{ending}"] for name in ("value", "ci_low", "ci_high"))
-    return value, low, high

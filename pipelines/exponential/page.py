@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion, choices_of
-from pipelines.answers.figures import column_value, rank_margin
+from pipelines.answers.figures import quantile_texts, rank_margin
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
@@ -32,7 +32,7 @@ def exponential_tree(
     wanted = question.quantiles[: MAX_QUANTILES // room.trees]
     keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    rows = mine.to_pylist()
+    rows = list(map(question.domain.quantile_in_words, mine.to_pylist()))
     texts = [_text(row) for row in rows]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
@@ -95,7 +95,7 @@ def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Hea
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    figure, _ = _value_and_span(shown[place])
+    figure, _ = quantile_texts(shown[place])
     return Headline(figure=clip(figure), label=f"{name} of {column}")
 
 
@@ -108,13 +108,7 @@ def _about(question: ExponentialQuestion) -> str:
     return f"{text}."
 
 
-def _value_and_span(row: Mapping[str, Any]) -> tuple[str, str]:
-    ending = "_text" if row["value"] is None else ""
-    names = ("value", "ci_low", "ci_high")
-    return column_value(*(row[f"{name}{ending}"] for name in names))
-
-
 def _text(row: Mapping[str, Any]) -> str:
     """A value, with its interval where it has one."""
-    value, span = _value_and_span(row)
+    value, span = quantile_texts(row)
     return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

@@ -23,7 +23,7 @@ from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, coun
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
-from pipelines.answers.figures import column_value, significant
+from pipelines.answers.figures import quantile_texts, significant
 from pipelines.plain.counted import counted_noun
 from pipelines.plain.lines import (
     NODES_SHOWN,
@@ -237,8 +237,7 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
-            value, span = column_value(*_values(row))
-            value = str(row.get("in_words", value))
+            value, span = quantile_texts(row)
             yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 
     def categories(label: str | None, _: str) -> Iterator[str]:
@@ -247,9 +246,3 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     yield from heading(tree.question, tree.question.domain.columns)
     below = quantiles if tree.question.is_ordered else categories
     yield from totals(tree, counted_noun(tree.question), below)
-
-
-def _values(row: Mapping[str, Any]) -> Iterator[object]:
-    """The numbers of a row of the quantiles table, or the texts of what is no number."""
-    for name in ("value", "ci_low", "ci_high"):
-        yield row[f"{name}_text"] if row[name] is None else row[name]
