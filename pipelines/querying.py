@@ -221,7 +221,7 @@ def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> li
 def _print(entries: Sequence[Entry], confidence: float, chosen: argparse.Namespace) -> None:
     """A table with a heading, and what its intervals mean."""
     if not entries:
-        print_line("nothing was published there")
+        print_line("nothing was published there; --level names a level above")
         return
     table = wide_table(entries) if chosen.wide else narrow_table(entries, confidence)
     for line in table.lines():

@@ -55,7 +55,7 @@ class ReleasedQuantiles(Released):
         rows: list[dict[str, Any]] = (
             self._quantiles.filter(mine).slice(code * wanted, wanted).to_pylist()
         )
-        return rows
+        return list(map(self.question.domain.quantile_in_words, rows))
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """One of the quantiles that were requested, and by how many rows and what share of all

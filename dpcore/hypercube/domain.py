@@ -10,7 +10,7 @@ Source: Holland, Camtepe, Thapa, Xue, Sections 5 and 9; typed axes are this proj
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -240,6 +240,33 @@ class HypercubeDomain(Coded):
             named[known] = [f"{axis.column} {text}" for text in own]
             texts.append(pa.array(named, pa.string()).take(pa.array(which)))
         return pc.binary_join_element_wise(*texts, ", ")
+
+    def box_in_words(self, sides: Sequence[tuple[int, int]], *, names_all: bool) -> str | None:
+        """Return how a box of cells is called where it counts values from outside the bounds too.
+
+        Args:
+            sides: of each axis the first cell, and the one after the last.
+            names_all: also axes of which the box has every cell.
+
+        Returns:
+            "hours 96 and above, age [0, 64)"; None where no side has an end of a clamped axis.
+        """
+        named = [
+            (axis, start, stop)
+            for axis, (start, stop) in zip(self.axes, sides, strict=True)
+            if start < stop and (names_all or (start, stop) != (0, axis.cells))
+        ]
+        words = [axis.clamped_label(start, stop) for axis, start, stop in named]
+        if not any(words):
+            return None
+        plain = [
+            axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
+            for axis, start, stop in named
+        ]
+        return ", ".join(
+            f"{axis.column} {said or label}"
+            for (axis, _, _), said, label in zip(named, words, plain, strict=True)
+        )
 
 
 def cell_bits(axis: OrderedDomain) -> int:

@@ -134,7 +134,8 @@ class ReleasedHypercube(Released):
                 raise ValueError(f"box: {lower} is above {upper}")
             cells[place] = start, stop
             rounded |= not (_is_edge(axis, lower) and _is_edge(axis, upper))
-        answer = self.sum_of(cells, self._label(cells))
+        words = self.question.domain.box_in_words(cells, names_all=False)
+        answer = replace(self.sum_of(cells, self._label(cells)), in_words=words)
         if not rounded:
             return answer
         named = [
@@ -243,7 +244,11 @@ class ReleasedHypercube(Released):
         if row["ci_low"] is None:
             known["ci_low"], known["ci_high"], remark = -math.inf, math.inf, NO_ERRORS
         fraction = row["count"] / self.total if self.total else None
-        return Answer(**known, fraction=fraction, remark=remark)
+        domain: HypercubeDomain = self.question.domain
+        ranges = domain.ranges(row["level"], np.array([row["node"]], np.int64).view(np.uint64))
+        sides = [(int(start[0]), int(stop[0])) for start, stop in zip(*ranges, strict=True)]
+        words = domain.box_in_words(sides, names_all=True)
+        return Answer(**known, fraction=fraction, remark=remark, in_words=words)
 
 
 class ReleasedColumn(Released):
@@ -300,15 +305,17 @@ class ReleasedColumn(Released):
             share = min(max(exact - cell, 0.0), 1.0)
             value = self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()
         numeric = isinstance(value, (int, float))
-        return {
-            "q": fraction,
-            "value": value if numeric else None,
-            "ci_low": None,
-            "ci_high": None,
-            "value_text": None if value is None else str(value),
-            "ci_low_text": None,
-            "ci_high_text": None,
-        }
+        return self.axis.quantile_in_words(
+            {
+                "q": fraction,
+                "value": value if numeric else None,
+                "ci_low": None,
+                "ci_high": None,
+                "value_text": None if value is None else str(value),
+                "ci_low_text": None,
+                "ci_high_text": None,
+            }
+        )
 
 
 def _is_edge(axis: OrderedDomain, value: object) -> bool:

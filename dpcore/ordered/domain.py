@@ -224,6 +224,17 @@ class OrderedDomain(Coded, ABC):
             return self.clamped_label(0, 1)
         return None
 
+    def quantile_in_words(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Add to a quantile how its value and the ends of its interval are called where values
+        outside the bounds count in their cells.
+
+        Args:
+            row: of a table of quantiles.
+        """
+        names = {"value": "in_words", "ci_low": "ci_low_in_words", "ci_high": "ci_high_in_words"}
+        found = {words: self.clamped_value(row[f"{name}_text"]) for name, words in names.items()}
+        return row | {name: words for name, words in found.items() if words is not None}
+
     def _edge_texts(self, index: Integers) -> pa.StringArray:
         """The texts of edges by their numbers."""
         raise ValueError(f"column {self.column!r}: a {self.kind} domain has no edges")

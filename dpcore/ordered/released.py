@@ -217,12 +217,7 @@ class ReleasedCdf(ReleasedTree):
             ends=self.errors.quantile_ends(rows, self._total(code)["estimate"], code),
         )
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
-        return self._with_words(row | {"key": self.question.label_of(code)})
-
-    def _with_words(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A quantile, with how it is called where values outside the domain count in its cell."""
-        words = self.question.domain.clamped_value(row["value_text"])
-        return row if words is None else row | {"in_words": words}
+        return self.question.domain.quantile_in_words(row | {"key": self.question.label_of(code)})
 
     @cached_property
     def _own_quantiles(self) -> pa.Table | None:
@@ -240,7 +235,7 @@ class ReleasedCdf(ReleasedTree):
         rows: list[dict[str, Any]] = self._own_quantiles.slice(
             self._code(key) * wanted, wanted
         ).to_pylist()
-        return [self._with_words(row) for row in rows]
+        return list(map(self.question.domain.quantile_in_words, rows))
 
     def numbered_level(self, name: str | None) -> int:
         # What is told of a category without an order is its count.

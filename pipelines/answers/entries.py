@@ -9,18 +9,18 @@ from typing import Any
 
 from dpcore.questions.released import Answer
 from pipelines.answers.figures import (
-    column_value,
+    QUANTILE_VALUES,
     error_figure,
     figure,
     interval,
+    quantile_numbers,
+    quantile_texts,
     rank_margin,
     share,
     with_margin,
 )
 from pipelines.answers.table import Column, Table
 
-# What a program is told of the interval of a value.
-_VALUE = ("value", "ci_low", "ci_high")
 # What is told of how far off a rank is, where that is known instead.
 _MARGIN = ("rank_rows", "rank_share")
 # What the root is called, whose path is empty.
@@ -140,18 +140,16 @@ def _cell(entry: Entry) -> str:
     if isinstance(answer, Answer):
         shown = answer.count if answer.estimate is None else answer.estimate
         return with_margin(shown, answer.ci_low, answer.ci_high)
-    row = _quantile(answer)
-    value, span = column_value(*(row[name] for name in _VALUE))
-    value = str(answer.get("in_words", value))
+    value, span = quantile_texts(answer)
     return value if entry.has_rank_margin else f"{value} [{span}]"
 
 
 def _quantile_columns(answers: Sequence[Entry], within: str) -> list[Column]:
-    rows = [_quantile(each.answer) for each in answers if not isinstance(each.answer, Answer)]
-    shown = [column_value(*(row[name] for name in _VALUE)) for row in rows]
+    rows = [each.answer for each in answers if not isinstance(each.answer, Answer)]
+    shown = [quantile_texts(row) for row in rows]
     columns = [
         Column("quantile", [f"{row['q']:g}" for row in rows]),
-        Column("value", _values(answers, [value for value, _ in shown])),
+        Column("value", [value for value, _ in shown]),
     ]
     if not answers[0].has_rank_margin:
         return [*columns, Column(within, [span for _, span in shown])]
@@ -163,20 +161,12 @@ def _quantile_columns(answers: Sequence[Entry], within: str) -> list[Column]:
     return [*columns, Column("rank within", margins)]
 
 
-def _values(answers: Sequence[Entry], values: Sequence[str]) -> list[str]:
-    """Values of quantiles; the words for those among which values outside the domain are."""
-    return [
-        value if isinstance(each.answer, Answer) else str(each.answer.get("in_words", value))
-        for each, value in zip(answers, values, strict=True)
-    ]
-
-
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
     """The numbers where the domain's values are numbers, else the texts."""
-    numeric = any(row[name] is not None for name in _VALUE)
-    values = {name: row[name if numeric else f"{name}_text"] for name in _VALUE}
+    values = dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
+    words = {name: row[name] for name in row if name.endswith("_in_words")}
     margin = {name: _known(row[name]) for name in _MARGIN if name in row}
-    return {"q": row["q"]} | values | {"in_words": row.get("in_words")} | margin
+    return {"q": row["q"]} | values | {"in_words": row.get("in_words")} | words | margin
 
 
 def _known(value: object) -> object:

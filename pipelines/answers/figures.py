@@ -13,6 +13,8 @@ from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 
+# The columns of a quantile: its value, and the ends of its interval.
+QUANTILE_VALUES = ("value", "ci_low", "ci_high")
 # Digits of an error that are shown.
 _DIGITS = 2
 # Decimals at most, of any number.
@@ -131,18 +133,29 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     return texts[0].replace(",", ""), texts[1].replace(",", "")
 
 
-def quantile_figures(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the value of a row of the quantiles table and its interval; texts where the values of
-    the domain are no numbers.
+def quantile_numbers(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """The value of a quantile and the ends of its interval: numbers, or texts of what is none."""
+    ending = "" if any(row[name] is not None for name in QUANTILE_VALUES) else "_text"
+    value, low, high = (row[f"{name}{ending}"] for name in QUANTILE_VALUES)
+    return value, low, high
+
+
+def quantile_texts(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The value of a quantile and its interval, which say where values outside the bounds count.
 
     >>> texts = {"value_text": "2024-03-01", "ci_low_text": "2024-02-28", "ci_high_text": None}
-    >>> quantile_figures(dict.fromkeys(("value", "ci_low", "ci_high")) | texts)
+    >>> quantile_texts(dict.fromkeys(QUANTILE_VALUES) | texts)
     ('2024-03-01', '2024-02-28 or more')
+    >>> row = {"value": 566, "ci_low": -60, "ci_high": 599, "ci_high_in_words": "599 and above"}
+    >>> quantile_texts(row)
+    ('566', '-60 to 599 and above')
     """
-    names = ("value", "ci_low", "ci_high")
-    return column_value(
-        *(row[f"{each}_text"] if row[each] is None else row[each] for each in names)
-    )
+    value, span = column_value(*quantile_numbers(row))
+    low, _, high = span.partition(" to ")
+    if "ci_low_in_words" in row or "ci_high_in_words" in row:
+        low, high = row.get("ci_low_in_words", low), row.get("ci_high_in_words", high)
+        span = low if low == high else f"{low} to {high}"
+    return str(row.get("in_words", value)), span
 
 
 def _narrower_side(value: float | None, low: float | None, high: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcore.exponential.released import ReleasedQuantiles
-from pipelines.answers.figures import quantile_figures, rank_margin
+from pipelines.answers.figures import quantile_texts, rank_margin
 from pipelines.plain.lines import KEYS_SHOWN
 from pipelines.terminal_text import escaped
 
@@ -23,7 +23,7 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
     for label in question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
-            value, span = quantile_figures(row)
+            value, span = quantile_texts(row)
             off = f"its rank within {rank_margin(*margin)}"
             if question.interval_reach is not None:
                 off = f"[{span}]"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
-from pipelines.answers.figures import quantile_figures
+from pipelines.answers.figures import quantile_texts
 from pipelines.description.writers import page_values
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
@@ -28,7 +28,7 @@ def exponential_tree(
     wanted = question.quantiles[: MAX_QUANTILES // room.trees]
     keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    rows = mine.to_pylist()
+    rows = list(map(question.domain.quantile_in_words, mine.to_pylist()))
     texts = [_text(row) for row in rows]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
@@ -73,11 +73,11 @@ def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Hea
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    figure, _ = quantile_figures(shown[place])
+    figure, _ = quantile_texts(shown[place])
     return Headline(figure=clip(figure), label=f"{name} of {column}")
 
 
 def _text(row: Mapping[str, Any]) -> str:
     """A value, with its interval where it has one."""
-    value, span = quantile_figures(row)
+    value, span = quantile_texts(row)
     return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

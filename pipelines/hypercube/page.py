@@ -114,7 +114,7 @@ def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[dict[str, str]]:
             half = (node.ci_high - node.ci_low) / 2
             yield {
                 "depth": f"{depth}",
-                "label": clip(node.label, 160),
+                "label": clip(node.shown, 160),
                 "count": f"{node.count:,}",
                 "share": "" if node.fraction is None else f"{100 * node.fraction:.3g} %",
                 "estimate": ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.questions.tree_question import TreeQuestion
-from pipelines.answers.figures import quantile_figures
+from pipelines.answers.figures import quantile_texts
 from pipelines.description.description import Description
 from pipelines.mechanisms.mechanisms import mechanism_description
 from pipelines.page.extent import clip
@@ -41,7 +41,7 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
-            value, span = quantile_figures(row)
+            value, span = quantile_texts(row)
             value = str(row.get("in_words", value))
             yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 

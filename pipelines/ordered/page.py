@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import CDF, NODES
+from pipelines.answers.figures import QUANTILE_VALUES
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
@@ -345,16 +346,22 @@ def _quantile_rows(
 def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:
     """The texts of quantiles, with decimals that fit the cells of the domain."""
     texts = []
-    words = [question.domain.clamped_value(each) for each in rows["value_text"].to_pylist()]
-    for name in ("value", "ci_low", "ci_high"):
-        numeric = question.domain.kind in ("number", "integer")
-        texts.append(value_texts(question, rows[name] if numeric else rows[f"{name}_text"]))
+    numeric = question.domain.kind in ("number", "integer")
+    for name in QUANTILE_VALUES:
+        words = map(question.domain.clamped_value, rows[f"{name}_text"].to_pylist())
+        plain = value_texts(question, rows[name] if numeric else rows[f"{name}_text"])
+        texts.append([said or text for said, text in zip(words, plain, strict=True)])
     return [
-        {"value": clip(said or value), "interval": f"({clip(low)} to {clip(high)})" if low else ""}
+        {"value": clip(value), "interval": f"({clip(_span(low, high))})" if low else ""}
         if value
         else {"value": "unknown", "interval": ""}
-        for value, low, high, said in zip(*texts, words, strict=True)
+        for value, low, high in zip(*texts, strict=True)
     ]
+
+
+def _span(low: str, high: str) -> str:
+    """An interval; one text where both of its ends are "4 and above"."""
+    return low if low == high and " " in low else f"{low} to {high}"
 
 
 def _data(

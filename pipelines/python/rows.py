@@ -81,7 +81,22 @@ def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
 def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
     """Return the columns of a pandas frame that are read, without its index. NaN is null there, as
     in the files that pandas writes."""
-    there = _present(columns, list(frame.columns))
+    names = list(frame.columns)
+    for name in columns:
+        if name in names:
+            continue
+        if name in frame.index.names:
+            raise Error(f"rows: {name!r} is in the index of the frame: give rows.reset_index()")
+        if getattr(frame.columns, "nlevels", 1) > 1:
+            raise Error(
+                "rows: the columns of the frame have names of several levels: give one level, as "
+                f"by rows.droplevel(0, axis=1), of which one is {name!r}"
+            )
+        if name in map(str, names):
+            raise Error(
+                f"rows: the name of column {name} is no text: give rows.rename(columns=str)"
+            )
+    there = _present(columns, names)
     return _column_by_column({name: frame[name] for name in there}, columns)
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
+from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, table_of
 from pipelines.python.drawing import CURVES, QUANTILES
@@ -135,7 +136,10 @@ class TreeAnswers:
             for named, label in self._chosen_keys(key)
             for found in self._each(lambda q, label=label: self._tree.quantile(q, label), quantiles)  # type: ignore[misc]
         ]
-        columns = (*self._key_column(key), "q", "value", "ci_low", "ci_high")
+        columns = (*self._key_column(key), "q", *QUANTILE_VALUES)
+        if any("in_words" in row for row in rows):
+            columns = (*columns, "in_words")
+            rows = [{"in_words": None} | row for row in rows]
         return self._answers("quantiles", table_of(rows, columns), QUANTILES)
 
     def _each(
@@ -371,7 +375,10 @@ def _plain(value: Any) -> Any:
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantiles as numbers where the domain's values are numbers, else as texts."""
-    names = ("value", "ci_low", "ci_high")
-    numeric = any(row[name] is not None for name in names)
-    return {"q": row["q"]} | {name: row[name if numeric else f"{name}_text"] for name in names}
+    """Quantiles as numbers where the domain's values are numbers, else as texts; with words where
+    values outside the bounds count in the cell of one of them."""
+    numbers = {"q": row["q"]} | dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
+    if not any(name.endswith("in_words") for name in row):
+        return numbers
+    value, span = quantile_texts(row)
+    return numbers | {"in_words": value if span in ("-", value) else f"{value} ({span})"}

@@ -49,6 +49,8 @@ def shown(value: object) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a section"
+    if hasattr(value, "__dataframe__") or hasattr(value, "__arrow_c_stream__"):
+        return f"a {type(value).__name__}"  # its text would show rows
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 

@@ -38,7 +38,8 @@ def text(value: object) -> str:
     'dep_delay'
     """
     if not isinstance(value, str):
-        quotes = "" if isinstance(value, (list, dict)) else "; put it in quotes"
+        is_table = hasattr(value, "__dataframe__") or hasattr(value, "__arrow_c_stream__")
+        quotes = "" if is_table or isinstance(value, (list, dict)) else "; put it in quotes"
         raise RuleBroken(f"{shown(value)} must be a text{quotes}")
     if not value.strip():
         raise RuleBroken("must not be empty")

@@ -2,8 +2,8 @@
 
     python -m tests.docs.pages --write [PAGE ...]
 
-writes what is printed now into blocks whose shape has changed. Commands run in this process; what
-noise changes (numbers) is not compared.
+writes what is printed now into pages of which a block has another shape, and --anew into all.
+Commands run in this process; what noise changes (numbers) is not compared.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def outputs_of(page: str) -> Iterator[Shown]:
 
 
 def rewritten(page: str, outputs: list[Shown]) -> str:
-    """A page with what was printed in place of what it shows, where the shapes differ.
+    """A page with what was printed in place of all that it shows, so that its numbers are those of
+    one release.
 
     What was cut short before is cut as short again: as many lines at both ends.
     """
     for shown in reversed(outputs):
-        if not shown.is_right:
-            cut = cut_like(shown.block.text, shown.printed)
-            page = page[: shown.block.start] + cut + page[shown.block.stop :]
+        cut = cut_like(shown.block.text, shown.printed)
+        page = page[: shown.block.start] + cut + page[shown.block.stop :]
     return page
 
 
@@ -234,7 +234,8 @@ def folder_of_a_reader(page: str = "") -> Iterator[Path]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run pages, and write what they print.")
     parser.add_argument("pages", nargs="*", default=RUN, metavar="PAGE", help="below docs/")
-    parser.add_argument("--write", action="store_true", help="into the pages")
+    parser.add_argument("--write", action="store_true", help="into the pages of another shape")
+    parser.add_argument("--anew", action="store_true", help="into all pages")
     chosen = parser.parse_args()
     for name in chosen.pages:
         text = (DOCS / name).read_text(encoding="utf-8")
@@ -250,5 +251,5 @@ if __name__ == "__main__":
         print(f"{name}: {len(outputs)} outputs, {len(wrong)} of another shape")
         for each in wrong:
             print(each.printed if not chosen.write else "", end="")
-        if chosen.write and wrong:
+        if chosen.anew or (chosen.write and wrong):
             (DOCS / name).write_text(rewritten(text, outputs), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,6 +49,26 @@ def test_page_runs(name: str) -> None:
         for shown in outputs_of(page):
             # Compared once more for its message.
             assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
+
+
+@pytest.mark.parametrize("name", ["start.md", "cookbook/categories.md"])
+@pytest.mark.usefixtures("the_same_noise")
+def test_a_page_shows_one_release(name: str) -> None:
+    """A number that two commands print is one number on the page too."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    before: dict[str, set[str]] = {}
+    with folder_of_a_reader(page):
+        for each in outputs_of(page):
+            texts = (each.printed, each.block.text)
+            printed, shown = (re.findall(r"\d[\d,.]{3,}\d", text) for text in texts)
+            if len(printed) != len(shown):
+                continue
+            here: dict[str, set[str]] = {}
+            for number, own in zip(printed, shown, strict=True):
+                here.setdefault(number, set()).add(own)
+            torn = {number for number, own in here.items() if not own & before.get(number, own)}
+            assert not torn, f"{torn} are other numbers above {each.block.text}"
+            before |= here
 
 
 PAGE = """\

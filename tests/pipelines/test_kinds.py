@@ -43,6 +43,7 @@ FILES_OF_PARTS = {
         "dpcore/release/plan.py",
         "pipelines/configuration.py",
         "pipelines/planning.py",
+        "pipelines/proof/files.py",
         "pipelines/proof/selection.py",
         "pipelines/proof/verified.py",
         "pipelines/proof/verifying.py",

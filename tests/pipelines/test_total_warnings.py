@@ -79,6 +79,19 @@ def test_an_end_that_holds_most_rows_is_remarked() -> None:
         dptrees.release({"x": [-5] * 700 + [3] * 300}, _stars())
 
 
+def test_quantiles_among_values_beyond_the_bounds_say_so() -> None:
+    """The value, and each end of its interval: 15 would be an upper bound that nobody knows."""
+    mechanisms = ("planned", "exponential")
+    base: dict[str, Any] = _stars()["trees"][0] | {"objective": "quantiles", "quantiles": [0.5]}
+    trees = [base | {"name": each, "mechanism": each} for each in mechanisms]
+    config = {"privacy": {"epsilon": 200, "neighbors": "add_remove"}, "trees": trees}
+    with pytest.warns(UserWarning) as caught:
+        release = dptrees.release({"x": [99] * 700 + [3] * 300}, config)
+    assert any("is above 10" in str(each.message) for each in caught)
+    said = [release[each].quantiles(0.5).table["in_words"].to_pylist() for each in mechanisms]
+    assert said == [["15 and above"], ["15 and above"]]
+
+
 @pytest.mark.parametrize(
     ("rows", "domain"),
     [

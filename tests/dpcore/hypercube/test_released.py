@@ -357,3 +357,22 @@ def test_labels_name_what_was_asked() -> None:
     assert tree.box({"c1": (2, 4)}).label == "c1 [2, 4)"
     assert tree.box({"c0": (1, 2), "c1": (3, 3)}).label == "c0 1, c1 nothing"
     assert {len(answer.label.split(", c1 ")) for answer in tree.top(3, 3)} == {2}
+
+
+@pytest.mark.parametrize("outside", ["clamp", "drop"])
+def test_ends_of_clamped_axes_say_so(outside: str) -> None:
+    """Nodes and boxes at an end of an axis count values from outside its bounds too."""
+    axes = [NumberDomain(column=name, lower=0, upper=8, cells=8, outside=outside) for name in "xy"]
+    domain = HypercubeDomain(axes=tuple(axes), depths=(3, 3))
+    rows = pa.table({"x": [99.0] * 900, "y": [5.5] * 900})
+    tree = released(question_of(domain, split_errors=0.0, bits_apart=1), rows)
+    (largest, *_), (beside, *_) = tree.top(1, 2), tree.top(1, 6)
+    box, inside = tree.box({"x": (4, 8)}), tree.box({"x": (2, 4)})
+    if outside == "drop":
+        assert {each.in_words for each in (largest, beside, box)} == {None}
+        return
+    assert largest.shown == "x 4 and above, y 4 and above"
+    assert beside.shown == "x 7 and above, y [5, 6)"
+    assert (box.shown, inside.in_words) == ("x 4 and above", None)
+    found = tree.of_column("x").quantile(0.5)
+    assert found["in_words"] == "7 and above"

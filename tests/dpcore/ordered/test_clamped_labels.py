@@ -55,6 +55,20 @@ def test_quantiles_at_the_ends() -> None:
     assert found == ["below 2", None, "4 and above", None]
 
 
+@pytest.mark.parametrize("kind", CLAMPED)
+def test_ends_of_a_quantile_s_interval_say_so(kind: str) -> None:
+    """An end in the first or last cell may be far outside: no number is known for it."""
+    made = domain(kind, outside="clamp")
+    low, middle, high = made.value_at(np.array([0, 1, made.cells - 1]), np.zeros(3)).to_pylist()
+    row = {"value_text": str(middle), "ci_low_text": str(low), "ci_high_text": str(high)}
+    found = made.quantile_in_words(row)
+    begins, ends = WORDS[kind]
+    assert found["ci_low_in_words"].replace(".000000", "") == begins
+    assert found["ci_high_in_words"].replace(".000000", "") == ends
+    assert "in_words" not in found
+    assert domain(kind, outside="drop").quantile_in_words(row) == row
+
+
 def test_categories_have_no_outside() -> None:
     made = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
     assert made.clamped_label(0, 1) is None

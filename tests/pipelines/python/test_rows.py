@@ -142,6 +142,24 @@ def test_a_missing_column_lists_those_that_there_are(rows: Any) -> None:
     )
 
 
+def test_odd_frames_of_pandas_name_the_way_out() -> None:
+    pandas = pytest.importorskip("pandas")
+    age = {"name": "age", "domain": {"column": "age", "lower": 0, "upper": 100, "cells": 50}}
+    seven = {"name": "age", "domain": {**age["domain"], "column": "7"}}  # type: ignore[dict-item]
+    frame = pandas.DataFrame({"age": [1, 2], "x": [1, 2]})
+    levels = pandas.DataFrame({("a", "age"): [1, 2], ("a", "x"): [1, 2]})
+    leaves = {"kind": "hierarchy", "columns": ["x"], "table": frame}
+    for rows, tree, sentence in (
+        (frame.set_index("age"), age, r"'age' is in the index .*: give rows\.reset_index\(\)$"),
+        (levels, age, r"of several levels: give one level, as by rows\.droplevel\(0, axis=1\)"),
+        (frame.rename(columns={"x": 7}), seven, r"is no text: give rows\.rename\(columns=str\)$"),
+        # Not its rows.
+        (frame, {"name": "x", "domain": leaves}, r"domain\.table: a DataFrame must be a text$"),
+    ):
+        with pytest.raises(dptrees.Error, match=sentence):
+            dptrees.release(rows, CONFIG | {"trees": [tree]})
+
+
 def test_a_column_of_texts_says_how_to_convert_it() -> None:
     texts = {name: ["30", "31"] for name in ("age", "work", "day")}
     with pytest.raises(dptrees.Error, match=r"domain needs .* pd\.to_numeric\(rows\['age'\]\)"):
