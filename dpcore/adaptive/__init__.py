@@ -15,7 +15,7 @@ FACE = {
         "predicted_rmse",
         "split_errors",
     ),
-    "mechanism": ("AdaptiveMechanism", "adaptive_mechanism_from_spec"),
+    "mechanism": ("AdaptiveMechanism",),
     "plan": ("AdaptivePlan",),
     "whole_levels": ("if_all_split", "most_undivided", "noise_if_all_split", "rows_of_adaptive"),
 }

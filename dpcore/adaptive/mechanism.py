@@ -7,7 +7,7 @@ the guarantee.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,18 +17,15 @@ from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
 from dpcore.adaptive.entry import in_words, levels_of, named_level_entries
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.intervals import AdaptiveIntervals
-from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
+from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.reported_errors import node_errors, point_errors
 from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.intervals import IntervalRule
 from dpcore.questions.mechanism import Layout, Mechanism, ReportedErrors
 from dpcore.refusal import Refusal
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 
 
@@ -123,38 +120,32 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
             "levels": named_level_entries(self.plan, level_names),
         }
 
+    # By hand: the plan of a uniform tree is inline, and that of a hierarchy is not.
     def spec(self) -> dict[str, Any]:
-        tree = self.plan.tree
+        """Return the specification; `from_entries` reads it back."""
+        tree, kind = self.plan.tree, {"kind": self.kind}
         if isinstance(tree, Tree):
-            shape = {"leaves": tree.leaves, "fanouts": list(tree.fanouts)}
-            return shape | self.plan.spec() | {"guessed_rows": self.guessed_rows}
-        return {
+            inline = kind | tree.spec() | self.plan.spec()
+            return inline | {"guessed_rows": self.guessed_rows}
+        return kind | {
             "leaves": tree.leaves,
             "plan": self.plan.spec(),
             "weights": None if self.weights is None else self.weights.spec(),
             "guessed_rows": self.guessed_rows,
         }
 
-
-def adaptive_mechanism_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure, tree: Shape | None = None
-) -> AdaptiveMechanism:
-    """Return the mechanism of a specification, as `AdaptiveMechanism.spec` writes it.
-
-    Args:
-        spec: plain JSON values.
-        unit: what neighboring data sets differ in.
-        measure: of the budget.
-        tree: the shape of a hierarchy, None where the specification has it.
-    """
-    guess, keyed = spec["guessed_rows"], spec["keys"] is not None
-    if tree is None:
-        shape = Tree(leaves=int(spec["leaves"]), fanouts=tuple(spec["fanouts"]))
-        plan = adaptive_plan_from_spec(spec, shape, unit, measure, keyed=keyed)
-        return AdaptiveMechanism(plan=plan, guessed_rows=guess)
-    weights = spec["weights"]
-    return AdaptiveMechanism(
-        plan=adaptive_plan_from_spec(spec["plan"], tree, unit, measure, keyed=keyed),
-        guessed_rows=None if guess is None else float(guess),
-        weights=None if weights is None else NodeWeights.from_spec(weights),
-    )
+    @classmethod
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> AdaptiveMechanism:
+        """Read what `spec` writes; the shape of a hierarchy's tree is in the context."""
+        guess, weights = left.pop("guessed_rows"), None
+        if "tree" in context:
+            plan, weights = AdaptivePlan.from_spec(left.pop("plan"), **context), left.pop("weights")
+        else:
+            plan = AdaptivePlan.from_entries(left, tree=Tree.from_entries(left), **context)
+        for name in ("kind", "leaves"):  # they follow from the shape
+            left.pop(name, None)
+        return cls(
+            plan=plan,
+            guessed_rows=guess,
+            weights=None if weights is None else NodeWeights.from_spec(weights),
+        )

@@ -39,15 +39,14 @@ Source: derived here; adaptive choice under a budget that is spent exactly: Feld
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.codec import CONTEXT, INLINE, Coded
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law
@@ -60,7 +59,7 @@ LEAST_VARIANCE = 1e-60
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptivePlan:
+class AdaptivePlan(Coded):
     """How one adaptive tree is drawn. Holds no data.
 
     Args:
@@ -88,14 +87,16 @@ class AdaptivePlan:
     (DiscreteLaplace(scale=Fraction(2, 1)), DiscreteLaplace(scale=Fraction(2, 1)))
     """
 
-    tree: Shape
-    unit: PrivacyUnit
-    budget: Budget
+    written = ("level_amounts", "thresholds", "decision_part", "budget", "public_total")
+
+    tree: Shape = field(metadata=CONTEXT)
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
     level_amounts: tuple[Fraction, ...]
     thresholds: tuple[int, ...]
     decision_part: Fraction = Fraction(0)
     public_total: bool = False
-    keyed: bool = False
+    keyed: bool = field(default=False, metadata=CONTEXT)
 
     def __post_init__(self) -> None:
         height, amounts = self.tree.height, self.level_amounts
@@ -240,34 +241,7 @@ class AdaptivePlan:
         """(h,) of second measurements."""
         return tuple(variance_of(law) for law in self.last_laws)
 
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of what is drawn beside tree, unit and measure, as plain JSON
-        values; `adaptive_plan_from_spec` reads it back."""
-        return {
-            "level_amounts": [str(amount) for amount in self.level_amounts],
-            "thresholds": list(self.thresholds),
-            "decision_part": str(self.decision_part),
-            "budget": str(self.budget.amount),
-            "public_total": self.public_total,
-        }
-
 
 def variance_of(law: NoiseLaw | None) -> float:
     """Return the variance of a noise law, in rows^2; infinite where there is no measurement."""
     return math.inf if law is None else max(law.variance, LEAST_VARIANCE)
-
-
-def adaptive_plan_from_spec(
-    spec: Mapping[str, Any], tree: Shape, unit: PrivacyUnit, measure: Measure, *, keyed: bool
-) -> AdaptivePlan:
-    """The plan of a specification, as `AdaptivePlan.spec` writes it."""
-    return AdaptivePlan(
-        tree=tree,
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
-        level_amounts=tuple(Fraction(amount) for amount in spec["level_amounts"]),
-        thresholds=tuple(int(threshold) for threshold in spec["thresholds"]),
-        decision_part=Fraction(spec["decision_part"]),
-        public_total=bool(spec["public_total"]),
-        keyed=keyed,
-    )

@@ -18,14 +18,13 @@ Source: `dpcore.errors.law`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from dpcore.arrays import Floats
+from dpcore.codec import Coded
 from dpcore.errors.intervals import prefix_margin
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
@@ -40,7 +39,7 @@ _RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveWidths:
+class AdaptiveWidths(Coded):
     """How wide an interval is on either side, at one confidence.
 
     Args:
@@ -60,15 +59,6 @@ class AdaptiveWidths:
     def sloped(self) -> tuple[float, float]:
         """What `prefix_margin` takes."""
         return self.slope, self.offset
-
-    def spec(self) -> dict[str, object]:
-        """Return the widths as plain JSON values; `from_spec` reads them back."""
-        return {"confidence": self.confidence, "slope": self.slope, "offset": self.offset}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> AdaptiveWidths:
-        """The inverse of `spec`."""
-        return cls(**{name: float(spec[name]) for name in ("confidence", "slope", "offset")})
 
 
 def adaptive_widths(measure: Measure, confidence: float, *, counts: bool = False) -> AdaptiveWidths:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
 
+from dpcore.codec import INLINE
 from dpcore.exponential.forest import ExponentialForest
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
@@ -20,7 +21,12 @@ class ExponentialMechanism(Mechanism[ExponentialForest, Any]):
         plan: the quantiles, and what the choice of each spends.
     """
 
-    plan: ExponentialPlan
+    written = ("kind", "plan", "places")
+    leading = ("kind", "budget", "places")
+    # Of quantiles inside a cell; another number makes another law.
+    places: ClassVar[int] = PLACES
+
+    plan: ExponentialPlan = field(metadata=INLINE)
 
     @property
     def kind(self) -> str:
@@ -42,11 +48,3 @@ class ExponentialMechanism(Mechanism[ExponentialForest, Any]):
 
     def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
         return {"mechanism": self.kind}
-
-    def spec(self) -> dict[str, Any]:
-        share = self.plan.interval_share
-        return {
-            "budget": str(self.plan.budget.amount),
-            "places": PLACES,
-            **({"interval_share": str(share)} if share else {}),
-        }

@@ -33,10 +33,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
+from dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dpcore.exponential.ranks import LARGEST_LAST, Rank, ranks_of
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import rank_sensitivity
@@ -54,7 +55,7 @@ _ROOT_BITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialPlan:
+class ExponentialPlan(Coded):
     """How quantiles are chosen.
 
     Args:
@@ -78,13 +79,13 @@ class ExponentialPlan:
     1.0
     """
 
-    cells: int
-    unit: PrivacyUnit
-    budget: Budget
-    quantiles: tuple[Fraction, ...]
-    keyed: bool = False
-    interval_share: Fraction = Fraction(0)
-    confidence: float = 0.95
+    cells: int = field(metadata=CONTEXT)
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
+    quantiles: tuple[Fraction, ...] = field(metadata=CONTEXT)
+    keyed: bool = field(default=False, metadata=CONTEXT)
+    interval_share: Fraction = field(default=Fraction(0), metadata=coded(omit=Fraction(0)))
+    confidence: float = field(default=0.95, metadata=CONTEXT)
 
     def __post_init__(self) -> None:
         if not self.quantiles:

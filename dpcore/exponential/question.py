@@ -16,13 +16,12 @@ from dpcore.exponential.forest import chosen_of, measured_of
 from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.rounds import answered, next_request, read_request
 from dpcore.exponential.tables import chosen_table
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
@@ -63,6 +62,11 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
         Refusal: more cells than a choice may have.
     """
 
+    written = (
+        *("name", "domain", "keys", "mechanism"),
+        *("quantiles", "confidence", "weight", "chunk_leaves"),
+    )
+    leading = ("kind", "name", "domain", "keys")
     output_only = ("confidence", "weight")
     tables = (NODES,)
 
@@ -221,21 +225,6 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
         shaped = {"confidence": self.confidence} if self.plan.interval_share else {}
         return super().law_spec() | shaped
 
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values;
-        `exponential_question_from_spec` reads it back."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "domain": self.domain.spec(),
-            "keys": None if self.keys is None else self.keys.spec(),
-            **self.mechanism.spec(),
-            "quantiles": list(self.quantiles),
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-            "chunk_leaves": self.chunk_leaves,
-        }
-
 
 def exact_quantile(quantile: float) -> Fraction:
     """The decimal that a quantile was written as."""
@@ -265,25 +254,15 @@ def exponential_question_from_spec(
     spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
 ) -> ExponentialQuestion:
     """The question of a specification, as `ExponentialQuestion.spec` writes it."""
-    if spec["places"] != PLACES:
-        raise ValueError(f"places: {spec['places']} is not {PLACES}")
-    domain = make_domain(spec["domain"])
-    plan = ExponentialPlan(
+    domain, left = make_domain(spec["domain"]), dict(spec)
+    mechanism = ExponentialMechanism.from_entries(
+        left,
         cells=domain.cells,
         unit=domain.counted(unit),
-        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
+        measure=measure,
         quantiles=tuple(sorted(map(exact_quantile, spec["quantiles"]))),
         keyed=spec["keys"] is not None,
-        interval_share=Fraction(spec.get("interval_share", 0)),
         confidence=spec["confidence"],
     )
-    return ExponentialQuestion(
-        name=spec["name"],
-        domain=domain,
-        mechanism=ExponentialMechanism(plan=plan),
-        chunk_leaves=spec["chunk_leaves"],
-        keys=keys_from_spec(spec["keys"]),
-        quantiles=tuple(spec["quantiles"]),
-        confidence=spec["confidence"],
-        weight=Fraction(spec["weight"]),
-    )
+    keys = keys_from_spec(spec["keys"])
+    return ExponentialQuestion.from_spec(left, domain=domain, mechanism=mechanism, keys=keys)

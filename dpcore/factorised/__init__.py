@@ -7,7 +7,7 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "candidate": ("WeightedSums",),
     "forest": ("errors_of",),
-    "mechanism": ("FactorisedMechanism", "factorised_mechanism_from_spec"),
+    "mechanism": ("FactorisedMechanism",),
     "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL"),
 }

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -70,6 +70,7 @@ class DenseStrategy(Strategy):
     [[4096, 1365], [0, 3053]]
     """
 
+    kind: ClassVar[str] = "optimum"
     read: Read
     weights: tuple[float, ...]
     scale: int
@@ -116,29 +117,6 @@ class DenseStrategy(Strategy):
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         rows = self._of.prefixes[stops] - self._of.prefixes[starts]
         return row_dots(rows, rows)
-
-    def spec(self) -> dict[str, object]:
-        return {
-            "kind": "optimum",
-            "read": self.read.spec(),
-            "weights": list(self.weights),
-            "scale": self.scale,
-            "threshold": self.threshold,
-            "digest": self.digest,
-        }
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, object]) -> DenseStrategy:
-        """The inverse of `spec`."""
-        weights, read = spec["weights"], spec["read"]
-        assert isinstance(weights, list) and isinstance(read, Mapping)
-        return cls(
-            read=Read.from_spec(read),
-            weights=tuple(weights),
-            scale=int(str(spec["scale"])),
-            threshold=float(str(spec["threshold"])),
-            digest=str(spec["digest"]),
-        )
 
 
 class _Matrix:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.codec import INLINE, coded
 from dpcore.factorised.answer_errors import FactorisedAnswerErrors
 from dpcore.factorised.forest import FactorisedForest
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import listed_tree
-from dpcore.factorised.strategies import strategy_from_spec
 from dpcore.factorised.widths import NormalWidths
 from dpcore.noise.scales import scale_of
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.intervals import SlopedIntervals
 from dpcore.questions.mechanism import Layout, Mechanism
 from dpcore.trees.forest import LevelSolution
@@ -39,15 +36,28 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
         ValueError: another consistency.
     """
 
+    written = ("kind", "plan", "consistency")
     output_only = ("consistency",)
     widths_kind = NormalWidths
 
-    plan: FactorisedPlan
-    consistency: Consistency = Consistency.L2
+    plan: FactorisedPlan = field(metadata=INLINE)
+    consistency: Consistency = field(
+        default=Consistency.L2, metadata=coded(omit=Consistency.TOP_DOWN)
+    )
 
     def __post_init__(self) -> None:
         if self.consistency not in (Consistency.L2, Consistency.TOP_DOWN):
             raise ValueError("consistency: of a strategy l2 or top_down")
+
+    @classmethod
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> FactorisedMechanism:
+        """Refuse fan-outs that are not those of such a tree."""
+        mechanism: FactorisedMechanism = super().from_entries(left, **context)
+        tree = mechanism.plan.tree
+        listed = listed_tree(tree.leaves)
+        if tree != listed:
+            raise ValueError(f"fanouts: {list(tree.fanouts)} are not {list(listed.fanouts)}")
+        return mechanism
 
     @property
     def kind(self) -> str:
@@ -79,8 +89,7 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
     @property
     def strategy_in_words(self) -> str:
         """What is measured, for a person."""
-        kind = self.plan.strategy.spec()["kind"]
-        if kind == "optimum":
+        if self.plan.strategy.kind == "optimum":
             return "weighted sums of cells, those of the least error that there are"
         return "weighted sums of cells, the square root of prefix sums with even columns"
 
@@ -102,45 +111,6 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
         if self.consistency is Consistency.TOP_DOWN:
             return {}
         return {"consistency": self.consistency.value}
-
-    def spec(self) -> dict[str, Any]:
-        plan = self.plan
-        return {
-            "leaves": plan.tree.leaves,
-            "fanouts": list(plan.tree.fanouts),
-            "budget": str(plan.budget.amount),
-            "public_total": plan.public_total,
-            "strategy": plan.strategy.spec(),
-        } | self._repaired
-
-
-def factorised_mechanism_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
-) -> FactorisedMechanism:
-    """Return the mechanism of a specification, as `FactorisedMechanism.spec` writes it.
-
-    Args:
-        spec: plain JSON values.
-        unit: what neighboring data sets differ in.
-        measure: of the budget.
-
-    Raises:
-        ValueError: fan-outs that are not those of such a tree.
-    """
-    tree = listed_tree(int(spec["leaves"]))
-    if list(tree.fanouts) != spec["fanouts"]:
-        raise ValueError(f"fanouts: {spec['fanouts']} are not {list(tree.fanouts)}")
-    plan = FactorisedPlan(
-        tree=tree,
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
-        strategy=strategy_from_spec(spec["strategy"]),
-        public_total=bool(spec["public_total"]),
-        keyed=spec["keys"] is not None,
-    )
-    return FactorisedMechanism(
-        plan=plan, consistency=Consistency(spec.get("consistency", "top_down"))
-    )
 
 
 class FactorisedIntervals(SlopedIntervals):

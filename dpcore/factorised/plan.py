@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from dpcore.codec import CONTEXT, INLINE, Coded
 from dpcore.factorised.sensitivity import strategy_law
 from dpcore.factorised.strategy import Strategy
 from dpcore.noise.laws import NoiseLaw
@@ -20,7 +21,7 @@ _MOST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorisedPlan:
+class FactorisedPlan(Coded):
     """How the cells of one tree are measured.
 
     Args:
@@ -36,12 +37,14 @@ class FactorisedPlan:
             total where relation or keys forbid it, noise too large for 64 bits.
     """
 
-    tree: Tree
-    unit: PrivacyUnit
-    budget: Budget
+    written = ("tree", "budget", "public_total", "strategy")
+
+    tree: Tree = field(metadata=INLINE)
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
     strategy: Strategy
     public_total: bool = False
-    keyed: bool = False
+    keyed: bool = field(default=False, metadata=CONTEXT)
 
     def __post_init__(self) -> None:
         if self.budget.measure is not Measure.RHO:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpcore.arrays import Floats
+from dpcore.codec import Coded
 from dpcore.factorised.optimum import centred_gram, prefix_gram, range_gram, rank_gram
 
 KINDS = ("cdf", "centred", "quantiles", "ranges")
@@ -14,7 +14,7 @@ _PREFIXES = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Read:
+class Read(Coded):
     """What is read of the cells.
 
     Args:
@@ -54,14 +54,3 @@ class Read:
         """The same on ``wanted`` cells in place of ``cells``."""
         widths = (max(1, round(width * wanted / cells)) for width in self.widths)
         return replace(self, widths=tuple(widths))
-
-    def spec(self) -> dict[str, object]:
-        """Return the reading as plain JSON values."""
-        return {"kind": self.kind, "shares": list(self.shares), "widths": list(self.widths)}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, object]) -> Read:
-        """The inverse of `spec`."""
-        shares, widths = spec["shares"], spec["widths"]
-        assert isinstance(shares, list) and isinstance(widths, list)
-        return cls(kind=str(spec["kind"]), shares=tuple(shares), widths=tuple(widths))

@@ -10,14 +10,20 @@ Implemented by `dpcore.factorised.dense` and `dpcore.factorised.toeplitz`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 
 
-class Strategy(ABC):
-    """An integer strategy. Variances are in units of that of the noise of one sum."""
+class Strategy(Coded, ABC):
+    """An integer strategy. Variances are in units of that of the noise of one sum; any machine
+    builds the same matrix from the specification."""
+
+    tag = "kind"
+    kind: ClassVar[str]
 
     @property
     @abstractmethod
@@ -64,11 +70,6 @@ class Strategy(ABC):
     @abstractmethod
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         """(n,) of the sums of cells start..stop - 1, for starts and stops that rise."""
-
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """Return the strategy as plain JSON values, from which any machine builds the same
-        matrix."""
 
     def dense(self) -> Integers:
         """(K, K) M, for small K."""

@@ -27,9 +27,9 @@ derived here, compared with dense matrices in the tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class ToeplitzStrategy(Strategy):
     [[24, 0, 0], [12, 24, 0], [9, 12, 32]]
     """
 
+    kind: ClassVar[str] = "toeplitz"
     cells: int
     scale: int
     steps: int = STEPS
@@ -120,15 +121,6 @@ class ToeplitzStrategy(Strategy):
 
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         return self._of.range_variances(starts, stops)
-
-    def spec(self) -> dict[str, object]:
-        return {"kind": "toeplitz", "cells": self.cells, "scale": self.scale, "steps": self.steps}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, object]) -> ToeplitzStrategy:
-        """The inverse of `spec`."""
-        names = ("cells", "scale", "steps")
-        return cls(**{name: int(str(spec[name])) for name in names})
 
 
 @lru_cache(maxsize=4)

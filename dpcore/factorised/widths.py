@@ -6,16 +6,15 @@ law is normal to a part in a million (`dpcore.factorised.errors`); of a lattice 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpcore.arithmetic.elementary import power
 from dpcore.arithmetic.normal import normal_quantile
+from dpcore.codec import Coded
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalWidths:
+class NormalWidths(Coded):
     """How wide intervals are on either side, in standard errors.
 
     Args:
@@ -43,12 +42,3 @@ class NormalWidths:
         4.05
         """
         return normal_quantile((1.0 + power(self.confidence, 1.0 / prefixes)) / 2.0)
-
-    def spec(self) -> dict[str, object]:
-        """Return the widths as plain JSON values; `from_spec` reads them back."""
-        return {"confidence": self.confidence}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> NormalWidths:
-        """The inverse of `spec`."""
-        return cls(confidence=float(spec["confidence"]))

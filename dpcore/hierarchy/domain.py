@@ -9,7 +9,7 @@ goes on from the node that the one before has found.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded, coded
 from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
 from dpcore.hierarchy.universe import OTHER, Universe
 from dpcore.rows.column import value_type
@@ -31,7 +32,7 @@ _KEY_LIMIT = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchyDomain:
+class HierarchyDomain(Coded):
     """The leaves of a public universe, found for each row in its columns.
 
     What is looked up is made on first use and not pickled.
@@ -56,8 +57,13 @@ class HierarchyDomain:
     ['0101', '0203', 'other']
     """
 
+    written = (
+        *("kind", "map_version", "form", "columns"),
+        *("levels", "universe", "unknown", "missing"),
+    )
     kind: ClassVar[str] = "hierarchy"
-    universe: Universe
+    map_version: ClassVar[int] = MAP_VERSION
+    universe: Universe = field(metadata=coded(write=lambda domain: domain.universe.digest))
     columns: tuple[str, ...]
     unknown: str = "drop"
     missing: str = "drop"
@@ -80,6 +86,16 @@ class HierarchyDomain:
     def __getstate__(self) -> dict[str, object]:
         return {each.name: self.__dict__[each.name] for each in fields(self)}
 
+    @property
+    def form(self) -> str:
+        """How the universe lists its leaves."""
+        return self.universe.form
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the levels below the root."""
+        return self.universe.levels
+
     @cached_property
     def tree(self) -> Universe:
         """The tree whose leaves `leaf_ids` gives: the universe, and the leaf "other" where a policy
@@ -101,22 +117,6 @@ class HierarchyDomain:
         """The type of each column where a file does not give one, as CSV does not."""
         readers = zip(self.columns, self._readers, strict=True)
         return {name: reader.value_type for name, reader in readers}
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the map, as plain JSON values; the universe by its digest.
-
-        `hierarchy_domain_from_spec` reads it back, given the universe.
-        """
-        return {
-            "kind": self.kind,
-            "map_version": MAP_VERSION,
-            "form": self.universe.form,
-            "columns": list(self.columns),
-            "levels": list(self.universe.levels),
-            "universe": self.universe.digest,
-            "unknown": self.unknown,
-            "missing": self.missing,
-        }
 
     def check_column_type(self, column: str, type: pa.DataType) -> None:
         """Refuse a column type that the leaves cannot be read from.
@@ -232,18 +232,9 @@ def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -
     Raises:
         ValueError: another version made the specification, or the universe is another one.
     """
-    if spec.get("map_version") != MAP_VERSION:
-        raise ValueError(f"map_version {spec.get('map_version')!r} must be {MAP_VERSION}.")
     if spec["universe"] != universe.digest:
         raise ValueError("universe is not the one that the specification names.")
-    columns = spec["columns"]
-    assert isinstance(columns, list)
-    return HierarchyDomain(
-        universe=universe,
-        columns=tuple(columns),
-        unknown=str(spec["unknown"]),
-        missing=str(spec["missing"]),
-    )
+    return HierarchyDomain.from_spec(spec, universe=universe)
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -43,9 +42,6 @@ from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
 from dpcore.trees.forest import Measurements, RootSolutions
 
-# The kind that a specification need not name.
-DEFAULT_KIND = "hierarchy"
-
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchyQuestion(TreeQuestion[M]):
@@ -61,6 +57,11 @@ class HierarchyQuestion(TreeQuestion[M]):
         ValueError: parts that do not fit each other.
     """
 
+    written = (
+        *("spine_leaves", "name", "domain", "keys", "measure", "confidence"),
+        *("weight", "chunk_leaves", "mechanism"),
+    )
+    leading = ("spine_leaves", "kind")
     tables = (NODES,)
     output_only = ("confidence", "weight")
 
@@ -279,25 +280,12 @@ class HierarchyQuestion(TreeQuestion[M]):
             | {"policies": policies, "interval_widths": self.widths.spec()}
         )
 
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values; the universe by its digest.
-        `hierarchy_question_from_spec` reads it back."""
-        return {
-            # Without branches the spine shapes nothing.
-            **({"spine_leaves": self.spine_leaves} if self.branches else {}),
-            **({} if self.kind == DEFAULT_KIND else {"kind": self.kind}),
-            "name": self.name,
-            "domain": self.domain.spec(),
-            "keys": None if self.keys is None else self.keys.spec(),
-            **({"measure": self._measure_spec()} if self.mechanism.measures_sums else {}),
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-            "chunk_leaves": self.chunk_leaves,
-            **self.mechanism.spec(),
-        }
-
-    def _measure_spec(self) -> dict[str, object] | None:
-        return None if self.measure is None else self.measure.spec()
+    # By hand: what an entry says may shape nothing.
+    def spec(self) -> dict[str, Any]:
+        """Return the specification: the spine where there are branches, the measure where the
+        mechanism measures sums."""
+        is_shown = {"spine_leaves": bool(self.branches), "measure": self.mechanism.measures_sums}
+        return {key: each for key, each in super().spec().items() if is_shown.get(key, True)}
 
     def __getstate__(self) -> dict[str, object]:
         mechanism = self.mechanism
@@ -317,27 +305,27 @@ class HierarchyQuestion(TreeQuestion[M]):
 
 
 def hierarchy_question_from_spec(
-    spec: Mapping[str, Any], universe: Universe, read: Callable[[HierarchyDomain], M]
+    spec: Mapping[str, Any],
+    universe: Universe,
+    read: Callable[[dict[str, Any], HierarchyDomain], M],
 ) -> HierarchyQuestion[M]:
     """Return the question of a specification, as `HierarchyQuestion.spec` writes it.
 
     Args:
         spec: plain JSON values.
         universe: the one that it names by its digest.
-        read: the mechanism of the specification, for a domain.
+        read: takes the mechanism of a specification, for a domain.
 
     Raises:
         ValueError: the universe is not the one that the specification names.
     """
-    domain, summed = hierarchy_domain_from_spec(spec["domain"], universe), spec.get("measure")
-    return HierarchyQuestion(
-        name=str(spec["name"]),
+    domain, left = hierarchy_domain_from_spec(spec["domain"], universe), dict(spec)
+    summed = spec.get("measure")
+    return HierarchyQuestion.from_spec(
+        left,
         domain=domain,
-        mechanism=read(domain),
-        chunk_leaves=int(spec["chunk_leaves"]),
-        spine_leaves=int(spec.get("spine_leaves", SPINE_LEAVES)),
+        mechanism=read(left, domain),
+        spine_leaves=spec.get("spine_leaves", SPINE_LEAVES),
         keys=keys_from_spec(spec["keys"]),
-        confidence=float(spec["confidence"]),
-        weight=Fraction(spec["weight"]),
         measure=None if summed is None else measure_from_spec(summed),
     )

@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "domain": ("HypercubeDomain", "cell_bits"),
-    "question": ("HypercubeQuestion", "hypercube_question_from_spec"),
+    "question": ("HypercubeQuestion",),
     "released": ("ReleasedHypercube",),
     "workload": ("HypercubeWorkload", "PLANNERS"),
 }

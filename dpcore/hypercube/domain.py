@@ -10,15 +10,17 @@ Source: Holland, Camtepe, Thapa, Xue, Sections 5 and 9; typed axes are this proj
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.codec import Coded, coded
 from dpcore.hypercube.axis_bits import AxisBits
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.make import make_domain
@@ -30,7 +32,7 @@ from dpcore.rows.fates import Fate
 
 
 @dataclass(frozen=True, kw_only=True)
-class HypercubeDomain:
+class HypercubeDomain(Coded):
     """A box of columns and the hierarchy that divides it.
 
     Args:
@@ -52,7 +54,12 @@ class HypercubeDomain:
     ['lat [40, 56), lon [-98, -66)']
     """
 
-    axes: tuple[OrderedDomain, ...]
+    kind: ClassVar[str] = "hypercube"
+    written = ("kind", "axes", "depths")
+
+    axes: tuple[OrderedDomain, ...] = field(
+        metadata=coded(name="columns", read=lambda columns: tuple(map(make_domain, columns)))
+    )
     depths: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -233,23 +240,6 @@ class HypercubeDomain:
             named[known] = [f"{axis.column} {text}" for text in own]
             texts.append(pa.array(named, pa.string()).take(pa.array(which)))
         return pc.binary_join_element_wise(*texts, ", ")
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the map, as plain JSON values; `hypercube_from_spec` reads it back."""
-        return {
-            "kind": "hypercube",
-            "columns": [axis.spec() for axis in self.axes],
-            "depths": list(self.depths),
-        }
-
-
-def hypercube_from_spec(spec: Mapping[str, object]) -> HypercubeDomain:
-    """The domain of a specification, as `HypercubeDomain.spec` writes it."""
-    columns, depths = spec["columns"], spec["depths"]
-    assert isinstance(columns, Sequence) and isinstance(depths, Sequence)
-    return HypercubeDomain(
-        axes=tuple(make_domain(each) for each in columns), depths=tuple(map(int, depths))
-    )
 
 
 def cell_bits(axis: OrderedDomain) -> int:

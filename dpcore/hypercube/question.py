@@ -7,15 +7,14 @@ the partition grows, which looks at noisy counts alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
+from dpcore.codec import coded
 from dpcore.hypercube.code_counts import HeldCodes
-from dpcore.hypercube.domain import HypercubeDomain, hypercube_from_spec
+from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.held import HeldCounts
 from dpcore.hypercube.level_tables import HeldTables
 from dpcore.hypercube.tables import partition_tables
@@ -57,10 +56,11 @@ class HypercubeQuestion(Question):
     """
 
     kind = "hypercube"
+    written = ("name", "domain", "plan", "confidence", "weight")
     output_only = ("confidence", "weight")
 
     domain: HypercubeDomain
-    plan: Mechanism
+    plan: Mechanism = field(metadata=coded(read=mechanism_from_spec))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,7 +168,7 @@ class HypercubeQuestion(Question):
             "name": self.name,
             **budget_entry(self),
             "mechanism": spec["mechanism"],
-            "levels": self.plan.levels(),
+            "levels": self.plan.levels,
             "plan": {name: value for name, value in spec.items() if name != "levels"},
             "policies": {
                 axis.column: {
@@ -179,24 +179,3 @@ class HypercubeQuestion(Question):
                 for axis in self.domain.axes
             },
         }
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer; `hypercube_question_from_spec` reads it back."""
-        return {
-            "name": self.name,
-            "domain": self.domain.spec(),
-            "plan": self.plan.spec(),
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-        }
-
-
-def hypercube_question_from_spec(spec: Mapping[str, Any]) -> HypercubeQuestion:
-    """The question of a specification, as `HypercubeQuestion.spec` writes it."""
-    return HypercubeQuestion(
-        name=spec["name"],
-        domain=hypercube_from_spec(spec["domain"]),
-        plan=mechanism_from_spec(spec["plan"]),
-        confidence=spec["confidence"],
-        weight=Fraction(spec["weight"]),
-    )

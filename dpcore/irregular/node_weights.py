@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats
+from dpcore.codec import Coded
 from dpcore.trees.irregular import IrregularTree
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeWeights:
+class NodeWeights(Coded):
     """How much each count's variance matters.
 
     Args:
@@ -43,18 +42,6 @@ class NodeWeights:
     def total(self) -> float:
         """The sum of all weights."""
         return ordered_sum(self.levels) + ordered_sum(weight for _, _, weight in self.nodes)
-
-    def spec(self) -> dict[str, object]:
-        """Return the weights as plain JSON values; `from_spec` reads them back."""
-        return {"levels": list(self.levels), "nodes": [list(node) for node in self.nodes]}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> NodeWeights:
-        """The inverse of `spec`."""
-        return cls(
-            levels=tuple(map(float, spec["levels"])),
-            nodes=tuple((int(v), int(n), float(weight)) for v, n, weight in spec["nodes"]),
-        )
 
     def on_nodes(self, tree: IrregularTree) -> tuple[list[Floats], Floats]:
         """The weights as `NodeVariances` takes them.

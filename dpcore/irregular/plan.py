@@ -32,13 +32,14 @@ Source: derived here; Canonne, Kamath, Steinke 2020 (discrete Gaussian); the des
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
@@ -93,7 +94,7 @@ def sum_sensitivities(
 
 
 @dataclass(frozen=True, kw_only=True)
-class IrregularPlan:
+class IrregularPlan(Coded):
     """How one irregular tree is measured. Holds no data.
 
     Args:
@@ -124,12 +125,15 @@ class IrregularPlan:
     (DiscreteLaplace(scale=Fraction(4, 3)), DiscreteLaplace(scale=Fraction(1, 1)))
     """
 
-    tree: IrregularTree
-    unit: PrivacyUnit
-    budget: Budget
+    written = ("tree", "level_amounts", "budget", "public_level", "sensitivities")
+
+    # The shape is that of the domain; its leaves are written for a reader.
+    tree: IrregularTree = field(metadata=coded(name="leaves", write=lambda plan: plan.tree.leaves))
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
     level_amounts: tuple[Fraction, ...] = ()
     public_level: int | None = None
-    keyed: bool = False
+    keyed: bool = field(default=False, metadata=CONTEXT)
     sensitivities: Sensitivities = ()
 
     def __post_init__(self) -> None:

@@ -18,15 +18,14 @@ Source: `dpcore.errors.law`, `dpcore.uniform.widths`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpcore.arithmetic.elementary import log
 from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
 from dpcore.errors.moments import NodeMoments, blurred_excess
 from dpcore.irregular.errors import IrregularErrors
@@ -46,7 +45,7 @@ _OUTWARDS = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class LevelWidths:
+class LevelWidths(Coded):
     """How wide the intervals of one level's counts are on either side.
 
     Args:
@@ -97,7 +96,7 @@ class LevelWidths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IrregularWidths:
+class IrregularWidths(Coded):
     """The widths of the intervals of all nodes' counts, at one confidence.
 
     Args:
@@ -107,25 +106,6 @@ class IrregularWidths:
 
     confidence: float
     levels: tuple[LevelWidths, ...]
-
-    def spec(self) -> dict[str, object]:
-        """Return the widths as plain JSON values; `from_spec` reads them back."""
-        return asdict(self)
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> IrregularWidths:
-        """The inverse of `spec`."""
-        return cls(
-            confidence=float(spec["confidence"]),
-            levels=tuple(
-                LevelWidths(
-                    bounds=tuple(map(float, level["bounds"])),
-                    widths=tuple(map(float, level["widths"])),
-                    blur=float(level["blur"]),
-                )
-                for level in spec["levels"]
-            ),
-        )
 
 
 def irregular_widths(

@@ -5,31 +5,27 @@ Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.codec import INLINE, coded
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.levels.answer_errors import IrregularAnswerErrors
-from dpcore.levels.relative_objective import RelativeObjective, relative_objective_from_spec
+from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.scales import scale_of
-from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.intervals import IntervalRule
 from dpcore.questions.mechanism import Layout, Mechanism
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.irregular import IrregularTree
 
 LEAST_SQUARES, NONE = "least_squares", "none"
 TOP_DOWN, SMALLEST_FIRST = "top_down", "smallest_first"
@@ -51,16 +47,17 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
         ValueError: parts that do not fit each other.
     """
 
+    written = ("consistency", "plan", "estimation", "weights", "objective")
     output_only = ("weights", "objective", "estimation", "consistency")
     widths_kind = IrregularWidths
     measures_sums = True
     counts_in_slots = True
 
-    plan: IrregularPlan
+    plan: IrregularPlan = field(metadata=INLINE)
     weights: NodeWeights | None = None
     objective: RelativeObjective | None = None
     estimation: str = LEAST_SQUARES
-    consistency: str = TOP_DOWN
+    consistency: str = field(default=TOP_DOWN, metadata=coded(omit=TOP_DOWN))
 
     def __post_init__(self) -> None:
         if self.estimation not in (LEAST_SQUARES, NONE):
@@ -133,50 +130,6 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
             "consistency": self.consistency,
             "levels": named_level_entries(self.plan, level_names),
         }
-
-    def spec(self) -> dict[str, Any]:
-        plan, weights = self.plan, self.weights
-        return {
-            **({} if self.consistency == TOP_DOWN else {"consistency": self.consistency}),
-            "leaves": plan.tree.leaves,
-            "level_amounts": [str(amount) for amount in plan.level_amounts],
-            "budget": str(plan.budget.amount),
-            "public_level": plan.public_level,
-            "sensitivities": [list(pair) for pair in plan.sensitivities],
-            "estimation": self.estimation,
-            "weights": None if weights is None else weights.spec(),
-            "objective": None if self.objective is None else self.objective.spec(),
-        }
-
-
-def irregular_mechanism_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure, tree: IrregularTree
-) -> IrregularMechanism:
-    """Return the mechanism of a specification, as `IrregularMechanism.spec` writes it.
-
-    Args:
-        spec: plain JSON values.
-        unit: what neighboring data sets differ in.
-        measure: of the budget.
-        tree: the shape.
-    """
-    weights, objective = spec["weights"], spec["objective"]
-    plan = IrregularPlan(
-        tree=tree,
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
-        level_amounts=tuple(Fraction(amount) for amount in spec["level_amounts"]),
-        public_level=spec["public_level"],
-        keyed=spec["keys"] is not None,
-        sensitivities=tuple((int(l1), int(l2)) for l1, l2 in spec["sensitivities"]),
-    )
-    return IrregularMechanism(
-        plan=plan,
-        weights=None if weights is None else NodeWeights.from_spec(weights),
-        objective=None if objective is None else relative_objective_from_spec(objective),
-        estimation=str(spec["estimation"]),
-        consistency=str(spec.get("consistency", TOP_DOWN)),
-    )
 
 
 class IrregularIntervals(IntervalRule):

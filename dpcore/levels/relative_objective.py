@@ -15,15 +15,16 @@ Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Definition 1.4 and Appendix B.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 from dpcore.errors.relative import (
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
@@ -46,7 +47,7 @@ _SLOPE_STEP = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelativeObjective:
+class RelativeObjective(Coded):
     """A metric, its parameter, what is guessed of the counts, and the weights of the levels.
 
     alpha_rmse:  the root of the mean of RMSE_alpha^2, over each level's nodes, then the levels;
@@ -68,6 +69,9 @@ class RelativeObjective:
     >>> RelativeObjective(metric="alpha_mrmse", alpha=0.5).unit
     'rows'
     """
+
+    kind: ClassVar[str] = "relative"
+    written = ("kind", "metric", "alpha", "kappa", "guess", "level_weights")
 
     metric: str
     alpha: float | None = None
@@ -109,18 +113,6 @@ class RelativeObjective:
         counts = "for the worst counts" if self.guess is None else "for the guessed counts"
         name = f"REL_{self.kappa:g}" if self.is_relative else f"{self.alpha:g}-RMSE"
         return f"the {'largest' if self.metric == 'alpha_mrmse' else 'mean'} {name}, {counts}"
-
-    def spec(self) -> dict[str, object]:
-        """Return the objective as plain JSON values; `relative_objective_from_spec` reads it
-        back."""
-        return {
-            "kind": "relative",
-            "metric": self.metric,
-            "alpha": self.alpha,
-            "kappa": self.kappa,
-            "guess": None if self.guess is None else list(self.guess),
-            "level_weights": None if self.level_weights is None else list(self.level_weights),
-        }
 
     def check_height(self, height: int) -> None:
         """Refuse a tree of another height.
@@ -265,23 +257,6 @@ class RelativeObjective:
         if self.guess is None:
             return float(bounds.max())
         return self.combined([(bounds[[level]], np.ones(1)) for level in range(height + 1)])
-
-
-def relative_objective_from_spec(spec: Mapping[str, Any]) -> RelativeObjective:
-    """The objective of a specification.
-
-    >>> objective = RelativeObjective(metric="rel_kappa", kappa=10.0, guess=(100.0, 50.0))
-    >>> relative_objective_from_spec(objective.spec()) == objective
-    True
-    """
-    guess, weights = spec["guess"], spec["level_weights"]
-    return RelativeObjective(
-        metric=spec["metric"],
-        alpha=spec["alpha"],
-        kappa=spec["kappa"],
-        guess=None if guess is None else tuple(map(float, guess)),
-        level_weights=None if weights is None else tuple(map(float, weights)),
-    )
 
 
 def level_classes(plan: IrregularPlan) -> list[Integers]:

@@ -6,16 +6,16 @@ For counts that need to be right within a part of themselves only, on tall trees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.codec import INLINE
 from dpcore.levels.answer_errors import ThresholdAnswerErrors
-from dpcore.levels.relative_objective import RelativeObjective, relative_objective_from_spec
+from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.privacy.spending import Spending
 from dpcore.questions.intervals import IntervalRule, Intervals
 from dpcore.questions.mechanism import Layout, Mechanism
@@ -25,9 +25,7 @@ from dpcore.thresholds.forest import (
     TreeThresholds,
     threshold_intervals,
 )
-from dpcore.thresholds.plan import threshold_plan_from_spec
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.irregular import IrregularTree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,7 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
     widths_kind = ThresholdIntervals
     has_other_confidences = False
 
-    plan: TreeThresholds
+    plan: TreeThresholds = field(metadata=INLINE)
     objective: RelativeObjective
 
     @property
@@ -82,32 +80,6 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
             "consistency": "top_down",
             "rounds": [each.spec() for each in plan.rounds],
         }
-
-    def spec(self) -> dict[str, Any]:
-        return {
-            "leaves": self.plan.tree.leaves,
-            "thresholds": self.plan.thresholds.spec(),
-            "rows_at_most": self.plan.rows_at_most,
-            "objective": self.objective.spec(),
-        }
-
-
-def threshold_mechanism_from_spec(
-    spec: Mapping[str, Any], tree: IrregularTree
-) -> ThresholdMechanism:
-    """Return the mechanism of a specification, as `ThresholdMechanism.spec` writes it.
-
-    Args:
-        spec: plain JSON values.
-        tree: the shape.
-    """
-    plan = TreeThresholds(
-        tree=tree,
-        thresholds=threshold_plan_from_spec(spec["thresholds"]),
-        keyed=spec["keys"] is not None,
-        rows_at_most=int(spec["rows_at_most"]),
-    )
-    return ThresholdMechanism(plan=plan, objective=relative_objective_from_spec(spec["objective"]))
 
 
 class _Between(IntervalRule):

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
+from dpcore.codec import INLINE, coded
 from dpcore.levels.answer_errors import UniformAnswerErrors
 from dpcore.levels.errors import widths_of
 from dpcore.papers.forest import PapersForest
-from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.intervals import SlopedIntervals
 from dpcore.questions.mechanism import Layout, Mechanism
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.uniform import Tree
 from dpcore.uniform.entry import levels_of
 from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
-from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
+from dpcore.uniform.objectives import CDF, Objective
+from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
 from dpcore.uniform.widths import IntervalWidths
 
 
@@ -43,14 +39,20 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
         ValueError: shrunk counts of estimates that are not efficient.
     """
 
+    leading = ("leaves", "fanouts", "level_amounts", "budget", "public_total", "objective")
     output_only = ("objective", "estimation", "consistency", "for", "guessed_rows")
     widths_kind = IntervalWidths
 
-    plan: TreePlan
+    plan: TreePlan = field(metadata=INLINE)
     objective: Objective = CDF
     consistency: Consistency = Consistency.TOP_DOWN
-    for_counts: bool = False
-    guessed_rows: int | None = None
+    for_counts: bool = field(
+        default=False,
+        metadata=coded(
+            name="for", omit=False, write=lambda _: "counts", read=lambda use: use == "counts"
+        ),
+    )
+    guessed_rows: int | None = field(default=None, metadata=coded(omit=None))
 
     def __post_init__(self) -> None:
         if self.consistency is Consistency.SHRUNK and not self.plan.is_efficient:
@@ -120,22 +122,6 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
             "levels": levels_of(self.plan),
         }
 
-    def spec(self) -> dict[str, Any]:
-        plan = self.plan
-        return {
-            "leaves": plan.tree.leaves,
-            "fanouts": list(plan.tree.fanouts),
-            "level_amounts": [str(amount) for amount in plan.level_amounts],
-            "budget": str(plan.budget.amount),
-            "public_total": plan.public_total,
-            "objective": self.objective.spec(),
-            "mechanism": plan.measured.value,
-            "estimation": plan.estimator.value,
-            "consistency": self.consistency.value,
-            **({"for": "counts"} if self.for_counts else {}),
-            **({} if self.guessed_rows is None else {"guessed_rows": self.guessed_rows}),
-        }
-
 
 class UniformIntervals(SlopedIntervals):
     """Intervals of a uniform tree, with a width for each level.
@@ -151,33 +137,3 @@ class UniformIntervals(SlopedIntervals):
 
     def margins(self, solved: LevelSolution) -> Floats:
         return self._levels[solved.level] * np.sqrt(solved.variance)
-
-
-def uniform_mechanism_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
-) -> UniformMechanism:
-    """Return the mechanism of a specification, as `UniformMechanism.spec` writes it.
-
-    Args:
-        spec: plain JSON values.
-        unit: what neighboring data sets differ in.
-        measure: of the budget.
-    """
-    rows = spec.get("guessed_rows")
-    plan = TreePlan(
-        tree=Tree(leaves=int(spec["leaves"]), fanouts=tuple(spec["fanouts"])),
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
-        level_amounts=tuple(Fraction(amount) for amount in spec["level_amounts"]),
-        public_total=bool(spec["public_total"]),
-        keyed=spec["keys"] is not None,
-        measured=Measured(spec["mechanism"]),
-        estimator=Estimator(spec["estimation"]),
-    )
-    return UniformMechanism(
-        plan=plan,
-        objective=objective_from_spec(spec["objective"]),
-        consistency=Consistency(spec["consistency"]),
-        for_counts=spec.get("for") == "counts",
-        guessed_rows=None if rows is None else int(rows),
-    )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import coded
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
 from dpcore.refusal import Refusal
 from dpcore.rows.column import missing_rows
@@ -46,12 +47,14 @@ class CategoryDomain(OrderedDomain):
     2
     """
 
+    written = ("column", "categories", "ordered", "unknown", "missing")
     kind: ClassVar[str] = "category"
     column: str
     categories: tuple[str, ...] | tuple[int, ...]
     unknown: str = "drop"
     missing: str = "drop"
-    ordered: bool = True
+    # Releases from before there was a choice name none, and are ordered.
+    ordered: bool = field(default=True, metadata=coded(omit=True))
     cells: int = field(init=False)
     _list: ValueList = field(init=False, repr=False, compare=False)
 
@@ -78,11 +81,6 @@ class CategoryDomain(OrderedDomain):
     @property
     def _policies(self) -> dict[str, str]:
         return {"unknown": self.unknown, "missing": self.missing}
-
-    def spec(self) -> dict[str, object]:
-        # Releases from before there was a choice name none, and are ordered.
-        order = {} if self.ordered else {"ordered": False}
-        return self._spec(categories=list(self.categories), **order)
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)

@@ -92,10 +92,6 @@ class DateDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.date32()
 
-    def spec(self) -> dict[str, object]:
-        bounds = {"lower": self.lower.isoformat(), "upper": self.upper.isoformat()}
-        return self._spec(**bounds, days_per_cell=self.days_per_cell)
-
     def _step_of(self, value: object) -> int:
         moment = read_moment(value)
         if moment is None or not (moment.tzinfo is None or moment.utcoffset() == timedelta(0)):
@@ -192,10 +188,6 @@ class TimestampDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.timestamp("us", tz="UTC" if self.is_aware else None)
 
-    def spec(self) -> dict[str, object]:
-        bounds = {"lower": self.lower.isoformat(), "upper": self.upper.isoformat()}
-        return self._spec(**bounds, cells=self.cells)
-
     def _step_of(self, value: object) -> int:
         moment = read_moment(value)
         if moment is None or (moment.tzinfo is not None) != self.is_aware:
@@ -290,9 +282,6 @@ class TimeDomain(StepDomain):
     @property
     def value_types(self) -> dict[str, pa.DataType]:
         return {self.column: pa.time64("us")}
-
-    def spec(self) -> dict[str, object]:
-        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
 
     def _step_of(self, value: object) -> int:
         found = _read_clock(value)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.codec import Coded
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
@@ -32,7 +33,7 @@ _OF_NUMBERS, _OF_TIME = ("below {}", "{} and above"), ("before {}", "{} and late
 MISSING_POLICIES = ("drop", "first", "last")
 
 
-class OrderedDomain(ABC):
+class OrderedDomain(Coded, ABC):
     """K cells in order over the values of one column.
 
     Attributes:
@@ -73,10 +74,11 @@ class OrderedDomain(ABC):
         """The privacy unit, with what of it the tree counts."""
         return unit
 
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """Everything that shapes the map, as plain JSON values; `dpcore.ordered.make.make_domain`
-        reads it back."""
+    # By hand: `kind` is the type here, and configurations may name less; so `make_domain` reads it.
+    def spec(self) -> dict[str, Any]:
+        """Return all that shapes the map; `dpcore.ordered.make.make_domain` reads it back."""
+        head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
+        return head | super().spec()
 
     @abstractmethod
     def lower_edges(self, start: int, stop: int) -> pa.Array:
@@ -125,10 +127,6 @@ class OrderedDomain(ABC):
     @property
     def _missing_cell(self) -> int:
         return policy_cell(self._policies["missing"], self.cells)
-
-    def _spec(self, **fields: object) -> dict[str, object]:
-        head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
-        return {**head, "column": self.column, **fields, **self._policies}
 
     def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The cell of every row.

@@ -18,7 +18,7 @@ from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64
 from dpcore.rows.fates import Fate
-from dpcore.rows.policies import MAP_VERSION, is_integer
+from dpcore.rows.policies import is_integer
 from dpcore.rows.whole_numbers import is_number
 
 _NANOSECONDS = {
@@ -95,9 +95,6 @@ class IntegerDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.int64()
 
-    def spec(self) -> dict[str, object]:
-        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
-
     def _step_of(self, value: object) -> int:
         number = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, str):
@@ -161,9 +158,6 @@ class DurationDomain(IntegerDomain):
             )
         super().__post_init__()
 
-    def spec(self) -> dict[str, object]:
-        return super().spec() | {"unit": self.unit}
-
     def _accepts(self, type: pa.DataType) -> str | None:
         if pa.types.is_duration(type):
             return None
@@ -223,15 +217,6 @@ class UnitRowsDomain(StepDomain):
     @property
     def value_types(self) -> dict[str, pa.DataType]:
         return {}  # a unit may be of any type
-
-    def spec(self) -> dict[str, object]:
-        return {
-            "kind": "ordered",
-            "type": self.kind,
-            "map_version": MAP_VERSION,
-            "column": self.column,
-            "most": self.most,
-        }
 
     def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
         """Each unit once.

@@ -86,9 +86,6 @@ class NumberDomain(OrderedDomain):
     def _policies(self) -> dict[str, str]:
         return {"outside": self.outside, "missing": self.missing}
 
-    def spec(self) -> dict[str, object]:
-        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
-
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)
         return pa.array(self._grid.edges(np.arange(start, stop)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import reduce
 from itertools import groupby
 from typing import Any
@@ -30,9 +29,6 @@ from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import Measurements, PrefixSolution, RootSolutions
 from dpcore.trees.uniform import Tree
 
-# The kind that a specification need not name.
-DEFAULT_KIND = "ordered"
-
 
 @dataclass(frozen=True, kw_only=True)
 class OrderedQuestion(TreeQuestion[M]):
@@ -45,6 +41,11 @@ class OrderedQuestion(TreeQuestion[M]):
         ValueError: parts that do not fit each other.
     """
 
+    written = (
+        *("name", "domain", "keys", "quantiles", "confidence", "weight"),
+        *("chunk_leaves", "mechanism"),
+    )
+    leading = ("kind",)
     tables = ("nodes", "cdf")
     output_only = ("quantiles", "confidence", "weight")
 
@@ -160,40 +161,17 @@ class OrderedQuestion(TreeQuestion[M]):
             | {"policies": policies_of(self), "interval_widths": self.widths.spec()}
         )
 
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values; `ordered_question_from_spec`
-        reads it back."""
-        return {
-            **({} if self.kind == DEFAULT_KIND else {"kind": self.kind}),
-            "name": self.name,
-            "domain": self.domain.spec(),
-            "keys": None if self.keys is None else self.keys.spec(),
-            "quantiles": list(self.quantiles),
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-            "chunk_leaves": self.chunk_leaves,
-            **self.mechanism.spec(),
-        }
-
 
 def ordered_question_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, read: Callable[[PrivacyUnit], M]
+    spec: Mapping[str, Any], unit: PrivacyUnit, read: Callable[[dict[str, Any], PrivacyUnit], M]
 ) -> OrderedQuestion[M]:
     """Return the question of a specification, as `OrderedQuestion.spec` writes it.
 
     Args:
         spec: plain JSON values.
         unit: of the release.
-        read: the mechanism of the specification, for the unit that the domain counts.
+        read: takes the mechanism of a specification, for the unit that the domain counts.
     """
-    domain = make_domain(spec["domain"])
-    return OrderedQuestion(
-        name=str(spec["name"]),
-        domain=domain,
-        mechanism=read(domain.counted(unit)),
-        chunk_leaves=int(spec["chunk_leaves"]),
-        keys=keys_from_spec(spec["keys"]),
-        quantiles=tuple(spec["quantiles"]),
-        confidence=float(spec["confidence"]),
-        weight=Fraction(spec["weight"]),
-    )
+    domain, left = make_domain(spec["domain"]), dict(spec)
+    mechanism, keys = read(left, domain.counted(unit)), keys_from_spec(spec["keys"])
+    return OrderedQuestion.from_spec(left, domain=domain, mechanism=mechanism, keys=keys)

@@ -44,22 +44,28 @@ composition); Feldman, Zrnic 2021 (filters); Cormode, Procopiuc, Srivastava, She
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import CONTEXT, INLINE
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
 from dpcore.partitions.consistency import BestLinear, Running
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import Measured, Measurement, NodeNoise, measured_variance
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances
+from dpcore.partitions.mechanism import (
+    HOLDING,
+    EstimatedTree,
+    Mechanism,
+    NodeVariances,
+    measured_levels,
+)
 from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
@@ -101,16 +107,22 @@ class AdaptivePartitionPlan(Mechanism):
     True
     """
 
-    depths: tuple[int, ...]
-    amounts: tuple[Fraction, ...]
+    mechanism: ClassVar[str] = "adaptive"
+    written = (
+        *("mechanism", "measure", "unit", "public_total", "levels"),
+        *("thresholds", "most", "decision_part", "shrunk", "dense"),
+    )
+
+    depths: tuple[int, ...] = field(metadata=CONTEXT)
+    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
     thresholds: tuple[int, ...]
     most: int
     measure: Measure
-    unit: PrivacyUnit
+    unit: PrivacyUnit = field(metadata=INLINE)
     decision_part: Fraction = Fraction(0)
     shrunk: bool = False
     public_total: bool = False
-    dense: bool = False
+    dense: bool = field(default=False, metadata=HOLDING)
 
     def __post_init__(self) -> None:
         if self.depths[0] != 0 or len(self.depths) < 2:
@@ -210,6 +222,7 @@ class AdaptivePartitionPlan(Mechanism):
         counts = whole_counts(tree, estimates, found.below, cells)
         return EstimatedTree(tree=tree, estimates=found.estimates, counts=tuple(counts))
 
+    @property
     def levels(self) -> list[dict[str, object]]:
         """Each level's depth, budget, and the exact noise of each of its numbers."""
         laws = zip(self.laws, self.decision_laws, self.last_laws, strict=True)
@@ -227,43 +240,11 @@ class AdaptivePartitionPlan(Mechanism):
             )
         ]
 
-    def spec(self) -> dict[str, Any]:
-        return {
-            "mechanism": "adaptive",
-            "measure": self.measure.value,
-            **self.unit.spec(),
-            "public_total": self.public_total,
-            "levels": self.levels(),
-            "thresholds": list(self.thresholds),
-            "most": self.most,
-            "decision_part": str(self.decision_part),
-            "shrunk": self.shrunk,
-            "holding": "dense" if self.dense else "sparse",
-        }
-
+    # By hand: depths and amounts are in the entries of the levels.
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> AdaptivePartitionPlan:
-        """The plan that `spec` wrote.
-
-        Raises:
-            ValueError: the noise stored there is not that of its budgets.
-        """
-        measure = Measure(spec["measure"])
-        plan = cls(
-            depths=tuple(level["depth"] for level in spec["levels"]),
-            amounts=tuple(Fraction(level[measure.value]) for level in spec["levels"]),
-            thresholds=tuple(spec["thresholds"]),
-            most=spec["most"],
-            measure=measure,
-            unit=PrivacyUnit.from_spec(spec),
-            decision_part=Fraction(spec["decision_part"]),
-            shrunk=spec["shrunk"],
-            public_total=spec["public_total"],
-            dense=spec["holding"] == "dense",
-        )
-        if plan.spec() != dict(spec):
-            raise ValueError("spec: the scales are not those of the levels' budgets")
-        return plan
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> AdaptivePartitionPlan:
+        """Read what `spec` writes."""
+        return super().from_entries(left, **measured_levels(left), **context)
 
 
 def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 from dpcore.partitions.consistency import Consistency, Running
 from dpcore.partitions.measurement import Measured, Measurement
 from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowthRule:
+class GrowthRule(Coded):
     """Which nodes of a level are split, from their running estimates.
 
     Args:

@@ -7,10 +7,13 @@ Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project make
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded, coded
 from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.consistency import Running
 from dpcore.partitions.measurement import Measurement
@@ -48,16 +51,34 @@ class NodeVariances(NamedTuple):
     ended: tuple[float, ...]
 
 
-class Mechanism(ABC):
+# Of exact counts, as specifications name it.
+HOLDING = coded(
+    name="holding",
+    write=lambda plan: "dense" if plan.dense else "sparse",
+    read=lambda holding: holding == "dense",
+)
+
+
+def measured_levels(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the depths and the amounts of the levels of a specification."""
+    return {
+        "depths": tuple(level["depth"] for level in spec["levels"]),
+        "amounts": tuple(Fraction(level[spec["measure"]]) for level in spec["levels"]),
+    }
+
+
+class Mechanism(Coded, ABC):
     """A plan of a partition.
 
     Attributes:
+        mechanism: its name in specifications.
         depths: (h + 1,) of the levels, in bits, the root's 0 first.
         measure: of the budget.
         unit: what neighbours differ in.
         public_total: the number of rows is public.
     """
 
+    mechanism: ClassVar[str]
     depths: tuple[int, ...]
     measure: Measure
     unit: PrivacyUnit
@@ -99,10 +120,7 @@ class Mechanism(ABC):
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
         """Grows the partition and estimates its counts: a function of noisy counts alone."""
 
+    @property
     @abstractmethod
     def levels(self) -> list[dict[str, object]]:
         """Each level's depth, budget and exact noise, as plain JSON values."""
-
-    @abstractmethod
-    def spec(self) -> dict[str, Any]:
-        """All that shapes the law of what is released, as plain JSON; rationals are texts."""

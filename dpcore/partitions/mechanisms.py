@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
@@ -10,13 +10,13 @@ from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.privtree import PrivTreePlan
 
-MECHANISMS: dict[str, Callable[[Mapping[str, Any]], Mechanism]] = {
-    "adaptive": AdaptivePartitionPlan.from_spec,
-    "partition": PartitionPlan.from_spec,
-    "privtree": PrivTreePlan.from_spec,
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "adaptive": AdaptivePartitionPlan,
+    "partition": PartitionPlan,
+    "privtree": PrivTreePlan,
 }
 
 
 def mechanism_from_spec(spec: Mapping[str, Any]) -> Mechanism:
-    """The plan of a specification, as `Mechanism.spec` writes it."""
-    return MECHANISMS[str(spec["mechanism"])](spec)
+    """The plan of a specification, as its `spec` writes it."""
+    return MECHANISMS[str(spec["mechanism"])].from_spec(spec)

@@ -16,23 +16,23 @@ Source: Holland, Camtepe, Thapa, Xue, Algorithm 2 and Theorem 2 (corrected as ab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
 from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares
 from dpcore.partitions.growth import GrowthRule, grow
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import Measurement, measured_variance
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances, measured_levels
 from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
@@ -40,7 +40,7 @@ from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sens
 from dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import Estimator, estimators_of
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dpcore.sketches.shape import SketchShape
 
 
 class Holding(Enum):
@@ -65,7 +65,7 @@ class Estimation(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LevelSketches:
+class LevelSketches(Coded):
     """Sketches for the levels below the first ones.
 
     Args:
@@ -75,7 +75,7 @@ class LevelSketches:
             one that its noisy table shows to be the best.
     """
 
-    shape: SketchShape
+    shape: SketchShape = field(metadata=INLINE)
     counters: int
     estimator: Estimator | None = None
 
@@ -116,11 +116,17 @@ class PartitionPlan(Mechanism):
     True
     """
 
-    depths: tuple[int, ...]
-    amounts: tuple[Fraction, ...]
+    mechanism: ClassVar[str] = "partition"
+    written = (
+        *("mechanism", "measure", "unit", "public_total", "levels"),
+        *("rule", "estimation", "holding", "sketches"),
+    )
+
+    depths: tuple[int, ...] = field(metadata=CONTEXT)
+    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
     measure: Measure
-    unit: PrivacyUnit
-    rule: GrowthRule
+    unit: PrivacyUnit = field(metadata=INLINE)
+    rule: GrowthRule = field(metadata=coded(name="split"))
     public_total: bool = False
     estimation: Estimation = Estimation.SHRUNK
     holding: Holding = Holding.SPARSE
@@ -232,6 +238,7 @@ class PartitionPlan(Mechanism):
         counters = 1 << self.depths[self.sketches.counters]
         return 8 * (counters + sketched * self.sketches.shape.cells)
 
+    @property
     def levels(self) -> list[dict[str, object]]:
         """Each level's depth, budget and exact noise, as plain JSON values."""
         return [
@@ -246,64 +253,8 @@ class PartitionPlan(Mechanism):
             )
         ]
 
-    def spec(self) -> dict[str, Any]:
-        """All that shapes the law of what is released, as plain JSON; rationals are texts."""
-        sketches = None
-        if self.sketches is not None:
-            sketches = {
-                "kind": self.sketches.shape.kind.value,
-                "rows": self.sketches.shape.rows,
-                "width": self.sketches.shape.width,
-                "counters": self.sketches.counters,
-                "estimator": self.sketches.estimator and self.sketches.estimator.value,
-            }
-        return {
-            "mechanism": "partition",
-            "measure": self.measure.value,
-            **self.unit.spec(),
-            "public_total": self.public_total,
-            "levels": self.levels(),
-            "split": {
-                "most": self.rule.most,
-                "parts": self.rule.parts,
-                "errors": self.rule.errors,
-            },
-            "estimation": self.estimation.value,
-            "holding": self.holding.value,
-            "sketches": sketches,
-        }
-
+    # By hand: depths and amounts are in the entries of the levels.
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> PartitionPlan:
-        """The plan that `spec` wrote.
-
-        Raises:
-            ValueError: the noise stored there is not that of its budgets.
-        """
-        measure, split, sketches = Measure(spec["measure"]), spec["split"], spec["sketches"]
-        plan = cls(
-            depths=tuple(level["depth"] for level in spec["levels"]),
-            amounts=tuple(Fraction(level[measure.value]) for level in spec["levels"]),
-            measure=measure,
-            unit=PrivacyUnit.from_spec(spec),
-            public_total=spec["public_total"],
-            rule=GrowthRule(
-                most=split["most"],
-                parts=split["parts"],
-                errors=split["errors"],
-            ),
-            estimation=Estimation(spec["estimation"]),
-            holding=Holding(spec["holding"]),
-            sketches=None if sketches is None else _sketches(sketches),
-        )
-        if plan.spec() != dict(spec):
-            raise ValueError("spec: the scales are not those of the levels' budgets")
-        return plan
-
-
-def _sketches(spec: Mapping[str, Any]) -> LevelSketches:
-    return LevelSketches(
-        shape=SketchShape(kind=SketchKind(spec["kind"]), rows=spec["rows"], width=spec["width"]),
-        counters=spec["counters"],
-        estimator=spec["estimator"] and Estimator(spec["estimator"]),
-    )
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> PartitionPlan:
+        """Read what `spec` writes."""
+        return super().from_entries(left, **measured_levels(left), **context)

@@ -34,21 +34,21 @@ Decompositions", 2016, Algorithm 2 and Theorem 3.1; the proof for integer noise 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Flags
+from dpcore.codec import CONTEXT, INLINE
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dpcore.noise.source import add_noise
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import Measurement, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.mechanism import HOLDING, EstimatedTree, Mechanism
 from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Measure
@@ -81,12 +81,18 @@ class PrivTreePlan(Mechanism):
     True
     """
 
+    mechanism: ClassVar[str] = "privtree"
+    written = (
+        *("mechanism", "unit", "levels", "bits_apart", "split_epsilon", "count_epsilon"),
+        *("split_scale", "decay", "dense"),
+    )
+
     bits_apart: int
-    finest: int
+    finest: int = field(metadata=CONTEXT)
     split_epsilon: Fraction
     count_epsilon: Fraction
-    unit: PrivacyUnit
-    dense: bool = False
+    unit: PrivacyUnit = field(metadata=INLINE)
+    dense: bool = field(default=False, metadata=HOLDING)
     measure: Measure = field(default=Measure.EPSILON, init=False)
     public_total: bool = field(default=False, init=False)
 
@@ -116,6 +122,11 @@ class PrivTreePlan(Mechanism):
             steps += 1
         steps *= self.unit.rows
         return DiscreteLaplace(scale=steps / self.split_epsilon)
+
+    @property
+    def split_scale(self) -> Fraction:
+        """The scale of this noise."""
+        return self.split_law.scale
 
     @cached_property
     def decay(self) -> int:
@@ -206,40 +217,15 @@ class PrivTreePlan(Mechanism):
             )
         return GrownTree(levels=tuple(found))
 
+    @property
     def levels(self) -> list[dict[str, object]]:
         return [
             {"depth": depth, "held": "counters", "scale": str(self.count_law.scale)}
             for depth in self.depths
         ]
 
-    def spec(self) -> dict[str, Any]:
-        return {
-            "mechanism": "privtree",
-            **self.unit.spec(),
-            "levels": self.levels(),
-            "bits_apart": self.bits_apart,
-            "split_epsilon": str(self.split_epsilon),
-            "count_epsilon": str(self.count_epsilon),
-            "split_scale": str(self.split_law.scale),
-            "decay": self.decay,
-            "holding": "dense" if self.dense else "sparse",
-        }
-
+    # By hand: the finest depth is that of the last level.
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> PrivTreePlan:
-        """The plan that `spec` wrote.
-
-        Raises:
-            ValueError: the noise stored there is not that of its budgets.
-        """
-        plan = cls(
-            bits_apart=spec["bits_apart"],
-            finest=spec["levels"][-1]["depth"],
-            split_epsilon=Fraction(spec["split_epsilon"]),
-            count_epsilon=Fraction(spec["count_epsilon"]),
-            unit=PrivacyUnit.from_spec(spec),
-            dense=spec["holding"] == "dense",
-        )
-        if plan.spec() != dict(spec):
-            raise ValueError("spec: the scales are not those of the budgets")
-        return plan
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> PrivTreePlan:
+        """Read what `spec` writes."""
+        return super().from_entries(left, finest=left["levels"][-1]["depth"], **context)

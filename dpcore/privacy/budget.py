@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
 from dpcore.arrays import Floats
+from dpcore.codec import CONTEXT, Coded, coded
 
 _SHARE_UNITS = 2**20
 
@@ -38,7 +39,7 @@ class Measure(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(Coded):
     """An amount of privacy loss; amounts of one measure add up under composition.
 
     Args:
@@ -52,8 +53,8 @@ class Budget:
     Fraction(1, 3)
     """
 
-    measure: Measure
-    amount: Fraction
+    measure: Measure = field(metadata=CONTEXT)
+    amount: Fraction = field(metadata=coded(name="budget"))
 
     def __post_init__(self) -> None:
         if not self.amount > 0:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
+from dpcore.codec import Coded
 from dpcore.privacy.budget import Neighbors
 from dpcore.refusal import Refusal
 
@@ -33,7 +35,7 @@ class UnitType(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyUnit:
+class PrivacyUnit(Coded):
     """What neighbouring data sets differ in, and how much of it a tree counts.
 
     Args:
@@ -198,9 +200,9 @@ class PrivacyUnit:
         }
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, object]) -> PrivacyUnit:
-        """The unit of a specification that has the entries of `spec`; "row" is the row too."""
-        neighbors, unit = Neighbors(spec["neighbors"]), spec.get("unit", "row")
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> PrivacyUnit:
+        """Read the relation, and the unit; "row" is the row too."""
+        neighbors, unit = Neighbors(left.pop("neighbors")), left.pop("unit", "row")
         if not isinstance(unit, Mapping):
             return cls(neighbors=neighbors)
         return cls(

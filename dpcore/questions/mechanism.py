@@ -10,16 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.spending import MovedCounts, Spending
 from dpcore.questions.answer_errors import AnswerErrors
 from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.parts import Plan, Widths
+from dpcore.questions.parts import Plan
 from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES
 from dpcore.trees.forest import Forest, LevelSolution, RootSolutions
 
@@ -28,7 +29,7 @@ from dpcore.trees.forest import Forest, LevelSolution, RootSolutions
 ReportedErrors = tuple[str, Intervals, Sequence[Floats | Integers]]
 
 F = TypeVar("F", bound=Forest)
-W = TypeVar("W", bound=Widths)
+W = TypeVar("W", bound=Coded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +50,17 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(ABC, Generic[F, W]):
+class Mechanism(Coded, ABC, Generic[F, W]):
     """How a tree of known leaves is measured, and how accurate its estimates are.
 
     Args:
         plan: the budget, and how it is divided.
     """
 
-    # Fields of `spec` that change the output without changing what is drawn.
+    # Entries of `spec` that change the output without changing what is drawn.
     output_only: ClassVar[tuple[str, ...]] = ()
     # Type of the confidence intervals' widths, as the manifest has them.
-    widths_kind: ClassVar[type[Widths]]
+    widths_kind: ClassVar[type[Coded]]
     # Type of what a place gets back about its roots.
     roots_kind: ClassVar[type[RootSolutions]] = RootSolutions
     # Whether standard errors follow from the specification alone, and not from the outcome.
@@ -167,7 +168,3 @@ class Mechanism(ABC, Generic[F, W]):
         Args:
             level_names: names of the levels, None where they have none.
         """
-
-    @abstractmethod
-    def spec(self) -> dict[str, Any]:
-        """Return all that shapes the law of the noise and estimates, as plain JSON values."""

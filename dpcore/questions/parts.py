@@ -1,13 +1,13 @@
-"""What a question about known leaves needs of its domain, its plan and its widths: no kind of them.
+"""What a question about known leaves needs of its domain and its plan: no kind of them.
 
 Implemented by `dpcore.ordered.domain` and `dpcore.hierarchy.domain`; by `dpcore.uniform.plan`,
-`dpcore.irregular.plan` and `dpcore.thresholds.forest`; and by the widths beside these plans.
+`dpcore.irregular.plan` and `dpcore.thresholds.forest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -68,17 +68,6 @@ class Plan(Protocol):
     @property
     def keyed(self) -> bool:
         """Whether there is one tree per key."""
-
-
-class Widths(Protocol):
-    """How wide intervals are; they follow from the plan, but not at once."""
-
-    def spec(self) -> Any:
-        """Return the widths as plain JSON values, for the manifest."""
-
-    @classmethod
-    def from_spec(cls, spec: Any, /) -> Widths:
-        """The inverse of `spec`."""
 
 
 class ChunkAnswer(NamedTuple):

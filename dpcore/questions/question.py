@@ -31,6 +31,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -76,7 +77,7 @@ class PublicTable(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(ABC):
+class Question(Coded, ABC):
     """One tree of a release.
 
     Args:
@@ -396,10 +397,10 @@ class Question(ABC):
 
     # What follows from the plan, but is large or takes long
 
-    def prepare(self) -> None:  # noqa: B027 (most kinds have nothing to compute)
+    def prepare(self) -> None:
         """Computes, before the question travels, what every worker would compute again."""
 
-    def recall(self, entry: Mapping[str, object]) -> None:  # noqa: B027
+    def recall(self, entry: Mapping[str, object]) -> None:
         """Takes what `entry` says that would take long to compute again."""
 
     @property
@@ -442,10 +443,6 @@ class Question(ABC):
     @abstractmethod
     def entry(self) -> dict[str, object]:
         """What the manifest says of the tree: its mechanism, noise and policies."""
-
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values."""
 
     def law_spec(self) -> dict[str, object]:
         """The specification without what shapes the output alone: asking for another quantile of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
+from dpcore.codec import INLINE, Coded
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -30,7 +31,7 @@ from dpcore.questions.leaf_counts import (
     pack_dense,
 )
 from dpcore.questions.mechanism import Layout, Mechanism
-from dpcore.questions.parts import ChunkAnswer, Domain, Plan, Widths
+from dpcore.questions.parts import ChunkAnswer, Domain, Plan
 from dpcore.questions.place import (
     Counter,
     Drawn,
@@ -77,7 +78,7 @@ class TreeQuestion(Question, Generic[M]):
     # The kinds of tables: "nodes", and "cdf" where leaves have an order.
     tables: ClassVar[tuple[str, ...]]
     domain: Domain
-    mechanism: M
+    mechanism: M = field(metadata=INLINE)
     chunk_leaves: int = CHUNK_LEAVES
 
     def __post_init__(self) -> None:
@@ -142,9 +143,9 @@ class TreeQuestion(Question, Generic[M]):
         return forest
 
     @cached_property
-    def widths(self) -> Widths:
+    def widths(self) -> Coded:
         """Half-widths of the confidence intervals."""
-        widths: Widths = self.mechanism.widths(self.confidence)
+        widths: Coded = self.mechanism.widths(self.confidence)
         return widths
 
     @cached_property
@@ -160,7 +161,7 @@ class TreeQuestion(Question, Generic[M]):
         assert isinstance(widths, Mapping)
         self.remember_widths(self.mechanism.widths_kind.from_spec(widths))
 
-    def remember_widths(self, widths: Widths) -> None:
+    def remember_widths(self, widths: Coded) -> None:
         """Takes widths that were computed before."""
         self.__dict__["widths"] = widths
 

@@ -17,7 +17,7 @@ from dpcore.exponential.released import ReleasedQuantiles
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
-from dpcore.hypercube.question import hypercube_question_from_spec
+from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
@@ -26,13 +26,13 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISMS, mechanism_reader
+from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
 from dpcore.rows.key_table import KeyTable
-from dpcore.selection.question import selection_question_from_spec
+from dpcore.selection.question import SelectionQuestion
 from dpcore.selection.released import ReleasedSelection
 from dpcore.series.question import SeriesQuestion, series_question_from_spec
 from dpcore.series.released import own_period
-from dpcore.sparse.question import sparse_question_from_spec
+from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
 
 Spec = Mapping[str, Any]
@@ -68,23 +68,25 @@ class Kind(NamedTuple):
 
 
 def _ordered(spec: Spec, terms: ReadTerms) -> Question:
-    read = mechanism_reader("ordered", spec)
     return ordered_question_from_spec(
-        spec, terms.unit, lambda unit: read(spec, unit, terms.measure)
+        spec,
+        terms.unit,
+        lambda left, unit: mechanism_from_entries(
+            "ordered", left, unit=unit, measure=terms.measure
+        ),
     )
 
 
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-    read, universe = (
-        mechanism_reader("hierarchy", spec),
-        terms.read_universe(spec["domain"]["universe"]),
-    )
+    context = {"unit": terms.unit, "measure": terms.measure}
     return hierarchy_question_from_spec(
         spec,
-        universe,
-        lambda domain: read(spec, terms.unit, terms.measure, domain.tree.shape),
+        terms.read_universe(spec["domain"]["universe"]),
+        lambda left, domain: mechanism_from_entries(
+            "hierarchy", left, tree=domain.tree.shape, **context
+        ),
     )
 
 
@@ -105,11 +107,11 @@ KINDS: dict[str, Kind] = {
     ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
     "sparse": Kind(
-        lambda spec, terms: sparse_question_from_spec(spec),
+        lambda spec, terms: SparseQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),
     ),
     "selection": Kind(
-        lambda spec, terms: selection_question_from_spec(spec, terms.unit),
+        lambda spec, terms: SelectionQuestion.from_spec(spec, unit=terms.unit),
         lambda question, read, tables: ReleasedSelection(question, read),
     ),
     "exponential": Kind(
@@ -117,7 +119,7 @@ KINDS: dict[str, Kind] = {
         lambda question, read, tables: ReleasedQuantiles(question, tables[QUANTILES]),
     ),
     "hypercube": Kind(
-        lambda spec, terms: hypercube_question_from_spec(spec),
+        lambda spec, terms: HypercubeQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
     ),
     "series": Kind(_series, _released_period),

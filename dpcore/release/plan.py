@@ -214,7 +214,7 @@ def plan_from_spec(
     if spec.get("format") not in READ_FORMATS:
         known = " or ".join(map(str, READ_FORMATS))
         raise ValueError(f"format: {spec.get('format')} is not {known}, which this program reads")
-    unit, measure = PrivacyUnit.from_spec(spec), Measure(spec["measure"])
+    unit, measure = PrivacyUnit.from_entries(dict(spec)), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
     before = spec.get("selection")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded
 from dpcore.refusal import Refusal
 from dpcore.rows.column import is_text, map_chunks, value_type
 from dpcore.rows.fates import MISSING, Fate, missing_flags
@@ -41,7 +42,7 @@ _UNQUOTED = ", or a list of numbers without quotes"
 _WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
 
 
-class Keys(ABC):
+class Keys(Coded, ABC):
     """The keys of a group-by: the same tree once per key. Implemented by `KeyList`, and for what is
     large, private or of several columns by `dpcore.rows.table_keys.TableKeys`.
 
@@ -51,6 +52,7 @@ class Keys(ABC):
     """
 
     unknown: str
+    map_version: ClassVar[int] = MAP_VERSION
     # Whether the keys are known by now.
     is_listed: ClassVar[bool] = True
 
@@ -99,10 +101,6 @@ class Keys(ABC):
     def code_of(self, value: object) -> int:
         """The code of one literal key, "other" included; ValueError when it is not listed."""
 
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """Everything that shapes the map, as plain JSON values."""
-
     @property
     def drops_rows(self) -> bool:
         """Whether a row can be dropped, so that N cannot be public."""
@@ -128,6 +126,8 @@ class KeyList(Keys):
     >>> carrier.size, carrier.labels
     (3, ('UA', 'AA', 'other'))
     """
+
+    written = ("map_version", "column", "keys", "unknown")
 
     column: str
     keys: tuple[str, ...] | tuple[int, ...]
@@ -164,14 +164,6 @@ class KeyList(Keys):
     @property
     def value_types(self) -> dict[str, pa.DataType]:
         return {self.column: self.value_type}
-
-    def spec(self) -> dict[str, object]:
-        return {
-            "map_version": MAP_VERSION,
-            "column": self.column,
-            "keys": list(self.keys),
-            "unknown": self.unknown,
-        }
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ sensitivity; see Dwork, Roth 2014, section 3.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
+from dpcore.codec import Coded
 from dpcore.refusal import Refusal
 from dpcore.rows.column import (
     BLOCK,
@@ -29,7 +30,14 @@ from dpcore.rows.column import (
     null_rows,
     value_type,
 )
-from dpcore.rows.policies import MAP_VERSION, check_column, check_policy, is_integer
+from dpcore.rows.policies import (
+    MAP_VERSION,
+    check_column,
+    check_policy,
+    check_version,
+    is_integer,
+    made,
+)
 
 # Sums of such values over all rows are exact, or saturate: see `dpcore.trees.exact_sums`.
 LARGEST_BOUND = 2**31
@@ -39,7 +47,7 @@ _MARK = -(2**62)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureColumn:
+class MeasureColumn(Coded):
     """A column of numbers, each rounded to a whole number and clamped into [lower, upper].
 
     Accepts columns of integers, floats and decimals. A float is rounded to the nearest whole
@@ -62,7 +70,9 @@ class MeasureColumn:
     ([3, 0, 0, 10], [False, False, True, False])
     """
 
+    written = ("kind", "map_version", "column", "lower", "upper", "missing")
     kind: ClassVar[str] = "sum"
+    map_version: ClassVar[int] = MAP_VERSION
     column: str
     lower: int
     upper: int
@@ -99,14 +109,6 @@ class MeasureColumn:
         """The type in which a column is read where a file does not give one, as CSV does not: as
         integers, fractions would be cut off before they are rounded."""
         return pa.float64()
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the values, as plain JSON values; `measure_from_spec` reads it back."""
-        return {
-            "kind": self.kind,
-            "map_version": MAP_VERSION,
-            **{each.name: getattr(self, each.name) for each in fields(self)},
-        }
 
     def check_type(self, type: pa.DataType) -> None:
         """Refuse a column type that has no numbers.
@@ -201,14 +203,7 @@ def measure_from_spec(spec: Mapping[str, object]) -> MeasureColumn:
     (True, True)
     """
     given = dict(spec)
-    for name, needed in (("kind", MeasureColumn.kind), ("map_version", MAP_VERSION)):
-        if given.pop(name, needed) != needed:
-            raise Refusal.of_value(name, f"{spec[name]!r} must be {needed!r} for a measure.")
-    known = {each.name: each for each in fields(MeasureColumn)}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{name!r} is not a field of a measure: use {', '.join(known)}.")
-    for name, each in known.items():
-        if name not in given and each.default is MISSING:
-            raise ValueError(f"a measure needs the field {name!r}.")
-    return MeasureColumn(**given)  # type: ignore[arg-type]
+    if given.pop("kind", MeasureColumn.kind) != MeasureColumn.kind:
+        raise Refusal.of_value("kind", f"{spec['kind']!r} must be 'sum' for a measure.")
+    check_version(given)
+    return made(MeasureColumn, "a measure", given)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.codec import coded
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.key_table import KeyTable
 from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_policy
+from dpcore.rows.policies import DROPPED, check_policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ class TableKeys(Keys):
     (['b', 'other'], 2)
     """
 
-    table: KeyTable
+    written = ("map_version", "columns", "table", "unknown")
+
+    table: KeyTable = field(metadata=coded(write=lambda keys: keys.table.digest))
     unknown: str = "drop"
 
     def __post_init__(self) -> None:
@@ -84,16 +87,6 @@ class TableKeys(Keys):
             keys = self.labels_between(0, len(self.table)).to_pylist()
             raise ValueError(not_listed(", ".join(self.columns), "key", value, keys))
         return position
-
-    def spec(self) -> dict[str, object]:
-        """Return the keys' specification, as `Keys.spec` does, with the digest of their table in
-        place of them."""
-        return {
-            "map_version": MAP_VERSION,
-            "columns": list(self.columns),
-            "table": self.table.digest,
-            "unknown": self.unknown,
-        }
 
 
 class UnlistedKeys(TableKeys):

@@ -7,6 +7,6 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "key_columns": ("KeyColumns", "TYPES"),
     "plan": ("SelectionPlan", "counted_once"),
-    "question": ("SelectionQuestion", "selection_question_from_spec"),
+    "question": ("SelectionQuestion",),
     "released": ("ReleasedSelection",),
 }

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
+from dpcore.codec import Coded
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import (
@@ -36,7 +37,7 @@ _ESCAPES = ((_ESCAPE, _ESCAPE + "A"), (_JOINT, _ESCAPE + "B"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyColumns:
+class KeyColumns(Coded):
     """The columns of keys that nobody lists.
 
     Args:
@@ -52,6 +53,9 @@ class KeyColumns:
     >>> keys.is_valid().to_pylist(), shops.table(keys.drop_null()).to_pylist()
     ([True, False, True], [{'shop': 'a', 'year': 7}, {'shop': 'b', 'year': -1}])
     """
+
+    kind: ClassVar[str] = "selection"
+    written = ("kind", "columns", "types")
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -135,10 +139,6 @@ class KeyColumns:
             own = parts.take(pa.array(np.arange(place, len(parts), number)))
             found[name] = own.cast(INTEGER) if type == "integer" else _unescaped(own)
         return pa.table(found)
-
-    def spec(self) -> dict[str, Any]:
-        """Return the columns as plain JSON values."""
-        return {"columns": list(self.columns), "types": list(self.types)}
 
 
 def _by_values(column: pa.Array, mapping: Callable[[pa.Array], pa.Array]) -> pa.Array:

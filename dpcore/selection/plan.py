@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
+from dpcore.codec import CONTEXT, Coded
 from dpcore.privacy.selection import SelectionLaw
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
@@ -32,7 +31,7 @@ def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionPlan:
+class SelectionPlan(Coded):
     """How the keys of a group-by are selected.
 
     A unit counts once for each of at most m keys. With a unit more, m counts move by one, and m
@@ -54,7 +53,7 @@ class SelectionPlan:
     (2, Fraction(1, 2), 27)
     """
 
-    unit: PrivacyUnit
+    unit: PrivacyUnit = field(metadata=CONTEXT)
     epsilon: Fraction
     delta: Fraction
     threshold: int = 1
@@ -77,22 +76,4 @@ class SelectionPlan:
             epsilon=self.epsilon / self.moved,
             delta=self.delta / self.moved,
             threshold=self.threshold,
-        )
-
-    def spec(self) -> dict[str, Any]:
-        """Return the plan as plain JSON values, without the unit."""
-        return {
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "threshold": self.threshold,
-        }
-
-    @classmethod
-    def from_spec(cls, unit: PrivacyUnit, spec: Mapping[str, Any]) -> SelectionPlan:
-        """The inverse of `spec`."""
-        return cls(
-            unit=unit,
-            epsilon=Fraction(spec["epsilon"]),
-            delta=Fraction(spec["delta"]),
-            threshold=spec["threshold"],
         )

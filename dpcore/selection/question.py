@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +63,7 @@ class SelectionQuestion(Question):
     """
 
     kind = "selection"
+    written = ("name", "domain", "plan", "shards", "confidence", "weight")
     output_only = ("confidence", "weight")
 
     domain: KeyColumns
@@ -181,28 +180,3 @@ class SelectionQuestion(Question):
                 }
             },
         }
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values;
-        `selection_question_from_spec` reads it back."""
-        return {
-            "name": self.name,
-            "domain": {"kind": "selection"} | self.domain.spec(),
-            "plan": self.plan.spec(),
-            "shards": self.shards,
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-        }
-
-
-def selection_question_from_spec(spec: Mapping[str, Any], unit: PrivacyUnit) -> SelectionQuestion:
-    """The question of a specification, as `SelectionQuestion.spec` writes it, about a unit."""
-    domain = spec["domain"]
-    return SelectionQuestion(
-        name=spec["name"],
-        domain=KeyColumns(columns=tuple(domain["columns"]), types=tuple(domain["types"])),
-        plan=SelectionPlan.from_spec(unit, spec["plan"]),
-        shards=spec["shards"],
-        confidence=spec["confidence"],
-        weight=Fraction(spec["weight"]),
-    )

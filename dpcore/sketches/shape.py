@@ -13,6 +13,7 @@ import numpy as np
 from dpcore.arithmetic.elementary import log
 from dpcore.arithmetic.sums import binary_exponent
 from dpcore.arrays import Integers
+from dpcore.codec import Coded
 from dpcore.noise.randomness import RandomStream
 from dpcore.refusal import Refusal
 from dpcore.sketches.hashing import CODE_BITS, MAX_HASH_BITS, SketchHashes
@@ -29,7 +30,7 @@ class SketchKind(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SketchShape:
+class SketchShape(Coded):
     """The shape of a sketch: `rows` hash functions, each to `width` columns.
 
     Args:

@@ -8,7 +8,7 @@ FACE = {
     "domain": ("CodeDomain", "NOTATIONS", "SparseDomain"),
     "labels": ("LabelDomain", "PathDomain"),
     "paths": ("last_labels",),
-    "question": ("SparseQuestion", "sparse_question_from_spec"),
+    "question": ("SparseQuestion",),
     "released": ("ReleasedSparse",),
     "settling": ("Pruning",),
     "workload": ("SparseWorkload",),

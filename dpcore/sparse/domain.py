@@ -15,13 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Flags, Integers
+from dpcore.codec import Coded
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import (
@@ -40,7 +41,7 @@ from dpcore.sparse.paths import prefix_codes, refused_path
 NOTATIONS = ("ipv4", "hex")
 
 
-class SparseDomain(ABC):
+class SparseDomain(Coded, ABC):
     """The levels of a large tree, and how rows fall into its nodes.
 
     Attributes:
@@ -51,6 +52,8 @@ class SparseDomain(ABC):
         needed: the types that a column may have, for messages.
     """
 
+    tag = "form"
+    form: ClassVar[str]
     columns: tuple[str, ...]
     names: tuple[str, ...]
     key_type: pa.DataType
@@ -168,10 +171,6 @@ class SparseDomain(ABC):
     def _paths_above(self, level: int, paths: pa.Array) -> pa.Array:
         """The paths of the parents of nodes of a level of 2 or more."""
 
-    @abstractmethod
-    def spec(self) -> dict[str, Any]:
-        """The domain as plain JSON."""
-
     @property
     def root_keys(self) -> pa.Array:
         """The key of the root, (1,)."""
@@ -212,6 +211,7 @@ class CodeDomain(SparseDomain):
     (['10.1.0.0/16', '10.1.0.0/16'], ('/8', '/16', '/32'))
     """
 
+    form: ClassVar[str] = "code"
     column: str
     widths: tuple[int, ...]
     notation: str = "ipv4"
@@ -353,15 +353,6 @@ class CodeDomain(SparseDomain):
         """The keys on a level from 0 of the nodes of prefixes that are as long or longer."""
         codes = prefix_codes(paths, self._hex_digits)
         return self.level_keys(level, pa.array(codes))
-
-    def spec(self) -> dict[str, Any]:
-        """The domain as plain JSON."""
-        return {
-            "form": "code",
-            "column": self.column,
-            "widths": list(self.widths),
-            "notation": self.notation,
-        }
 
 
 def _shifted(keys: pa.Array, bits: int) -> pa.Array:

@@ -13,19 +13,20 @@ import functools
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.codec import coded
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.node_keys import text_prefixes
 from dpcore.refusal import Refusal
 from dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
-from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.paths import paths_above, refused_path
 from dpcore.sparse.plan import ROOT_NAME
 
@@ -79,7 +80,8 @@ class LabelDomain(_TextDomain):
     (['JFK/A\\\\/B', 'JFK/LAX'], [1, 1])
     """
 
-    label_columns: tuple[str, ...]
+    form: ClassVar[str] = "labels"
+    label_columns: tuple[str, ...] = field(metadata=coded(name="columns"))
 
     needed = "texts or integers"
     joint = _JOINT
@@ -163,10 +165,6 @@ class LabelDomain(_TextDomain):
             raise refused_path(path, "it has an empty label, and rows with one are not counted")
         return _within(path, len(labels), self.height)
 
-    def spec(self) -> dict[str, Any]:
-        """The domain as plain JSON."""
-        return {"form": "labels", "columns": list(self.label_columns)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class PathDomain(_TextDomain):
@@ -190,6 +188,7 @@ class PathDomain(_TextDomain):
     (['a', 'a/b'], [None, 'a/b'])
     """
 
+    form: ClassVar[str] = "path"
     column: str
     depth: int
     separator: str = "/"
@@ -277,15 +276,6 @@ class PathDomain(_TextDomain):
             raise refused_path(path, why)
         return _within(path, path.count(self.separator) + 1, self.height)
 
-    def spec(self) -> dict[str, Any]:
-        """The domain as plain JSON."""
-        return {
-            "form": "path",
-            "column": self.column,
-            "depth": self.depth,
-            "separator": self.separator,
-        }
-
 
 def domain_from_spec(spec: Mapping[str, Any]) -> SparseDomain:
     """The domain that `SparseDomain.spec` wrote, of any form.
@@ -297,14 +287,7 @@ def domain_from_spec(spec: Mapping[str, Any]) -> SparseDomain:
     >>> domain_from_spec(domain.spec()) == domain
     True
     """
-    if spec["form"] == "labels":
-        return LabelDomain(label_columns=tuple(spec["columns"]))
-    fields = {name: value for name, value in spec.items() if name != "form"}
-    if spec["form"] == "path":
-        return PathDomain(**fields)
-    if spec["form"] == "code":
-        return CodeDomain(**{**fields, "widths": tuple(spec["widths"])})
-    raise ValueError(f"form is {spec['form']!r}; it must be code, labels or path")
+    return SparseDomain.from_spec({name: each for name, each in spec.items() if name != "kind"})
 
 
 def _within(path: str, labels: int, height: int) -> int:

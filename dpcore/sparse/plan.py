@@ -34,12 +34,13 @@ Kenthapadi, Mishra, Ntoulas 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+from dpcore.codec import INLINE, Coded, coded
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
@@ -53,7 +54,7 @@ _ROOT_BITS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseLevel:
+class SparseLevel(Coded):
     """What one level of the tree may spend.
 
     Args:
@@ -84,7 +85,7 @@ class SparseLevel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparsePlan:
+class SparsePlan(Coded):
     """How one large sparse tree is measured. Holds no data.
 
     Args:
@@ -110,8 +111,16 @@ radius=50))
     (None, 50)
     """
 
-    levels: tuple[SparseLevel, ...]
-    unit: PrivacyUnit
+    mechanism: ClassVar[str] = "sparse"
+    written = ("mechanism", "unit", "rows", "public_total", "levels")
+
+    levels: tuple[SparseLevel, ...] = field(
+        metadata=coded(
+            write=lambda plan: plan.level_entries,
+            read=lambda levels: tuple(SparseLevel.from_entries(dict(level)) for level in levels),
+        )
+    )
+    unit: PrivacyUnit = field(metadata=INLINE)
     public_total: bool = False
 
     def __post_init__(self) -> None:
@@ -139,6 +148,11 @@ radius=50))
     def __getstate__(self) -> dict[str, object]:
         """What travels to a worker: the plan, not what is computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def rows(self) -> int:
+        """Most rows of a unit."""
+        return self.unit.rows
 
     @property
     def height(self) -> int:
@@ -250,53 +264,18 @@ radius=50))
             for number, (level, law) in enumerate(zip(self.levels, self._laws, strict=True))
         ]
 
-    def spec(self) -> dict[str, Any]:
-        """All that shapes the law of what is published, as plain JSON; rationals are texts."""
-        return {
-            "mechanism": "sparse",
-            **self.unit.spec(),
-            "rows": self.unit.rows,
-            "public_total": self.public_total,
-            "levels": [
-                {
-                    "name": level.name,
-                    "epsilon": str(level.epsilon),
-                    "delta": str(level.delta),
-                    "scale": None if law is None else str(law.scale),
-                    "radius": self.radius(number),
-                    "threshold": self.threshold(number),
-                }
-                for number, (level, law) in enumerate(zip(self.levels, self._laws, strict=True))
-            ],
-        }
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> SparsePlan:
-        """The plan that `spec` wrote.
-
-        Raises:
-            ValueError: the noise stored there is not that of its budget.
-
-        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
-        >>> SparsePlan.from_spec(plan.spec()) == plan
-        True
-        """
-        plan = cls(
-            levels=tuple(
-                SparseLevel(
-                    name=level["name"],
-                    epsilon=Fraction(level["epsilon"]),
-                    delta=Fraction(level["delta"]),
-                )
-                for level in spec["levels"]
-            ),
-            unit=PrivacyUnit.from_spec(spec),
-            public_total=spec["public_total"],
-        )
-        if plan.spec() != dict(spec):
-            raise ValueError("spec: the scales or thresholds are not those of the levels' budgets")
-        return plan
+    @property
+    def level_entries(self) -> list[dict[str, Any]]:
+        """The budget, the noise and the threshold of each level, as plain JSON values."""
+        return [
+            level.spec()
+            | {
+                "scale": None if law is None else str(law.scale),
+                "radius": self.radius(number),
+                "threshold": self.threshold(number),
+            }
+            for number, (level, law) in enumerate(zip(self.levels, self._laws, strict=True))
+        ]
 
 
 def plan_sparse(

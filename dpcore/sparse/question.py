@@ -8,13 +8,12 @@ shards as the plan says, whatever the data are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from dpcore.codec import coded
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
@@ -68,11 +67,19 @@ class SparseQuestion(Question):
     """
 
     kind = "sparse"
+    written = ("name", "domain", "plan", "shards", "pruning", "confidence", "weight")
     output_only = ("confidence", "weight", "pruning")
 
-    domain: SparseDomain
+    domain: SparseDomain = field(
+        metadata=coded(
+            write=lambda tree: {"kind": tree.kind} | tree.domain.spec(), read=domain_from_spec
+        )
+    )
     plan: SparsePlan
-    pruning: Pruning = EVERY_NODE
+    pruning: Pruning = field(
+        default=EVERY_NODE,
+        metadata=coded(write=lambda tree: tree.pruning.rows, read=lambda rows: Pruning(rows=rows)),
+    )
     shards: int = SHARDS
 
     def __post_init__(self) -> None:
@@ -198,7 +205,7 @@ class SparseQuestion(Question):
             "epsilon": str(self.plan.epsilon),
             "delta": str(self.plan.delta),
             "mechanism": "threshold",
-            "levels": self.plan.spec()["levels"],
+            "levels": self.plan.level_entries,
             "pruning": {
                 "rule": self.pruning.rule,
                 "rows": self.pruning.rows,
@@ -211,30 +218,3 @@ class SparseQuestion(Question):
                 }
             },
         }
-
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values; `sparse_question_from_spec`
-        reads it back."""
-        return {
-            "name": self.name,
-            "domain": {"kind": "sparse"} | self.domain.spec(),
-            "plan": self.plan.spec(),
-            "shards": self.shards,
-            "pruning": self.pruning.rows,
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-        }
-
-
-def sparse_question_from_spec(spec: Mapping[str, Any]) -> SparseQuestion:
-    """The question of a specification, as `SparseQuestion.spec` writes it."""
-    domain = {name: value for name, value in spec["domain"].items() if name != "kind"}
-    return SparseQuestion(
-        name=spec["name"],
-        domain=domain_from_spec(domain),
-        plan=SparsePlan.from_spec(spec["plan"]),
-        shards=spec["shards"],
-        pruning=Pruning(rows=spec["pruning"]),
-        confidence=spec["confidence"],
-        weight=Fraction(spec["weight"]),
-    )

@@ -8,5 +8,5 @@ FACE = {
     "calibration": ("calibrate",),
     "errors": ("ThresholdErrors",),
     "forest": ("ThresholdForest", "ThresholdIntervals", "TreeThresholds", "threshold_intervals"),
-    "plan": ("ThresholdPlan", "threshold_plan_from_spec"),
+    "plan": ("ThresholdPlan",),
 }

@@ -9,13 +9,12 @@ Source: `dpcore.thresholds.plan`, `dpcore.thresholds.errors`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import CONTEXT, Coded, coded
 from dpcore.noise.source import MAX_COUNT, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import PrivacyUnit
@@ -33,7 +32,7 @@ _ALL_ROUNDS = -2
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeThresholds:
+class TreeThresholds(Coded):
     """How one tree is measured by thresholds. Holds no data.
 
     Args:
@@ -48,9 +47,10 @@ class TreeThresholds:
             range.
     """
 
-    tree: IrregularTree
+    # The shape is that of the domain; its leaves are written for a reader.
+    tree: IrregularTree = field(metadata=coded(name="leaves", write=lambda plan: plan.tree.leaves))
     thresholds: ThresholdPlan
-    keyed: bool = False
+    keyed: bool = field(default=False, metadata=CONTEXT)
     rows_at_most: int = MAX_COUNT
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class TreeThresholds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdIntervals:
+class ThresholdIntervals(Coded):
     """The intervals of nodes found by no round, or by each.
 
     Args:
@@ -94,20 +94,12 @@ class ThresholdIntervals:
 
     confidence: float
     low: tuple[float, ...]
-    high: tuple[float, ...]
-
-    def spec(self) -> dict[str, object]:
-        """Return the intervals as plain JSON values: an infinite end is null."""
-        return asdict(self) | {"high": [each if np.isfinite(each) else None for each in self.high]}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> ThresholdIntervals:
-        """The inverse of `spec`."""
-        return cls(
-            confidence=float(spec["confidence"]),
-            low=tuple(map(float, spec["low"])),
-            high=tuple(np.inf if each is None else float(each) for each in spec["high"]),
+    high: tuple[float, ...] = field(
+        metadata=coded(
+            write=lambda ends: [each if np.isfinite(each) else None for each in ends.high],
+            read=lambda high: tuple(np.inf if each is None else float(each) for each in high),
         )
+    )
 
 
 def threshold_intervals(plan: TreeThresholds, confidence: float) -> ThresholdIntervals:

@@ -22,17 +22,17 @@ Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithms 1, 2 and 4, corrected.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from dpcore.arithmetic.elementary import expm1, log1p
 from dpcore.arrays import Floats
+from dpcore.codec import INLINE, Coded
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import PrivacyUnit
@@ -66,7 +66,7 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdRound:
+class ThresholdRound(Coded):
     """One classification of a forest; a `dpcore.thresholds.heavy_nodes.Classifier`.
 
     Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
@@ -150,21 +150,9 @@ class ThresholdRound:
         """acceptance - R: no node below is TOP, save for a heavier node under it."""
         return self.acceptance - self.noise.radius
 
-    def spec(self) -> dict[str, object]:
-        """Return the round as plain JSON values."""
-        return {
-            "cutoff": self.cutoff,
-            "search_epsilon": str(self.search_epsilon),
-            "node_epsilon": str(self.node_epsilon),
-            "delta": str(self.delta),
-            "tau": self.tau,
-            "acceptance": self.acceptance,
-            "estimate": str(self.estimate),
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdPlan:
+class ThresholdPlan(Coded):
     """Rounds of classification with falling thresholds, and what they may spend together.
 
     Guarantee: what `dpcore.thresholds.rounds` gives is (epsilon, delta)-differentially private for
@@ -198,9 +186,12 @@ class ThresholdPlan:
     ValueError: rounds: they spend an epsilon of 1 a row, above the 1/2 that epsilon leaves
     """
 
+    mechanism: ClassVar[str] = "thresholds"
+    written = ("mechanism", "epsilon", "delta", "unit", "rows", "least", "rounds")
+
     epsilon: Fraction
     delta: Fraction
-    unit: PrivacyUnit
+    unit: PrivacyUnit = field(metadata=INLINE)
     least: Fraction
     rounds: tuple[ThresholdRound, ...]
 
@@ -217,6 +208,11 @@ class ThresholdPlan:
                     f"row, above the {allowed} that {name} leaves"
                 )
 
+    @property
+    def rows(self) -> int:
+        """Most rows of a unit."""
+        return self.unit.rows
+
     @cached_property
     def group(self) -> GroupPrivacy:
         """What one row may cost."""
@@ -226,37 +222,3 @@ class ThresholdPlan:
     def estimates(self) -> Floats:
         """(rounds + 1,) what a node is estimated at: found by no round, or by each."""
         return np.array([float(self.least), *(float(each.estimate) for each in self.rounds)])
-
-    def spec(self) -> dict[str, object]:
-        """Return the plan as plain JSON values; `threshold_plan_from_spec` reads it back."""
-        return {
-            "mechanism": "thresholds",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            **self.unit.spec(),
-            "rows": self.unit.rows,
-            "least": str(self.least),
-            "rounds": [each.spec() for each in self.rounds],
-        }
-
-
-def threshold_plan_from_spec(spec: Mapping[str, Any]) -> ThresholdPlan:
-    """The plan of a specification, validated anew.
-
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10), least=Fraction(3),
-    ...                      unit=SUBSTITUTE_ROW, rounds=())
-    >>> threshold_plan_from_spec(plan.spec()) == plan
-    True
-    """
-    fractions = ("search_epsilon", "node_epsilon", "delta", "estimate")
-    return ThresholdPlan(
-        epsilon=Fraction(spec["epsilon"]),
-        delta=Fraction(spec["delta"]),
-        unit=PrivacyUnit.from_spec(spec),
-        least=Fraction(spec["least"]),
-        rounds=tuple(
-            ThresholdRound(**{**each, **{name: Fraction(each[name]) for name in fractions}})
-            for each in spec["rounds"]
-        ),
-    )

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.codec import Coded
 from dpcore.trees.shape import Number
 
 MAX_LEAVES = 2**40
@@ -30,7 +31,7 @@ _STRIDED_FANOUT = 48
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree:
+class Tree(Coded):
     """A level-uniform tree trimmed to its first ``leaves`` leaves.
 
     Args:

@@ -19,7 +19,6 @@ FACE = {
         "Objective",
         "QuantileObjective",
         "RangeObjective",
-        "objective_from_spec",
     ),
     "plan": ("Consistency", "Estimator", "Measured", "TreePlan", "check_estimator", "moved_counts"),
     "prefix_error": ("mean_prefix_variance",),

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from dpcore.arithmetic.sums import ordered_sum, row_dots
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded, coded
 from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
 from dpcore.uniform.node_error import node_variances
 from dpcore.uniform.prefix_error import prefix_moments, prefix_variance
@@ -45,9 +45,10 @@ _SEARCHED_GUESSES = 128
 _PREDICTED_POSITIONS = 2**13
 
 
-class Objective(ABC):
+class Objective(Coded, ABC):
     """What a plan is best for. Values are equal where they ask the same."""
 
+    tag = "kind"
     kind: ClassVar[str]
 
     @property
@@ -85,10 +86,6 @@ class Objective(ABC):
     def one_leaf_variance(self, total: float) -> float:
         """The same of a tree of one leaf, whose count has the given variance."""
         return total
-
-    def spec(self) -> dict[str, object]:
-        """Return the objective as plain JSON values; `objective_from_spec` reads it back."""
-        return {"kind": self.kind}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +133,13 @@ class QuantileObjective(Objective):
     """
 
     quantiles: tuple[float, ...]
-    guesses: tuple[Guess, ...] = ()
+    guesses: tuple[Guess, ...] = field(
+        default=(),
+        metadata=coded(
+            write=lambda goal: [[each.stop, each.density] for each in goal.guesses],
+            read=lambda pairs: tuple(Guess(stop=stop, density=density) for stop, density in pairs),
+        ),
+    )
     kind: ClassVar[str] = "quantiles"
 
     def __post_init__(self) -> None:
@@ -197,11 +200,6 @@ class QuantileObjective(Objective):
         pairs = zip(self.guesses, self.quantiles, strict=True)
         errors = np.array([(guess.stop - q) / guess.density for guess, q in pairs])
         return total * float(np.mean(errors**2))
-
-    def spec(self) -> dict[str, object]:
-        """Return the objective as plain JSON values."""
-        guesses = [[guess.stop, guess.density] for guess in self.guesses]
-        return super().spec() | {"quantiles": list(self.quantiles), "guesses": guesses}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,10 +280,6 @@ class RangeObjective(Objective):
             raise ValueError(f"widths: {max(self.widths)} is more than the 1 leaves")
         return total
 
-    def spec(self) -> dict[str, object]:
-        """Return the objective as plain JSON values."""
-        return super().spec() | {"widths": list(self.widths)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class CountObjective(Objective):
@@ -357,47 +351,12 @@ class NodeObjective(Objective):
             raise ValueError(f"level_weights: {len(self.weights)} of them for 1 levels")
         return total
 
-    def spec(self) -> dict[str, object]:
-        """Return the objective as plain JSON values."""
-        return super().spec() | {"weights": list(self.weights)}
-
 
 def _evenly(count: int, at_most: int) -> list[int]:
     """All of 0 to ``count`` - 1, or so many of them, the middles of equal parts."""
     if count <= at_most:
         return list(range(count))
     return [(2 * index + 1) * count // (2 * at_most) for index in range(at_most)]
-
-
-def objective_from_spec(spec: Mapping[str, object]) -> Objective:
-    """The objective of a specification.
-
-    Raises:
-        ValueError: there is no such kind.
-
-    >>> objective_from_spec(RangeObjective(widths=(7, 30)).spec())
-    RangeObjective(widths=(7, 30))
-    """
-    kind = spec["kind"]
-    if kind == "cdf":
-        return CdfObjective()
-    if kind == "counts":
-        return CountObjective()
-    if kind == "ranges":
-        return RangeObjective(widths=tuple(_list(spec, "widths")))
-    if kind == "nodes":
-        return NodeObjective(weights=tuple(map(float, _list(spec, "weights"))))
-    if kind == "quantiles":
-        guesses = [Guess(stop=int(at), density=float(n)) for at, n in _list(spec, "guesses")]
-        quantiles = tuple(map(float, _list(spec, "quantiles")))
-        return QuantileObjective(quantiles=quantiles, guesses=tuple(guesses))
-    raise ValueError(f"objective: there is no kind {kind!r}")
-
-
-def _list(spec: Mapping[str, object], name: str) -> list[Any]:
-    values = spec[name]
-    assert isinstance(values, list)
-    return values
 
 
 CDF = CdfObjective()

@@ -7,11 +7,12 @@ shown, compared and digested before any row is read.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
+from dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
@@ -51,7 +52,7 @@ class Consistency(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreePlan:
+class TreePlan(Coded):
     """How one tree is measured.
 
     Args:
@@ -80,14 +81,16 @@ class TreePlan:
     (None, DiscreteLaplace(scale=Fraction(2, 1)))
     """
 
-    tree: Tree
-    unit: PrivacyUnit
-    budget: Budget
+    written = ("tree", "level_amounts", "budget", "public_total", "measured", "estimator")
+
+    tree: Tree = field(metadata=INLINE)
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
     level_amounts: tuple[Fraction, ...]
     public_total: bool = False
-    keyed: bool = False
-    measured: Measured = Measured.NODES
-    estimator: Estimator = Estimator.FULL
+    keyed: bool = field(default=False, metadata=CONTEXT)
+    measured: Measured = field(default=Measured.NODES, metadata=coded(name="mechanism"))
+    estimator: Estimator = field(default=Estimator.FULL, metadata=coded(name="estimation"))
 
     @classmethod
     def of(

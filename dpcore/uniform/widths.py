@@ -11,15 +11,16 @@ Source: `dpcore.errors.law`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
+from dpcore.codec import Coded
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import UniformErrors
@@ -36,7 +37,7 @@ _EXTREME = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalWidths:
+class IntervalWidths(Coded):
     """How wide an interval is on either side, at one confidence.
 
     Args:
@@ -53,26 +54,6 @@ class IntervalWidths:
     levels: tuple[float, ...]
     prefix: float
     line: tuple[float, float] | None = None
-
-    def spec(self) -> dict[str, object]:
-        """Return the widths as plain JSON values; `from_spec` reads them back."""
-        return {
-            "confidence": self.confidence,
-            "levels": list(self.levels),
-            "prefix": self.prefix,
-            "line": self.line,
-        }
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> IntervalWidths:
-        """The inverse of `spec`."""
-        line = spec["line"]
-        return cls(
-            confidence=float(spec["confidence"]),
-            levels=tuple(map(float, spec["levels"])),
-            prefix=float(spec["prefix"]),
-            line=None if line is None else (float(line[0]), float(line[1])),
-        )
 
     @property
     def sloped(self) -> tuple[float, float]:

@@ -98,7 +98,7 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
     errors = plan.spec().get("split", {}).get("errors")
     thresholds = plan.spec().get("thresholds")
     ends = partition.tree.leaves()
-    for place, (level, law) in enumerate(zip(plan.levels(), plan.laws, strict=True)):
+    for place, (level, law) in enumerate(zip(plan.levels, plan.laws, strict=True)):
         nodes = parts = 0
         if place < len(partition.tree.levels):
             own = partition.tree.levels[place]
@@ -106,7 +106,7 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
             nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
         # Above a sketch, or the last level, no number follows; the root is asked none.
         below = plan.laws[place + 1] if 0 < place < plan.height else None
-        collide = place < plan.height and plan.levels()[place + 1].get("held") == "sketch"
+        collide = place < plan.height and plan.levels[place + 1].get("held") == "sketch"
         least = None
         if errors is not None and below is not None and not collide:
             least = errors * math.sqrt(below.variance)

@@ -31,7 +31,7 @@ def hypercube_entry(question: HypercubeQuestion) -> dict[str, Any]:
         "mechanism": spec["mechanism"],
         "columns": list(question.columns),
         "levels": [
-            level | {"std_error": error} for level, error in zip(plan.levels(), errors, strict=True)
+            level | {"std_error": error} for level, error in zip(plan.levels, errors, strict=True)
         ],
         "state_bytes": plan.state_bytes,
         "plan": {name: value for name, value in spec.items() if name != "levels"},

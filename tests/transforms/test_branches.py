@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +13,8 @@ import pytest
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
-from dpcore.levels.irregular import IrregularMechanism, irregular_mechanism_from_spec
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
@@ -74,19 +72,16 @@ def test_there_are_branches() -> None:
     assert not branched(spine_leaves=2**20).branches
 
 
-def same(mechanism: Mechanism[Any, Any], domain: object) -> Mechanism[Any, Any]:
-    """Return the mechanism, whatever the domain."""
-    return mechanism
-
-
 def test_a_branch_is_part_of_the_specification_where_there_is_one() -> None:
     for question in (branched(), branched(spine_leaves=2**20)):
         spec = json.loads(json.dumps(question.spec()))
         assert ("spine_leaves" in spec) == bool(question.branches)
         plan = question.plan
-        tree = question.plan.tree
-        read = irregular_mechanism_from_spec(spec, plan.unit, plan.budget.measure, tree)
-        again = hierarchy_question_from_spec(spec, DOMAIN.universe, partial(same, read))
+        given = {"unit": plan.unit, "measure": plan.budget.measure, "tree": plan.tree}
+        read = partial(IrregularMechanism.from_entries, keyed=question.is_keyed, **given)
+        again = hierarchy_question_from_spec(
+            spec, DOMAIN.universe, lambda left, _, read=read: read(left)
+        )
         assert again.spec() == spec and again.branches == question.branches
 
 

@@ -14,7 +14,7 @@ from dpcore.adaptive import drawing
 from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.drawn_trees import DrawnTrees
 from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
+from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.solving import fanouts_of
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.irregular import IrregularTree
@@ -248,10 +248,8 @@ def test_noise_is_drawn_once_and_follows_the_counts() -> None:
 def test_a_plan_reads_back() -> None:
     rng = np.random.default_rng(1)
     plan = random_adaptive_plan(rng, Tree(leaves=60, fanouts=(4, 4, 4)), counts=False)
-    again = adaptive_plan_from_spec(
-        plan.spec(), plan.tree, plan.unit, plan.budget.measure, keyed=False
-    )
-    assert again == plan
+    given = {"tree": plan.tree, "unit": plan.unit, "measure": plan.budget.measure}
+    assert AdaptivePlan.from_spec(plan.spec(), **given, keyed=False) == plan
 
 
 @pytest.mark.parametrize("public", [False, True])

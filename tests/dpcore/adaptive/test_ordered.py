@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpcore.adaptive.drawn import DrawnTree
-from dpcore.adaptive.mechanism import AdaptiveMechanism, adaptive_mechanism_from_spec
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split
 from dpcore.noise.randomness import ReleaseKey
@@ -80,8 +80,9 @@ def released(
 def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts: bool) -> None:
     question = question_of(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
     spec = question.spec()
+    given = {"measure": measure, "keyed": question.is_keyed}
     again = ordered_question_from_spec(
-        spec, unit, lambda own: adaptive_mechanism_from_spec(spec, own, measure)
+        spec, unit, lambda left, own: AdaptiveMechanism.from_entries(left, unit=own, **given)
     )
     assert again == question
     assert again.law_spec() == changed(question, quantiles=(), guessed_rows=None).law_spec()

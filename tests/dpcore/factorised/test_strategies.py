@@ -13,7 +13,6 @@ from dpcore.factorised import dense
 from dpcore.factorised.dense import DenseStrategy
 from dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategies import strategy_from_spec
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.refusal import MatrixError
@@ -86,7 +85,7 @@ def test_variances_are_those_of_the_dense_inverse(strategy: Strategy) -> None:
 
 @STRATEGIES
 def test_a_specification_gives_the_same_matrix(strategy: Strategy) -> None:
-    again = strategy_from_spec(strategy.spec())
+    again = Strategy.from_spec(strategy.spec())
     assert again == strategy and (again.dense() == strategy.dense()).all()
 
 

@@ -6,7 +6,6 @@ import json
 import pickle
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.levels.irregular import IrregularMechanism, irregular_mechanism_from_spec
+from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
@@ -75,8 +74,12 @@ def test_a_specification_is_read_back(name: str) -> None:
     (tree,) = json.loads(json.dumps(plan.spec()))["trees"]
     universe = question.domain.universe
     measure = question.plan.budget.measure
-    read = partial(irregular_mechanism_from_spec, tree, question.unit, measure)
-    again = hierarchy_question_from_spec(tree, universe, lambda own: read(own.tree.shape))
+    given = {"unit": question.unit, "measure": measure, "keyed": question.is_keyed}
+    again = hierarchy_question_from_spec(
+        tree,
+        universe,
+        lambda left, own: IrregularMechanism.from_entries(left, tree=own.tree.shape, **given),
+    )
     assert again == question
 
 

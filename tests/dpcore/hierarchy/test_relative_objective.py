@@ -24,7 +24,6 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.levels.relative_objective import (
     RelativeObjective,
     level_classes,
-    relative_objective_from_spec,
 )
 from dpcore.noise.randomness import public_stream
 from dpcore.privacy.budget import Budget, Measure
@@ -230,7 +229,7 @@ def test_a_level_that_is_not_measured_has_no_error_without_estimation() -> None:
 
 @pytest.mark.parametrize("objective", objectives())
 def test_specifications_are_read_back(objective: RelativeObjective) -> None:
-    assert relative_objective_from_spec(objective.spec()) == objective
+    assert RelativeObjective.from_spec(objective.spec()) == objective
     assert objective.reads and objective.unit
 
 

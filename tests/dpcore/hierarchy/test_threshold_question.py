@@ -16,7 +16,7 @@ import pytest
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
-from dpcore.levels.thresholds import ThresholdMechanism, threshold_mechanism_from_spec
+from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
@@ -41,8 +41,13 @@ FORMS = ("digits", "bushy", "columns", "paths")
 
 def from_spec(spec: Any, universe: Universe) -> HierarchyQuestion[ThresholdMechanism]:
     """Return the question of a specification."""
+    keyed = spec["keys"] is not None
     return hierarchy_question_from_spec(
-        spec, universe, lambda domain: threshold_mechanism_from_spec(spec, domain.tree.shape)
+        spec,
+        universe,
+        lambda left, domain: ThresholdMechanism.from_entries(
+            left, tree=domain.tree.shape, keyed=keyed
+        ),
     )
 
 

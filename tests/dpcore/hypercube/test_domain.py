@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits, hypercube_from_spec
+from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain
 from dpcore.ordered.domain import OrderedDomain
@@ -155,7 +155,7 @@ def test_the_labels_of_a_depth_name_the_ranges_of_every_column() -> None:
 
 def test_the_specification_reads_back() -> None:
     domain = HypercubeDomain(axes=every_axis(), depths=(3, 1, 2, 2, 1))
-    again = hypercube_from_spec(json.loads(json.dumps(domain.spec())))
+    again = HypercubeDomain.from_spec(json.loads(json.dumps(domain.spec())))
     assert again == domain and again.spec() == domain.spec()
     other = HypercubeDomain(axes=every_axis(), depths=(3, 1, 2, 2, 2))
     assert other.spec() != domain.spec()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion, hypercube_question_from_spec
+from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.noise.randomness import ReleaseKey
@@ -305,7 +305,7 @@ def test_only_noisy_counts_shape_what_is_released() -> None:
 def test_the_specification_reads_back(mechanism: str, holding: Holding) -> None:
     question = question_of(BOX, mechanism, holding=holding, amount=Fraction(1))
     spec = json.loads(json.dumps(question.spec(), allow_nan=False))
-    assert hypercube_question_from_spec(spec) == question
+    assert HypercubeQuestion.from_spec(spec) == question
     plan = plan_of(question)
     again = plan_from_spec(json.loads(json.dumps(plan.spec(), allow_nan=False)))
     assert again == plan and again.digest == plan.digest

@@ -379,7 +379,7 @@ def test_a_specification_is_read_back(name: str) -> None:
     first, *rest = spec["levels"][1:]
     key = "last_scale" if plan.measure is Measure.EPSILON else "last_sigma_squared"
     for changed in (first | {key: "1/100"}, {**first, "decision_scale": "1/100"}):
-        with pytest.raises(ValueError, match=r"^spec: the scales are not those of the levels'"):
+        with pytest.raises(ValueError, match=r"^levels: it does not follow from the other"):
             mechanism_from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
 
 

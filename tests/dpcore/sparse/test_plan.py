@@ -254,7 +254,7 @@ def test_specifications_come_back() -> None:
         assert pickle.loads(pickle.dumps(plan)) == plan
     spec = plan.spec()
     spec["levels"][1]["threshold"] -= 1
-    with pytest.raises(ValueError, match="thresholds are not those"):
+    with pytest.raises(ValueError, match=r"^levels: it does not follow from the other fields"):
         SparsePlan.from_spec(spec)
 
 

@@ -18,7 +18,7 @@ from dpcore.rows.keys import KeyList
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion, sparse_question_from_spec
+from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning
 
 DOMAINS: dict[str, SparseDomain] = {
@@ -66,7 +66,7 @@ def test_a_specification_is_read_back(form: str, unit: PrivacyUnit) -> None:
     for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
         again = plan_from_spec(spec)
         assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
-    assert sparse_question_from_spec(json.loads(json.dumps(asked.spec()))) == asked
+    assert SparseQuestion.from_spec(json.loads(json.dumps(asked.spec()))) == asked
     travelled = pickle.dumps(asked)
     assert len(travelled) < 3000 and pickle.loads(travelled) == asked
 
@@ -74,7 +74,7 @@ def test_a_specification_is_read_back(form: str, unit: PrivacyUnit) -> None:
 def test_a_specification_with_other_noise_is_refused() -> None:
     spec = json.loads(json.dumps(release(question()).spec()))
     spec["trees"][0]["plan"]["levels"][1]["threshold"] -= 1
-    with pytest.raises(ValueError, match="not those of the levels' budgets"):
+    with pytest.raises(ValueError, match="levels: it does not follow from the other fields"):
         plan_from_spec(spec)
 
 

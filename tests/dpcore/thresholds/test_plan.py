@@ -22,7 +22,7 @@ from dpcore.noise.randomness import public_stream
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.calibration import calibrate
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound, threshold_plan_from_spec
+from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
@@ -261,11 +261,11 @@ def test_estimates_never_rise_below_a_node_and_spare_empty_nodes() -> None:
 
 def test_a_specification_is_read_back() -> None:
     plan = plan_of(SMALL, unit=SUBSTITUTE_ROW, rows=2)
-    assert threshold_plan_from_spec(plan.spec()) == plan
+    assert ThresholdPlan.from_spec(plan.spec()) == plan
     spec = plan.spec()
     spec["epsilon"] = str(plan.epsilon - Fraction(1, 2**80))
     with pytest.raises(ValueError, match="they spend an epsilon"):
-        threshold_plan_from_spec(spec)
+        ThresholdPlan.from_spec(spec)
 
 
 def test_the_least_overspending_is_refused() -> None:

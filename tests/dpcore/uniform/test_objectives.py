@@ -24,7 +24,6 @@ from dpcore.uniform.objectives import (
     Objective,
     QuantileObjective,
     RangeObjective,
-    objective_from_spec,
 )
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -46,7 +45,7 @@ OBJECTIVES: list[Objective] = [
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_a_specification_is_read_back(objective: Objective) -> None:
     for spec in (objective.spec(), json.loads(json.dumps(objective.spec()))):
-        again = objective_from_spec(spec)
+        again = Objective.from_spec(spec)
         assert again == objective and hash(again) == hash(objective)
         assert type(again) is type(objective) and again.spec() == objective.spec()
         assert (again.reads, again.unit) == (objective.reads, objective.unit)
@@ -113,8 +112,10 @@ def test_refuses(make: Any, fields: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["median", "", None, 3])
 def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
-    with pytest.raises(ValueError, match=r"^objective: there is no kind"):
-        objective_from_spec({"kind": kind})
+    with pytest.raises(
+        ValueError, match=r"^kind is .*; it must be one of cdf, counts, nodes, quantiles, ranges$"
+    ):
+        Objective.from_spec({"kind": kind})
 
 
 def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
@@ -251,4 +252,4 @@ def test_counts_are_those_of_ranges_of_one_cell() -> None:
     plan = plan_tree(setting)
     ranges = predicted_error(plan, RangeObjective(widths=(1,)))
     assert predicted_error(plan, CountObjective()) == pytest.approx(ranges)
-    assert objective_from_spec(CountObjective().spec()) == CountObjective()
+    assert Objective.from_spec(CountObjective().spec()) == CountObjective()
