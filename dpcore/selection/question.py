@@ -54,6 +54,7 @@ class SelectionQuestion(Question):
     Raises:
         ValueError: keys of its own, or no shard.
 
+    >>> from fractions import Fraction
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = SelectionPlan(unit=ADD_REMOVE_ROW,
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))

@@ -55,6 +55,7 @@ class SparseQuestion(Question):
     Raises:
         ValueError: parts that do not fit each other, or a budget whose noise is out of range.
 
+    >>> from fractions import Fraction
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW

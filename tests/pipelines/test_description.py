@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from fractions import Fraction
 
 import pytest
 
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.mechanism import Mechanism
 from dpcore.release.mechanisms import MECHANISMS as READERS
 from pipelines.description.description import (
     Column,
@@ -95,8 +93,4 @@ def test_several_laws_are_shown_from_the_least_noise_to_the_most() -> None:
 
 @pytest.mark.parametrize("domain", READERS)
 def test_every_mechanism_of_dpcore_is_described(domain: str) -> None:
-    """Those that specifications name, by the class that their readers return."""
-    described = {each.__name__ for each in MECHANISMS}
-    for read in READERS[domain].values():
-        (name,) = [str(inspect.signature(read).return_annotation).partition("[")[0]]
-        assert name in described | {Mechanism.__name__}
+    assert set(READERS[domain].values()) <= set(MECHANISMS)
