@@ -89,7 +89,7 @@ def release(
             output=output,
             parameters=set,
             options=tuple(options),
-            wanted=output_module.Wanted(discard=discard),
+            wanted=output_module.FolderRequest(discard=discard),
         )
         made: Release = making.release(rows, call)
         return made

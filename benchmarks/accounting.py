@@ -16,7 +16,7 @@ from fractions import Fraction
 from dp_accounting.pld import privacy_loss_distribution
 
 from dpcore.noise.laws import DiscreteGaussian, NoiseLaw
-from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
 from dpcore.privacy.loss import certified_delta
 
 LEVELS = 30
@@ -57,7 +57,7 @@ def main() -> None:
             found = calibrated_rho(epsilon, delta, certify)
             print(
                 f"{epsilon:>8} {delta:>8} {levels:>6} "
-                f"{float(rho_of(epsilon, delta)):>10.4g} {float(found):>10.4g}"
+                f"{float(zcdp_rho(epsilon, delta)):>10.4g} {float(found):>10.4g}"
             )
     print(f"\n{'sigma':>8} {f'{LEVELS} levels, s':>14} {'dp-accounting, 1 level, s':>26}")
     for sigma in (1.0, 1e2, 1e4, 1e5):

@@ -195,7 +195,7 @@ def _grow() -> None:
     from dpcore.ordered.number import NumberDomain
     from dpcore.partitions.choices import PartitionChoices
     from dpcore.privacy.budget import Budget, Measure
-    from dpcore.questions.workload import Terms
+    from dpcore.questions.workload import ReleaseTerms
     from dpcore.release.composition import Guarantee, plan_release
     from dpcore.release.in_memory import release_counts
 
@@ -206,13 +206,13 @@ def _grow() -> None:
     counts = domain.leaf_counts(rows)
     guarantee = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     for mechanism in ("privhp_paper", "privhp", "adaptive"):
-        choices = PartitionChoices.of(
+        choices = PartitionChoices.from_mechanism(
             mechanism, most=10_000, depth=40, rows_at_most=2_000_000, split_errors=0.0
         )
         plan = plan_release(
             "grow",
             guarantee,
-            Terms(unit=ADD_REMOVE_ROW),
+            ReleaseTerms(unit=ADD_REMOVE_ROW),
             [
                 HypercubeWorkload(
                     name="box",

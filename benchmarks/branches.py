@@ -66,7 +66,7 @@ def main() -> None:
     forest = IrregularForest(plan)
     chunking, rng = forest.chunking, np.random.default_rng(1)
     told(f"{len(chunking):,} chunks, {chunking.branches} branches")
-    branch, chunk = chunking.branch(0, 3), chunking[chunking.chunks_of(3)[0]]
+    branch, chunk = chunking.branch(0, 3), chunking[chunking.branch_chunks(3)[0]]
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=bytes(32)
     )

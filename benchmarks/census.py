@@ -70,7 +70,7 @@ from dpcore.trees.least_squares import (
     estimate_up,
     estimation_weights,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 # The digits of a GEOID that name a node of each level.
@@ -233,7 +233,7 @@ class EqualSplit:
     @cached_property
     def weights(self) -> EstimationWeights:
         """Weights of least squares."""
-        return estimation_weights(cast(Tree, self.tree), [self.law.variance] * len(LEVELS))
+        return estimation_weights(cast(UniformTree, self.tree), [self.law.variance] * len(LEVELS))
 
     @property
     def predicted(self) -> tuple[float, ...]:
@@ -245,7 +245,7 @@ class EqualSplit:
 
     def release(self, blocks: Blocks, noise: NoiseSource) -> Release:
         """One release."""
-        own = noise.of_counts(blocks.counts)
+        own = noise.for_counts(blocks.counts)
         measured = [
             add_noise(self.law, exact, own.stream(TREE, 0, 0, level))
             for level, exact in enumerate(blocks.truth)

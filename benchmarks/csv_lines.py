@@ -30,7 +30,7 @@ from transforms.readers import csv_rows
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_values import typed
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 DOMAINS = (
     NumberDomain(column="delay", lower=-60, upper=600, cells=660),
@@ -100,7 +100,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
 
 def told_apart(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.RecordBatch]:
     """The batches of the reader."""
-    return csv_rows.batches(str(path), Split(str(path), 0, 0, 0), plan, csv)
+    return csv_rows.batches(str(path), FileSplit(str(path), 0, 0, 0), plan, csv)
 
 
 def bare(path: Path, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:

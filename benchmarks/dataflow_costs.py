@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.running.worker_memory import machine_for, process_memory_of
+from pipelines.running.worker_memory import machine_for, process_memory
 
 SCALE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- computed: begin -->", "<!-- computed: end -->"
@@ -69,7 +69,7 @@ def table(measured: Measured, chosen: argparse.Namespace) -> str:
         "|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     for rows, leaves, workers in RELEASES:
-        machine = machine_for(process_memory_of(listed=leaves))
+        machine = machine_for(process_memory(listed=leaves))
         vcpus, processes = machine.cores * workers, machine.processes * workers
         busy = min(processes, vcpus)
         seconds = (rows * measured.row + leaves * measured.leaf) * chosen.slower / busy

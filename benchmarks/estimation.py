@@ -86,7 +86,7 @@ def _run(leaves: int, measure: Measure, rows_per_leaf: float) -> None:
         start += chunk.units
         estimates = timed("down", lambda c=chunk, r=root: forest.estimate_chunk(c, measured[c], r))
         solved = timed(
-            "integers", lambda c=chunk, e=estimates, r=root: forest.settle_chunk(c, e, r)
+            "integers", lambda c=chunk, e=estimates, r=root: forest.resolve_chunk(c, e, r)
         )
         timed("cdf", lambda c=chunk, s=solved, r=root: forest.solve_prefixes(c, s[-1], r))
     shape = "x".join(map(str, plan.tree.fanouts))

@@ -29,7 +29,7 @@ from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.optimum import optimal_weights, prefix_gram
 from dpcore.factorised.planner import MOST_OPTIMAL, best_strategy
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
@@ -39,7 +39,7 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.plan import Consistency
@@ -61,12 +61,12 @@ def tree_rmse(cells: int, measure: Measure) -> float:
     return predicted_cdf_rmse(plan_tree(setting))
 
 
-def strategy_rmse(strategy: Strategy) -> float:
+def strategy_rmse(strategy: MatrixStrategy) -> float:
     """Under Gaussian noise of the length of the longest column."""
     return float(np.sqrt(strategy.prefix_variances.mean() * strategy.column_norm))
 
 
-def laplace_rmse(strategy: Strategy) -> float:
+def laplace_rmse(strategy: MatrixStrategy) -> float:
     """Under Laplace noise of epsilon 1: the variance is twice the square of the longest column by
     the sum of its entries."""
     sums = np.abs(strategy.dense()).sum(axis=0).max()
@@ -91,7 +91,7 @@ def rows(sizes: list[int]) -> Iterator[str]:
             best = f"{strategy_rmse(best_strategy(cells, Read(kind='cdf'))):.3f}"
             seconds = f"{time.process_time() - start:.1f} s"
             bound = f"{(optimal_weights(prefix_gram, cells).bound / cells) ** 0.5:.3f}"
-        even = strategy_rmse(ToeplitzStrategy.of(cells))
+        even = strategy_rmse(ToeplitzStrategy.from_size(cells))
         yield (
             f"| {cells:,} | {tree_rmse(cells, Measure.RHO):.3f} | {square_root_rmse(cells):.3f} | "
             f"{even:.3f} | {best} | {bound} | {seconds} |"
@@ -108,7 +108,7 @@ def pure_rows(sizes: list[int]) -> Iterator[str]:
         best = ""
         if cells <= MOST_OPTIMAL:
             best = f"{laplace_rmse(best_strategy(cells, Read(kind='cdf'))):.1f}"
-        even = laplace_rmse(ToeplitzStrategy.of(cells))
+        even = laplace_rmse(ToeplitzStrategy.from_size(cells))
         yield f"| {cells:,} | {tree_rmse(cells, Measure.EPSILON):.1f} | {even:.1f} | {best} |"
 
 
@@ -117,7 +117,7 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
     yield "| rows | whole levels for counts | factorised, top down | factorised | its estimates |"
     yield "|---:|---:|---:|---:|---:|"
     domain, share = IntegerDomain(column="x", lower=0, upper=CELLS), Share(budget=_HALF)
-    terms = Terms(unit=ADD_REMOVE_ROW)
+    terms = ReleaseTerms(unit=ADD_REMOVE_ROW)
     sums = OrderedWorkload(name="x", domain=domain, candidate=WeightedSums())
     strategy = sums.planned(share, terms)
     for rows in (100, 1000, 10_000, 100_000, 1_000_000):

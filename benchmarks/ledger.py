@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.ledger import BudgetRequest, Ledger
 from pipelines.ledger.url import LedgerUrl
 from tests import postgresql
 from tests.pipelines.ledger.asked import account_of, asked, opened
@@ -74,7 +74,7 @@ def measured(url: str, processes: int, each: int) -> tuple[float, list[float]]:
     return len(waits) / elapsed, waits
 
 
-def reserved(url: str, request: Request, name: str) -> float:
+def reserved(url: str, request: BudgetRequest, name: str) -> float:
     """Reserves one release; returns the seconds that took."""
     request = replace(request, plan=replace(request.plan, name=name), folder=f"/out/{name}")
     start = time.perf_counter()

@@ -29,7 +29,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.question import Question
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.objectives import QuantileObjective
@@ -39,7 +39,7 @@ ROWS = (100, 1_000, 10_000)
 NUMBERS = (1, 3, 5, 7, 9, 99)
 DOMAIN = IntegerDomain(column="value", lower=0, upper=CELLS)
 BUDGET = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-ONE, TERMS = Share(budget=BUDGET), Terms(unit=ADD_REMOVE_ROW)
+ONE, TERMS = Share(budget=BUDGET), ReleaseTerms(unit=ADD_REMOVE_ROW)
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 

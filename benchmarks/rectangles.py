@@ -36,7 +36,7 @@ from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
 from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Budget, Measure
@@ -130,7 +130,7 @@ def _table(
     return found_table
 
 
-def released(make: Callable[[Data, HypercubeDomain, float], Mechanism]) -> Release:
+def released(make: Callable[[Data, HypercubeDomain, float], PartitionMechanism]) -> Release:
     """A mechanism of this project, by its plan."""
 
     def release(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
@@ -144,7 +144,7 @@ def released(make: Callable[[Data, HypercubeDomain, float], Mechanism]) -> Relea
         np.add.at(own, inverse, data.counts[one, two])
         noise = NodeNoise(
             tree="t",
-            counts=CodeCounts.of(plan.depths[-1], nodes, own),
+            counts=CodeCounts.from_codes(plan.depths[-1], nodes, own),
             laws=plan.laws,
             source=NoiseSource(
                 key=ReleaseKey(rng.bytes(32)), release="r", spec_digest=b"", global_digest=b""
@@ -159,17 +159,17 @@ def released(make: Callable[[Data, HypercubeDomain, float], Mechanism]) -> Relea
     return release
 
 
-def _planned(plan: Callable[..., Mechanism], mechanism: str, **given: Any) -> Release:
+def _planned(plan: Callable[..., PartitionMechanism], mechanism: str, **given: Any) -> Release:
     """Return a release with this project's plan; its guess is n."""
 
-    def make(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
-        choices = PartitionChoices.of(mechanism, rows=data.rows, **given)
+    def make(data: Data, domain: HypercubeDomain, epsilon: float) -> PartitionMechanism:
+        choices = PartitionChoices.from_mechanism(mechanism, rows=data.rows, **given)
         return plan(_setting(data, domain, epsilon), choices)
 
     return released(make)
 
 
-def _quadtree(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
+def _quadtree(data: Data, domain: HypercubeDomain, epsilon: float) -> PartitionMechanism:
     """Return the quadtree of Cormode et al.: the budget of a level grows by 2^1/3 downwards; all
     nodes are split."""
     depths = tuple(sorted({*range(0, domain.bits, 2), domain.bits}))

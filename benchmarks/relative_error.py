@@ -38,7 +38,7 @@ from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, 
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.thresholds.plan import ThresholdPlan
@@ -97,7 +97,7 @@ def shape(name: str) -> IrregularTree:
 def noise_errors(name: str, objective: RelativeObjective, digits: int | None) -> dict[str, float]:
     """The least predicted errors of one noise, by column: of Laplace where there are no digits."""
     measure = Measure.EPSILON if digits is None else Measure.RHO
-    amount = EPSILON if digits is None else rho_of(EPSILON, Fraction(1, 10**digits))
+    amount = EPSILON if digits is None else zcdp_rho(EPSILON, Fraction(1, 10**digits))
     plan = IrregularPlan(
         tree=shape(name),
         unit=ADD_REMOVE_ROW,
@@ -302,7 +302,7 @@ def alpha_table() -> None:
 def depth_table() -> None:
     """Thresholds beside the Gaussian tree alone, whose error grows with the root of the depth."""
     print(f"\n{'alpha-mRMSE by depth':21}" + "".join(f"{height:>9}" for height in DEPTHS))
-    rho = float(rho_of(EPSILON, Fraction(1, 10**6)))
+    rho = float(zcdp_rho(EPSILON, Fraction(1, 10**6)))
     trees = [math.sqrt((height + 1) / (2 * rho)) for height in DEPTHS]
     print(f"{'Gaussian tree':21}" + "".join(f"{value:9.1f}" for value in trees))
     for alpha in (0.5, 0.9):

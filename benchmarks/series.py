@@ -43,11 +43,11 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
 from dpcore.series.linear import scaled
 from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
-from dpcore.series.spans import of_span
+from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span, TemporalSplit, TemporalTree, best_split, split_of_fanout
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release
 
@@ -76,7 +76,7 @@ def print_cost(periods: int, rows: int, cells: int) -> None:
     print(f"{rows:,} rows a day, one ordered tree of {cells:,} cells, rho 1, {periods} periods")
     print(f"{'day':>6} {'closes':>7} {'carries':>8} {'seconds':>8} {'cpu':>6} {'state bytes':>12}")
     with tempfile.TemporaryDirectory() as name:
-        folder, tree = Path(name), TemporalTree.of(periods, 2)
+        folder, tree = Path(name), TemporalTree.from_fanout(periods, 2)
         key = folder / "release.key"
         key.write_text(ReleaseKey.generate().to_text() + "\n")
         key.chmod(0o600)
@@ -172,7 +172,7 @@ def print_measured(periods: int, keys: int) -> None:
 def _counts(budget: Budget, keys: int) -> OrderedQuestion[UniformMechanism]:
     """One count for each key."""
     plan = TreePlan(
-        tree=Tree(leaves=1, fanouts=()),
+        tree=UniformTree(leaves=1, fanouts=()),
         unit=ADD_REMOVE_ROW,
         budget=budget,
         level_amounts=(budget.amount,),
@@ -197,14 +197,16 @@ def _errors(
     releases: list[Any] = []
     counts = np.full(keys, 1000)
     for period in range(1, split.tree.periods + 1):
-        question = SeriesQuestion.of(split.tree, period, levels, tree.name)
+        question = SeriesQuestion.from_trees(split.tree, period, levels, tree.name)
         plan = ReleasePlan(name="series", unit=tree.unit, budget=budget, questions=(question,))
         given = {tree.name: CarriedCounts(period=counts, carried=carried)}
         release = release_counts(plan, given, key)
         releases.append(release)
 
         def read(span: Span, group: int, index: int) -> pa.Table:
-            return of_span(releases[span.last - 1]._read("nodes", tree.name, group, index), span)
+            return select_span(
+                releases[span.last - 1]._read("nodes", tree.name, group, index), span
+            )
 
         window = Window(first=1, last=period, arrived=period)
         table = WindowTables(question, window, read).part("nodes", 0, 0)

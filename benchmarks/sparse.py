@@ -30,8 +30,8 @@ from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
 from dpcore.sparse.plan import SparsePlan, plan_sparse
+from dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
 from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table
 
 TREES: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 8, 8)),
@@ -82,7 +82,7 @@ def publish(plan: SparsePlan, domain: SparseDomain, shards: Shards) -> list[Node
 
 
 def print_levels(
-    plan: SparsePlan, domain: SparseDomain, shards: Shards, levels: list[SettledLevel]
+    plan: SparsePlan, domain: SparseDomain, shards: Shards, levels: list[PrunedLevel]
 ) -> None:
     """How many of the nodes of a size were found, and how far off their counts are.
 
@@ -127,8 +127,8 @@ def main() -> int:
     counted = time.perf_counter()
     published = publish(plan, domain, shards)
     noisy = time.perf_counter()
-    levels = settle(plan, domain, published)
-    table = settled_table(plan, domain, levels)
+    levels = solve_levels(plan, domain, published)
+    table = pruned_table(plan, domain, levels)
     settled = time.perf_counter()
     print(
         f"{arguments.tree}: {rows:,} rows, {sum(map(len, shards.values())):,} nodes with rows, "
@@ -138,7 +138,9 @@ def main() -> int:
     )
     print_levels(plan, domain, shards, levels)
     pruning = Pruning(rows=100)
-    pruned = sum(len(level.keys) for level in settle(plan, domain, published, pruning=pruning))
+    pruned = sum(
+        len(level.keys) for level in solve_levels(plan, domain, published, pruning=pruning)
+    )
     print(f"pruned by intervals that begin below {pruning.rows} rows: {pruned:,} nodes are left")
     for name in [level.name for level in plan.levels[1:]][:4]:
         own = table.filter(pc.equal(table["level"], name))

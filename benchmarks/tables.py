@@ -115,12 +115,12 @@ def read(kind: str, folder: Path) -> int:
 def _read_files(paths: tuple[str, ...], plan: ReleasePlan) -> int:
     from transforms.readers import parquet_rows
     from transforms.readers.listing import match_files
-    from transforms.readers.read import Split
+    from transforms.readers.read import FileSplit
 
     total = 0
     for path, size in match_files(paths):
         for start, stop in parquet_rows.splits(path, path, plan)[0]:
-            split = Split(path, start, stop, size)
+            split = FileSplit(path, start, stop, size)
             total += sum(len(batch) for batch in parquet_rows.batches(path, split, plan))
     return total
 

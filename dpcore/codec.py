@@ -181,7 +181,7 @@ class _Entry(NamedTuple):
                 return self.code.read(plain)
             return _read(_hints(cls)[self.attribute], plain, context)
         except _WrongType as wrong:
-            raise Refusal.of_value(self.key, f"{wrong}.") from None
+            raise Refusal.from_value(self.key, f"{wrong}.") from None
 
     def compare(self, plain: Any, owner: Coded) -> None:
         """Refuse a plain value that does not follow from the fields of an owner."""
@@ -190,7 +190,7 @@ class _Entry(NamedTuple):
             return
         if isinstance(needed, (list, dict)):
             raise Refusal(self.key, "it does not follow from the other fields")
-        raise Refusal.of_value(self.key, f"{plain!r} must be {needed!r}.")
+        raise Refusal.from_value(self.key, f"{plain!r} must be {needed!r}.")
 
 
 class _WrongType(Exception):
@@ -222,7 +222,7 @@ def _member(cls: type[C], spec: Mapping[str, Any]) -> type[C]:
     tag = spec.get(cls.tag)
     if not isinstance(tag, str) or tag not in members:
         known = ", ".join(sorted(members))
-        raise Refusal.of_value(cls.tag, f"is {tag!r}; it must be one of {known}")
+        raise Refusal.from_value(cls.tag, f"is {tag!r}; it must be one of {known}")
     return members[tag]
 
 

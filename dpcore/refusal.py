@@ -25,7 +25,7 @@ class Refusal(ValueError):
         return self._sentence
 
     @classmethod
-    def of_value(cls, field: str, said: str, *, column: str | None = None) -> Refusal:
+    def from_value(cls, field: str, said: str, *, column: str | None = None) -> Refusal:
         """A refusal whose rule goes on after the field, mostly with the value.
 
         Args:
@@ -33,7 +33,7 @@ class Refusal(ValueError):
             said: the rest of the sentence.
             column: the column of the rows that the field belongs to.
 
-        >>> refused = Refusal.of_value("cells", "0 must be positive.", column="age")
+        >>> refused = Refusal.from_value("cells", "0 must be positive.", column="age")
         >>> refused.rule, str(refused)
         ('0 must be positive', "column 'age': cells 0 must be positive.")
         """

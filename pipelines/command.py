@@ -27,8 +27,8 @@ from pipelines.commands.sample import add_sample
 from pipelines.commands.schema import add_schema
 from pipelines.commands.verify import add_verify
 from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.log import told, use_format
-from pipelines.faults.outcome import outcome_of
+from pipelines.faults.log import report_outcome, use_format
+from pipelines.faults.outcome import failure_outcome
 from pipelines.faults.stopping import stopping
 
 
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.DONE
         except (Exception, KeyboardInterrupt) as error:
-            outcome = outcome_of(error, stopped.code)
+            outcome = failure_outcome(error, stopped.code)
             if outcome is None:
                 raise
-            told(outcome)
+            report_outcome(outcome)
             return outcome.code
 
 

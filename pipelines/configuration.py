@@ -19,11 +19,11 @@ from pydantic import (
 )
 
 from dpcore.privacy.budget import Neighbors
-from dpcore.questions.workload import Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.split import Split
+from dpcore.release.split import BudgetSplit
 from dpcore.rows.key_table import KeyTable
 from dpcore.series.workload import Series, SeriesWorkload
 from pipelines.draft.placeholders import check_filled
@@ -33,7 +33,7 @@ from pipelines.sections.error import (
     ConfigurationError,
     RuleBroken,
     configuration_error,
-    refusal_of,
+    to_refusal,
 )
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.release import release_section
@@ -41,7 +41,13 @@ from pipelines.sections.request import privacy_request, requested
 from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
-from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
+from pipelines.selection.plan import (
+    DELTA_SHARE,
+    distinct,
+    left_for_trees,
+    selected_keys,
+    selection_plan,
+)
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
@@ -52,7 +58,7 @@ from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
 
 if TYPE_CHECKING:
-    from transforms.tables.table import Table
+    from transforms.tables.table import InputTable
 
 __all__ = [
     "Configuration",
@@ -102,11 +108,11 @@ class Configuration:
     output: str
     key: KeyReference
     guarantee: Guarantee
-    terms: Terms
+    terms: ReleaseTerms
     trees: tuple[TreeSection, ...]
     selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
     input_arrival: Arrival = AT_ONCE
-    table: Table | None = None
+    table: InputTable | None = None
     ledger: LedgerUrl | None = None
     dataset: str | None = None
     signing_key: str | None = None
@@ -153,7 +159,7 @@ class Configuration:
         workloads = tuple(map(self._workload, range(len(self.trees))))
         if self.series is None:
             return workloads
-        return tuple(SeriesWorkload.of(each, self.series) for each in workloads)
+        return tuple(SeriesWorkload.from_workload(each, self.series) for each in workloads)
 
     @cached_property
     def selections(self) -> Mapping[PrivateKeys, int]:
@@ -225,14 +231,14 @@ class Configuration:
         if private is None or private not in self.selected:
             return workload
         assert workload.keys is not None
-        keys = keys_of(self.selected[private], workload.keys.unknown)
+        keys = selected_keys(self.selected[private], workload.keys.unknown)
         if tree.domain.cells * keys.size > MAX_LEAVES:
             raise ConfigurationError(
                 f"{self.source}: trees[{index}].domain: {tree.domain.cells} cells times "
                 f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
                 "is a row of the output"
             )
-        return workload.of_keys(keys)
+        return workload.with_keys(keys)
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget; of one whose keys are not
@@ -280,14 +286,14 @@ class Configuration:
 
     def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
         """A refusal of dpcore at the key that it names, else at the budget."""
-        refusal, tree = refusal_of(error), self.trees[index]
+        refusal, tree = to_refusal(error), self.trees[index]
         if refusal.field == "delta":
             return ConfigurationError(
                 f"{self.source}: privacy.delta: trees[{index}]: {refusal.rule}"
             )
         key = tree.refused.get(refusal.field)
         if key is not None:
-            rule = tree.rule_of(key, refusal.rule, self.terms)
+            rule = tree.describe_rule(key, refusal.rule, self.terms)
             return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
         measure = self.guarantee.budget.measure.value
         return ConfigurationError(
@@ -296,12 +302,12 @@ class Configuration:
         )
 
 
-def load_configuration(path: str, given: Mapping[str, str] | None = None) -> Configuration:
+def load_configuration(path: str, parameters: Mapping[str, str] | None = None) -> Configuration:
     """Read and check a configuration file.
 
     Args:
         path: of a YAML file in UTF-8.
-        given: parameters of the command line, by name.
+        parameters: parameters of the command line, by name.
 
     Returns:
         The configuration; files of keys that it names have been read.
@@ -309,7 +315,7 @@ def load_configuration(path: str, given: Mapping[str, str] | None = None) -> Con
     Raises:
         ConfigurationError: one sentence with the file, the key, the value and the rule.
     """
-    return checked_configuration(read_document(path), path, given or {})
+    return checked_configuration(read_document(path), path, parameters or {})
 
 
 def parse_configuration(text: str, source: str = "configuration") -> Configuration:
@@ -376,9 +382,9 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         guarantee=Guarantee(
             budget=section.privacy.budget,
             delta=section.privacy.delta,
-            split=Split(section.privacy.split),
+            split=BudgetSplit(section.privacy.split),
         ),
-        terms=Terms(
+        terms=ReleaseTerms(
             unit=section.privacy.privacy_unit,
             confidence=section.confidence,
             drops_rows=any(getattr(each, "malformed", "") == "drop" for each in formats.values()),

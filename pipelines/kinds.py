@@ -39,14 +39,14 @@ from pipelines.sparse.lines import sparse_description, sparse_summary, sparse_ta
 from pipelines.sparse.nodes import check_sparse_paths
 from pipelines.sparse.page import sparse_tree
 from pipelines.sparse.section import SparseTree
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 
 # Of a tree whose section names no kind.
 DEFAULT_KIND = "ordered"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class KindHandlers:
     """What the commands need of a kind of tree; only the section has no default.
 
     Attributes:
@@ -62,21 +62,21 @@ class Kind:
 
     section: type[TreeSection] | None
     describe: Callable[[Any], Description] = plain_description
-    target: Callable[[Target], dict[str, Any]] = Target.found
+    target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
     summary_lines: Callable[[Any], Iterator[str]] = summary_lines
     page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = plain_tree
     check_paths: Callable[[ReleasedTables, Any, PageRoom], None] | None = None
 
 
-KINDS: dict[str, Kind] = {
-    "ordered": Kind(
+KINDS: dict[str, KindHandlers] = {
+    "ordered": KindHandlers(
         section=OrderedTree,
         describe=ordered_description,
         target=mechanism_target,
         summary_lines=ordered_summary,
         page=ordered_tree,
     ),
-    "hierarchy": Kind(
+    "hierarchy": KindHandlers(
         section=HierarchyTree,
         describe=hierarchy_description,
         target=mechanism_target,
@@ -84,7 +84,7 @@ KINDS: dict[str, Kind] = {
         page=hierarchy_tree,
         check_paths=check_paths,
     ),
-    "sparse": Kind(
+    "sparse": KindHandlers(
         section=SparseTree,
         describe=sparse_description,
         target=sparse_target,
@@ -92,7 +92,7 @@ KINDS: dict[str, Kind] = {
         page=sparse_tree,
         check_paths=check_sparse_paths,
     ),
-    "hypercube": Kind(
+    "hypercube": KindHandlers(
         section=HypercubeTree,
         describe=hypercube_description,
         target=hypercube_target,
@@ -100,28 +100,28 @@ KINDS: dict[str, Kind] = {
         page=hypercube_tree,
     ),
     # Quantiles alone, of a tree over an ordered domain.
-    "exponential": Kind(
+    "exponential": KindHandlers(
         section=None,
         describe=ordered_description,
         summary_lines=exponential_summary,
         page=exponential_tree,
     ),
     # The tree of a period, of another kind, over the periods of a series.
-    "series": Kind(
+    "series": KindHandlers(
         section=None,
         describe=lambda question: series_description(
-            question, _of_period(question).describe(question.shown(0))
+            question, _period_kind(question).describe(question.shown(0))
         ),
         target=series_target,
-        summary_lines=lambda tree: kind_of(tree.question).summary_lines(tree),
+        summary_lines=lambda tree: find_kind(tree.question).summary_lines(tree),
         page=lambda release, question, room: period_tree(
-            release, question, room, _of_period(question).page
+            release, question, room, _period_kind(question).page
         ),
     ),
 }
 
 
-def kind_of(question: Question) -> Kind:
+def find_kind(question: Question) -> KindHandlers:
     """Return the kind of a tree: its own, or that of the domain that its mechanism measures."""
     (name,) = _names(question)
     return KINDS[name]
@@ -136,6 +136,6 @@ def _names(question: Question) -> list[str]:
     return [name for name in KINDS if kind_named(name) is kind_named(question.kind)]
 
 
-def _of_period(question: Any) -> Kind:
+def _period_kind(question: Any) -> KindHandlers:
     """The kind of the tree of one period."""
-    return kind_of(question.shown(0))
+    return find_kind(question.shown(0))

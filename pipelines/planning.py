@@ -10,16 +10,16 @@ from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.target_errors import TargetErrors
 from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
 from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
-from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.faults.log import remark
-from pipelines.kinds import kind_of
+from pipelines.kinds import find_kind
 from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.summary import guarantee_warnings
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
 
@@ -27,27 +27,29 @@ from pipelines.user_error import UserError
 def run_plan(
     path: str,
     *,
-    wanted: WantedErrors | None,
+    target_errors: TargetErrors | None,
     rows_guess: float | None,
     units: str | None,
     as_json: bool,
-    given: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> int:
     """Prints the plan of a configuration.
 
     Args:
         path: of the YAML file.
-        wanted: also find the budgets at which trees are at most this far off: of the whole release,
-            and of each tree alone.
+        target_errors: also find the budgets at which trees are at most this far off: of the whole
+            release, and of each tree alone.
         rows_guess: a public guess of the number of rows, of which these errors are parts.
         units: a release of how many rows units have; also show what bounds cut off, and cost.
         as_json: print one JSON object.
-        given: parameters of the command line, by name.
+        parameters: parameters of the command line, by name.
     """
-    configuration = load_configuration(path, given)
-    if wanted is None and rows_guess is not None:
+    configuration = load_configuration(path, parameters)
+    if target_errors is None and rows_guess is not None:
         raise UserError("--rows-guess: stands beside --target-error")
-    errors = {} if wanted is None else wanted.by_tree(configuration.workloads, rows_guess)
+    errors = (
+        {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)
+    )
     plan = configuration.plan()
     trees = tree_entries(configuration, plan)
     for index, error in errors.items():
@@ -76,7 +78,7 @@ def _target(
     """The budget of one tree alone at which what it is for is this far off."""
     question = plan.questions[index]
     measure = plan.budget.measure if question.budget is None else question.budget.measure
-    target = Target(
+    target = ErrorTarget(
         rmse=rmse,
         place=f"trees[{index}]",
         section=configuration.trees[index],
@@ -85,7 +87,7 @@ def _target(
         terms=configuration.terms,
         delta=None if plan.stated is None else plan.stated[1],
     )
-    return kind_of(question).target(target)
+    return find_kind(question).target(target)
 
 
 def _selections(plan: ReleasePlan) -> dict[str, Any]:

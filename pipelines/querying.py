@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
-from pipelines.answers.entries import Entry, narrow_table, remarks_of, wide_table
+from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
 from pipelines.answers.table import csv_lines
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder, opened
@@ -41,7 +41,7 @@ def run_query(chosen: argparse.Namespace) -> int:
         raise UserError("--wide: stands beside --key all, and not beside --json or --csv")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
-    entries, confidence = list[Entry](), 0.0
+    entries, confidence = list[AnswerEntry](), 0.0
     try:
         for each in folders:
             tree = _chosen_tree(each.folder.release.tree(name), chosen)
@@ -63,33 +63,33 @@ def run_query(chosen: argparse.Namespace) -> int:
 
 def _confidence(tree: Released, chosen: argparse.Namespace) -> float:
     """Return the confidence of the intervals."""
-    asked: float | None = chosen.confidence
-    return float(tree.question.confidence) if asked is None else asked
+    requested: float | None = chosen.confidence
+    return float(tree.question.confidence) if requested is None else requested
 
 
 def _entries(
     tree: Released, before: dict[str, object], chosen: argparse.Namespace
-) -> Iterator[Entry]:
+) -> Iterator[AnswerEntry]:
     """The answers of one key, or of all."""
     noun, bounded = _NOUNS[chosen.kind]
     for key in _keys(tree, chosen.key):
         of_key = {"key": key} if chosen.key == ALL_KEYS else {}
         for answer in _answers(tree, key, chosen):
-            yield Entry(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
+            yield AnswerEntry(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
 
 
-def _keys(tree: Released, asked: str | None) -> Sequence[str | None]:
+def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
     """The keys that are asked: of a tree that has a key of that name, "all" is this one."""
     keys = tree.question.keys
-    if keys is not None and asked is None:
+    if keys is not None and requested_key is None:
         raise ValueError(
             f"key: tree {tree.question.name} needs a key of {', '.join(keys.columns)}: --key KEY, "
             "or --key all"
         )
-    if asked != ALL_KEYS or keys is None:
-        return [asked]
+    if requested_key != ALL_KEYS or keys is None:
+        return [requested_key]
     labels: Sequence[str | None] = tree.question.labels_between(0, tree.question.key_count)
-    return [asked] if ALL_KEYS in labels else labels
+    return [requested_key] if ALL_KEYS in labels else labels
 
 
 class _Rounding(NamedTuple):
@@ -99,7 +99,7 @@ class _Rounding(NamedTuple):
     answered: str
 
 
-def _check_rounding(entries: Sequence[Entry], name: str, chosen: argparse.Namespace) -> None:
+def _check_rounding(entries: Sequence[AnswerEntry], name: str, chosen: argparse.Namespace) -> None:
     """Says once what was rounded.
 
     Raises:
@@ -124,7 +124,7 @@ def _chosen_tree(tree: Released, chosen: argparse.Namespace) -> Released:
     if chosen.confidence is not None:
         tree = tree.at_confidence(chosen.confidence)
     if getattr(chosen, "column", None) is not None:
-        tree = tree.of_column(chosen.column)
+        tree = tree.select_column(chosen.column)
     return tree
 
 
@@ -187,7 +187,7 @@ def _paths(chosen: argparse.Namespace) -> list[str]:
 
 
 def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
-    level = None if chosen.level is None else tree.level_of(chosen.level)
+    level = None if chosen.level is None else tree.find_level(chosen.level)
     if chosen.n < 1:
         raise ValueError(f"n: {chosen.n} is not above 0")
     if chosen.path is None:
@@ -206,7 +206,7 @@ def _nodes(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[
     if chosen.children:
         raise ValueError("children: goes with --path")
     level = tree.numbered_level(chosen.level)
-    number = tree.node_of(chosen.value, level) if chosen.node is None else chosen.node
+    number = tree.find_node(chosen.value, level) if chosen.node is None else chosen.node
     return [tree.node(level, number, key)]
 
 
@@ -218,7 +218,7 @@ def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> li
     return children
 
 
-def _print(entries: Sequence[Entry], confidence: float, chosen: argparse.Namespace) -> None:
+def _print(entries: Sequence[AnswerEntry], confidence: float, chosen: argparse.Namespace) -> None:
     """A table with a heading, and what its intervals mean."""
     if not entries:
         print_line("nothing was published there; --level names a level above")
@@ -232,5 +232,5 @@ def _print(entries: Sequence[Entry], confidence: float, chosen: argparse.Namespa
     margins = entries[0].has_rank_margin
     what = "Ranks are off by no more than their margins" if margins else "Intervals hold"
     print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
-    for remark in remarks_of(entries):
+    for remark in answer_remarks(entries):
         print_line(remark)

@@ -25,11 +25,11 @@ from dpcore.questions.tables import QUANTILES
 from dpcore.release.guarantee import (
     CHECKSUM,
     LATER_NUMBERS,
-    checksum_of,
     guarantee_numbers,
+    manifest_checksum,
 )
 from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.key_table import KeyTable
 from transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
 from transforms.universe_parts import universe_of_parquet
@@ -90,14 +90,14 @@ class ReleaseFolder:
         Raises:
             ValueError: it was edited or damaged.
         """
-        wanted, stated = guarantee_numbers(self.plan), manifest["guarantee"]
+        expected, stated = guarantee_numbers(self.plan), manifest["guarantee"]
         assert isinstance(stated, dict)
         earlier = {name for name in LATER_NUMBERS if name not in stated}
-        wanted = {name: each for name, each in wanted.items() if name not in earlier}
-        if {name: stated.get(name) for name in wanted} != wanted:
+        expected = {name: each for name, each in expected.items() if name not in earlier}
+        if {name: stated.get(name) for name in expected} != expected:
             raise ValueError("its guarantee is not that of its specification")
         # Format 2 had no checksum.
-        if spec["format"] != 2 and manifest[CHECKSUM] != checksum_of(manifest):
+        if spec["format"] != 2 and manifest[CHECKSUM] != manifest_checksum(manifest):
             raise ValueError("it was edited or damaged: its checksum is another one")
 
     def _universe(self, digest: str) -> Universe:
@@ -105,22 +105,22 @@ class ReleaseFolder:
         if digest in self._universes:
             return self._universes[digest]
         name = universe_name(digest)
-        found = universe_of_parquet(self._file(name, str(self.manifest["files"][name])))  # type: ignore[index]
-        if found.is_parted:
+        universe = universe_of_parquet(self._file(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        if universe.is_parted:
             # The bytes are those that the manifest names: all leaves are not read for it again.
-            found.remember_digest(digest)
-        if found.digest != digest:
+            universe.remember_digest(digest)
+        if universe.digest != digest:
             raise ValueError(f"{name} is not the universe that the specification names")
-        self._universes[digest] = found
-        return found
+        self._universes[digest] = universe
+        return universe
 
     def _keys(self, digest: str) -> KeyTable:
         """A table of keys, which the release holds once for all its trees."""
         name = keys_name(digest)
-        found = KeyTable(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
-        if found.digest != digest:
+        result = KeyTable(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        if result.digest != digest:
             raise ValueError(f"{name} is not the table of keys that the specification names")
-        return found
+        return result
 
     @property
     def files(self) -> list[str]:
@@ -130,10 +130,12 @@ class ReleaseFolder:
         return [*(name for name, _ in self._parts.values()), *beside]
 
     @property
-    def release(self) -> Release:
+    def release(self) -> ReleaseReader:
         """The release, reading its parts when they are requested."""
         quantiles = self.quantiles()
-        return Release(self.plan, self.part, {} if quantiles is None else {QUANTILES: quantiles})
+        return ReleaseReader(
+            self.plan, self.part, {} if quantiles is None else {QUANTILES: quantiles}
+        )
 
     @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
@@ -236,12 +238,12 @@ def file_names(folder: str) -> list[str]:
     """
     if _is_remote(folder):
         return _remote_names(folder)
-    found: list[str] = []
+    results: list[str] = []
     for below, folders, names in os.walk(folder):
         # A link to a folder is no part of a release, but must not hide.
         links = [name for name in folders if os.path.islink(os.path.join(below, name))]
-        found += [os.path.relpath(os.path.join(below, name), folder) for name in [*names, *links]]
-    return sorted(name.replace(os.sep, "/") for name in found)
+        results += [os.path.relpath(os.path.join(below, name), folder) for name in [*names, *links]]
+    return sorted(name.replace(os.sep, "/") for name in results)
 
 
 def _remote_names(folder: str) -> list[str]:

@@ -14,7 +14,7 @@ from dpcore.release.guarantee import CHECKSUM
 from pipelines.configuration import load_configuration
 from pipelines.faults.log import event, remark
 from pipelines.operations.watch import Watch
-from pipelines.proof.check import findings_of
+from pipelines.proof.check import run_checks
 from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
@@ -24,7 +24,7 @@ from pipelines.running.due import Due
 from pipelines.running.job import beam_options
 from pipelines.running.job_jar import check_job_jar
 from pipelines.running.made import print_made
-from pipelines.running.output import Wanted
+from pipelines.running.output import FolderRequest
 from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
@@ -44,8 +44,8 @@ from transforms.sweep import sweep_temporary, sweep_unnamed
 def run_release(
     path: str,
     arguments: list[str],
-    wanted: Wanted | None = None,
-    given: Mapping[str, str] | None = None,
+    request: FolderRequest | None = None,
+    parameters: Mapping[str, str] | None = None,
     *,
     as_json: bool = False,
     watch: Watch | None = None,
@@ -58,8 +58,8 @@ def run_release(
     Args:
         path: of the YAML file.
         arguments: Beam options.
-        wanted: of the folder.
-        given: parameters of the configuration, by name.
+        request: of the folder.
+        parameters: parameters of the configuration, by name.
         as_json: say what was written as one object, for a program.
         watch: is told what is made.
 
@@ -67,35 +67,35 @@ def run_release(
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
     watch = watch or Watch()
-    configuration = load_configuration(path, given)
+    configuration = load_configuration(path, parameters)
     options = beam_options(arguments)
-    wanted = wanted or Wanted()
-    check_job_jar(options, configuration, wanted)
+    request = request or FolderRequest()
+    check_job_jar(options, configuration, request)
     check_described(options, configuration)
     files.use_options(options)
-    configuration = with_kept_selection(configuration, discard=wanted.discard)
+    configuration = with_kept_selection(configuration, discard=request.discard)
     with table_rows(configuration.table) as source:
         stage = Stage(
             configuration=configuration,
-            asked=planned_once(configuration, discard=wanted.discard),
+            planned=planned_once(configuration, discard=request.discard),
             options=options,
-            wanted=wanted,
+            request=request,
             source=source,
             record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
         )
         watch.planned(stage)
         if configuration.id_of_all:
             remark(configuration.id_remark)
-        stage, standing = made(stage)
-    if not standing and (description := described(options)):
+        stage, exists = made(stage)
+    if not exists and (description := described(options)):
         remark(description)
         return 0
-    is_ours = not standing and (wanted.repair or _claimed(stage))
+    is_ours = not exists and (request.repair or _claimed(stage))
     watch.finished(stage, made=is_ours)
-    if standing:
-        _tell_standing(stage, as_json=as_json)
-    finished(stage, standing=standing)
-    _tell(stage, made=is_ours, as_json=as_json)
+    if exists:
+        _report_existing(stage, as_json=as_json)
+    finished(stage, exists=exists)
+    _report_made(stage, made=is_ours, as_json=as_json)
     return 0
 
 
@@ -105,7 +105,7 @@ def _claimed(stage: Stage) -> bool:
     return stage.record.claim(stage.output, checksum, in_series=stage.plan.run is not None)
 
 
-def _tell_standing(stage: Stage, *, as_json: bool) -> None:
+def _report_existing(stage: Stage, *, as_json: bool) -> None:
     event("standing", folder=stage.output)
     if ReleaseFolder(stage.output).manifest.get("report", {}) != stage.configuration.report:
         remark("report: the page keeps the texts that the release was made with")
@@ -119,9 +119,9 @@ def _tell_standing(stage: Stage, *, as_json: bool) -> None:
 def run_due(
     path: str,
     arguments: list[str],
-    given: Mapping[str, str],
+    parameters: Mapping[str, str],
     *,
-    wanted: Wanted,
+    request: FolderRequest,
     through: date,
     as_json: bool = False,
     watching: Callable[[], Watch] = Watch,
@@ -132,8 +132,8 @@ def run_due(
     Args:
         path: of the YAML file.
         arguments: Beam options.
-        given: parameters of the configuration, but for the date.
-        wanted: of the folder of one run, which must be nothing.
+        parameters: parameters of the configuration, but for the date.
+        request: of the folder of one run, which must be nothing.
         through: the last day that is wanted.
         as_json: as of `run_release`, once for each run.
         watching: makes who is told of a run, once for each.
@@ -142,7 +142,7 @@ def run_due(
     Raises:
         UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
     """
-    if wanted != Wanted():
+    if request != FolderRequest():
         raise UserError(
             "--through: goes through several runs; --repair, --discard and --nonce are of one"
         )
@@ -152,9 +152,9 @@ def run_due(
             "--through: goes through several runs, and a job that is written down is one"
         )
     files.use_options(options)
-    for each in Due(path=path, given=given, through=through):
+    for each in Due(path=path, given=parameters, through=through):
         with watching() as watch, limit():
-            run_release(path, arguments, wanted, each, as_json=as_json, watch=watch)
+            run_release(path, arguments, request, each, as_json=as_json, watch=watch)
     return 0
 
 
@@ -169,20 +169,20 @@ def made(stage: Stage) -> tuple[Stage, bool]:
         if described(stage.options):
             raise UserError("--template_location: private keys take two jobs, and it starts one")
         configuration, left = with_keys(stage)
-        asked = planned_once(configuration, discard=left.discard)
-        stage = replace(stage, configuration=configuration, asked=asked, wanted=left)
-    if stage.stands():
+        plan = planned_once(configuration, discard=left.discard)
+        stage = replace(stage, configuration=configuration, planned=plan, request=left)
+    if stage.is_released():
         return stage, True
     return stage.make(), False
 
 
-def finished(stage: Stage, *, standing: bool) -> None:
+def finished(stage: Stage, *, exists: bool) -> None:
     """Clears what is no part of the release, signs it and writes the report.
 
     Raises:
         OutputError: the report could not be written, and the release is complete all the same.
     """
-    _complete(stage.output, lambda: _finish(stage, standing=standing))
+    _complete(stage.output, lambda: _finish(stage, exists=exists))
 
 
 def _complete(output: str, act: Callable[[], None]) -> None:
@@ -201,29 +201,29 @@ def _complete(output: str, act: Callable[[], None]) -> None:
         ) from None
 
 
-def _finish(stage: Stage, *, standing: bool) -> None:
+def _finish(stage: Stage, *, exists: bool) -> None:
     output = stage.output
-    sign(stage, standing=standing)
+    sign(stage, exists=exists)
     sweep_unnamed(output, stage.plan)
     sweep_temporary(output)
     sweep_undrawn(output)
-    if not standing or not files.exists(files.join(output, REPORT)):
+    if not exists or not files.exists(files.join(output, REPORT)):
         with stage.record.step("report", output):
             write_report(output)
 
 
-def sign(stage: Stage, *, standing: bool) -> None:
+def sign(stage: Stage, *, exists: bool) -> None:
     """Signs the manifest, where the configuration says with which key."""
     output, signing_key = stage.output, stage.configuration.signing_key
     if signing_key is None:
         return
-    if standing and not files.exists(files.join(output, SIGNATURE)):
+    if exists and not files.exists(files.join(output, SIGNATURE)):
         # It may have been edited since it was made.
-        raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
-    sign_release(output, SigningKey(reference=signing_key), made=not standing)
+        raise_first(f"{output}: not signed", run_checks(Verified(output).manifest_checks()))
+    sign_release(output, SigningKey(reference=signing_key), made=not exists)
 
 
-def _tell(stage: Stage, *, made: bool, as_json: bool) -> None:
+def _report_made(stage: Stage, *, made: bool, as_json: bool) -> None:
     """Says what there is; how long it took is written beside it."""
     output, account = stage.output, stage.booking.account.line if stage.booking else None
     folder = ReleaseFolder(output)

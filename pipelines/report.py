@@ -22,12 +22,12 @@ from jinja2 import Environment, FileSystemLoader
 
 from dpcore.arithmetic.elementary import exp
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from pipelines.charts.bars import capitalized
-from pipelines.kinds import kind_of
+from pipelines.kinds import find_kind
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
@@ -39,21 +39,21 @@ TEMPLATES = Path(__file__).parent
 
 
 def write_report_html(
-    release: ReleasedTables, asked: Mapping[str, Sequence[str]] | None = None
+    release: ReleasedTables, requested_paths: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """The page of a release, whole and self-contained; it depends on released tables alone.
 
     Args:
         release: its plan, manifest and tables.
-        asked: paths that the page shall show beside what it has room for, by the name of their
-            tree; `check_chosen_paths` has seen them.
+        requested_paths: paths that the page shall show beside what it has room for, by the name of
+            their tree; `check_chosen_paths` has seen them.
 
     Returns:
         the HTML text, below 600 KB, but for very long names.
     """
-    plan, asked = release.plan, asked or {}
-    questions = _shown_trees(plan, asked)
-    pages = list(_pages(release, questions, asked))
+    plan, requested_paths = release.plan, requested_paths or {}
+    questions = _shown_trees(plan, requested_paths)
+    pages = list(_pages(release, questions, requested_paths))
     script, style = _script(pages), _style(pages)
     return _render(
         name=plan.name,
@@ -77,11 +77,13 @@ def write_report_html(
 
 
 def _pages(
-    release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
+    release: ReleasedTables,
+    questions: Sequence[Question],
+    requested_paths: Mapping[str, Sequence[str]],
 ) -> Iterator[TreePage]:
     for question in questions:
-        room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
-        yield kind_of(question).page(release, question, room)
+        room = PageRoom(trees=len(questions), paths=requested_paths.get(question.name, ()))
+        yield find_kind(question).page(release, question, room)
 
 
 def _page_values(page: TreePage) -> dict[str, object]:
@@ -92,8 +94,8 @@ def _page_values(page: TreePage) -> dict[str, object]:
 
 def _credits(release: ReleasedTables) -> dict[str, object]:
     """The title of the page, and whose data it is about, where the configuration said so."""
-    told = release.manifest.get("report")
-    report = told if isinstance(told, dict) else {}
+    recorded = release.manifest.get("report")
+    report = recorded if isinstance(recorded, dict) else {}
     names = ("source", "date", "contact")
     credits = {name.capitalize(): str(report[name]) for name in names if name in report}
     return {"title": str(report.get("title", release.plan.name)), "credits": credits}
@@ -102,15 +104,15 @@ def _credits(release: ReleasedTables) -> dict[str, object]:
 def _total(pages: Sequence[TreePage]) -> dict[str, str] | None:
     """The least noisy total of rows, with its error: all trees count nearly the same ones."""
     headlines = {str(page.said["name"]): page.headline for page in pages if page.headline}
-    told = {
+    by_tree = {
         name: each
         for name, each in headlines.items()
         if each.rows and each.noun in ("rows", "counted rows")
     }
-    if not told:
+    if not by_tree:
         return None
-    tree = min(told, key=lambda name: told[name].error)
-    found = told[tree]
+    tree = min(by_tree, key=lambda name: by_tree[name].error)
+    found = by_tree[tree]
     named = tree if len(pages) > 1 else ""
     return {"rows": found.rows, "tree": named, "noun": capitalized(found.noun)}
 
@@ -120,8 +122,8 @@ def _period(release: ReleasedTables) -> dict[str, str] | None:
     run, given = release.plan.run, release.manifest.get("parameters")
     if run is None:
         return None
-    told = given.items() if isinstance(given, dict) else ()
-    named = "; ".join(f"{name} {clip(str(value))}" for name, value in told)
+    items = given.items() if isinstance(given, dict) else ()
+    named = "; ".join(f"{name} {clip(str(value))}" for name, value in items)
     return {"place": f"{run.period} of {run.periods}", "named": named}
 
 
@@ -158,10 +160,10 @@ def _style(pages: Sequence[TreePage]) -> str:
     return "\n".join(_text(name) for name in ("page/page.css", "charts/chart.css", *names))
 
 
-def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
+def _shown_trees(plan: ReleasePlan, requested_paths: Mapping[str, Sequence[str]]) -> list[Question]:
     """The first trees, as many as the page has room for, and those that paths lead into."""
-    others = [question.name for question in plan.questions if question.name not in asked]
-    kept = {*asked, *others[: max(0, MAX_TREES - len(asked))]}
+    others = [question.name for question in plan.questions if question.name not in requested_paths]
+    kept = {*requested_paths, *others[: max(0, MAX_TREES - len(requested_paths))]}
     return [question for question in plan.questions if question.name in kept]
 
 
@@ -183,7 +185,7 @@ def check_chosen_paths(release: ReleasedTables, question: Question, paths: Seque
         ValueError: its nodes have no paths; one leads to no node, or to none that was published; or
             they are too many.
     """
-    check = kind_of(question).check_paths
+    check = find_kind(question).check_paths
     if check is None:
         raise ValueError(
             f"path: tree {question.name} is {question.kind}, and its nodes have no paths"
@@ -216,7 +218,7 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         numbers += f"{exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
         several = f"Someone who {many} is protected with k times epsilon."
     else:
-        loss = epsilon_of(plan.budget.amount, Fraction(1, 10**6))
+        loss = zcdp_epsilon(plan.budget.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
     return {
         "guarantee": guarantee_in_words(plan),

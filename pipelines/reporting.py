@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpcore.questions.question import Question
-from pipelines.kinds import is_tree, kind_of
+from pipelines.kinds import find_kind, is_tree
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -30,7 +30,7 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
         raise UserError(f"{path}: holds a selection of keys, of which there is no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
-    print_line(_write(folder, _asked(folder, paths, tree) if paths else {}))
+    print_line(_write(folder, _chosen_paths(folder, paths, tree) if paths else {}))
     return 0
 
 
@@ -43,16 +43,16 @@ def write_report(path: str) -> str:
     return _write(ReleaseFolder(path), {})
 
 
-def _write(folder: ReleaseFolder, asked: Mapping[str, Sequence[str]]) -> str:
+def _write(folder: ReleaseFolder, requested_paths: Mapping[str, Sequence[str]]) -> str:
     from pipelines.report import write_report_html
 
-    page, files = write_report_html(folder, asked), beam_files()
+    page, files = write_report_html(folder, requested_paths), beam_files()
     name = str(files.join(folder.path, REPORT))
     files.write_whole(name, page.encode())
     return name
 
 
-def _asked(
+def _chosen_paths(
     folder: ReleaseFolder, paths: Sequence[str], tree: str | None
 ) -> Mapping[str, Sequence[str]]:
     """The paths by the name of their tree, seen to lead to nodes."""
@@ -74,12 +74,14 @@ def _question(folder: ReleaseFolder, tree: str | None) -> Question:
     """
     known = {question.name: question for question in folder.plan.questions}
     if tree is None:
-        found = [name for name, each in known.items() if kind_of(each).check_paths is not None]
-        if not found:
+        results = [name for name, each in known.items() if find_kind(each).check_paths is not None]
+        if not results:
             raise UserError(f"{folder.path}: path: the release has no tree of paths")
-        if len(found) > 1:
-            raise UserError(f"{folder.path}: say which tree with --tree; it has {', '.join(found)}")
-        tree = found[0]
+        if len(results) > 1:
+            raise UserError(
+                f"{folder.path}: say which tree with --tree; it has {', '.join(results)}"
+            )
+        tree = results[0]
     if tree not in known:
         raise UserError(f"{folder.path}: there is no tree {tree!r}; it has {', '.join(known)}")
     return known[tree]

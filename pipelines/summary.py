@@ -8,7 +8,7 @@ from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.totals import full_edge, odd_totals
 from dpcore.release.weak_guarantee import weak_guarantees
-from pipelines.kinds import kind_of
+from pipelines.kinds import find_kind
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line
 
@@ -32,7 +32,7 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
     print_line(account or _NO_LEDGER)
     for question in plan.questions:
         tree = folder.release.tree(question.name)
-        for line in kind_of(question).summary_lines(tree):
+        for line in find_kind(question).summary_lines(tree):
             print_line(line)
     print_line()
     print_line(f"release: {folder.path}")

@@ -9,14 +9,14 @@ from typing import Any
 
 from dpcore.levels.planner import budget_for_target
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import Share, Terms, Workload
-from pipelines.sections.error import refusal_of
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
+from pipelines.sections.error import to_refusal
 from pipelines.sections.tree import TreeSection
 from pipelines.user_error import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ErrorTarget:
     """An error that one tree alone shall have.
 
     Args:
@@ -34,7 +34,7 @@ class Target:
     section: TreeSection
     question: Any
     measure: Measure
-    terms: Terms
+    terms: ReleaseTerms
     delta: Fraction | None
 
     def planned(self, amount: Fraction) -> Any:
@@ -45,7 +45,7 @@ class Target:
     @cached_property
     def _workload(self) -> Workload[Any]:
         """Workload of the mechanism that the tree was planned with."""
-        return self.section.workload().settled(self.question)
+        return self.section.workload().resolved(self.question)
 
     @cached_property
     def amount(self) -> Fraction:
@@ -60,11 +60,11 @@ class Target:
                 self.rmse, lambda amount: workload.predicted(self.planned(amount)), self.measure
             )
         except ValueError as problem:
-            refusal = refusal_of(problem)
+            refusal = to_refusal(problem)
             reason = refusal.rule if refusal.field == "rmse" else str(problem)
             raise UserError(f"--target-error: {reason}") from None
 
-    def found(self, unit: str = "rows") -> dict[str, Any]:
+    def to_entry(self, unit: str = "rows") -> dict[str, Any]:
         """The amount as plain values.
 
         Args:

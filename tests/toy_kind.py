@@ -34,7 +34,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.release import kinds as release_kinds
 from dpcore.rows.keys import KeyList, make_key_list
 from pipelines import kinds as command_kinds
@@ -105,12 +105,12 @@ class TotalsQuestion(Question):
         filled = [np.frombuffer(data, "<i8") for data in partials if data]
         return Totals(np.sum([np.zeros(self.key_count, np.int64), *filled], axis=0))
 
-    def partials_of(self, counts: Any, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: Any, choices: KeyedChoices) -> Iterator[Partial]:
         return Totals(np.asarray(counts)).take()
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = np.frombuffer(counts, "<i8").astype(np.int64)
-        noisy = add_noise(self.law, exact, noise.of_counts(exact).stream(self.name, *place, 0))
+        noisy = add_noise(self.law, exact, noise.for_counts(exact).stream(self.name, *place, 0))
         return Drawn(sent=noisy.tobytes(), kept=None)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
@@ -146,7 +146,7 @@ class ReleasedTotals(Released):
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         row = self._read("nodes", self.question.name, 0, 0).to_pylist()
-        found = row[self.question.keys.code_of(key)]
+        found = row[self.question.keys.find_code(key)]
         names = ("estimate", "std_error", "ci_low", "ci_high", "count")
         return [Answer(label="all", fraction=None, **{name: found[name] for name in names})]
 
@@ -155,7 +155,7 @@ class ReleasedTotals(Released):
 class TotalsWorkload(Workload[TotalsQuestion]):
     """What a section asks."""
 
-    def planned(self, share: Share, terms: Terms) -> TotalsQuestion:
+    def planned(self, share: Share, terms: ReleaseTerms) -> TotalsQuestion:
         assert self.keys is not None
         own = {"keys": self.keys, "share": share.budget, "relation": terms.unit}
         return TotalsQuestion(name=self.name, confidence=terms.confidence, **own)
@@ -180,6 +180,8 @@ def totals_from_spec(spec: Mapping[str, Any], terms: Any) -> TotalsQuestion:
 
 def register(patch: pytest.MonkeyPatch) -> None:
     """Adds the kind to the two registries."""
-    kind = release_kinds.Kind(totals_from_spec, lambda asked, read, _: ReleasedTotals(asked, read))
+    kind = release_kinds.TreeKind(
+        totals_from_spec, lambda asked, read, _: ReleasedTotals(asked, read)
+    )
     patch.setitem(release_kinds.KINDS, "totals", kind)
-    patch.setitem(command_kinds.KINDS, "totals", command_kinds.Kind(section=TotalsSection))
+    patch.setitem(command_kinds.KINDS, "totals", command_kinds.KindHandlers(section=TotalsSection))

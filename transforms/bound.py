@@ -70,7 +70,7 @@ class BoundRows(beam.PTransform):
         self._plan, self._key = plan, key
 
     def expand(self, batches: Any) -> Any:
-        shards = unit_shards_of(batches.pipeline.options)
+        shards = unit_shard_count(batches.pipeline.options)
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
@@ -102,7 +102,7 @@ class BoundRows(beam.PTransform):
         }
 
 
-def unit_shards_of(options: PipelineOptions) -> int:
+def unit_shard_count(options: PipelineOptions) -> int:
     """In how many parts the rows of units are bounded.
 
     Raises:
@@ -187,7 +187,7 @@ def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units
     columns = unit.columns
     try:
         check_unit_types(unit, {name: batch.schema.field(name).type for name in columns})
-        return ids.of([batch.column(name) for name in columns])
+        return ids.row_ids([batch.column(name) for name in columns])
     except (pa.ArrowException, ValueError, OverflowError):
         # The library's message may show a value.
         raise InputError(
@@ -212,14 +212,14 @@ class _CountBounded(CountingDoFn):
         (name, _), messages = element
         question = self._plan.question(name)
         bounding, received = TreeBounding(question, self._choices), list(messages)
-        found = bounding.bounded(received)
+        bounded = bounding.bounded(received)
         self._balance[unit_shards(name)] -= 1
-        self._balance[unit_rows(name)] -= found.rows + len(received)
+        self._balance[unit_rows(name)] -= bounded.rows + len(received)
         self.counter(
             question
         )  # also without rows: the messages must not reveal whether there are any
-        if found.increments is not None:
-            yield from self.counted(question, found.increments, 0)
+        if bounded.increments is not None:
+            yield from self.counted(question, bounded.increments, 0)
         self._waiting[name] += 1
         is_dense = self._dense and question.dense_cells > 0
         if not is_dense and self._waiting[name] == _SHARDS_AT_ONCE:

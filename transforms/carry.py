@@ -23,11 +23,11 @@ from dpcore.series.question import STATE, SeriesQuestion
 from transforms import files
 from transforms.conservation import tree_carried, tree_partials
 from transforms.errors import ReleaseError
+from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import MANIFEST, period_folder, sha256
 from transforms.readers.read import BALANCE
-from transforms.standing import read_manifest
 
 
 class SeriesError(ReleaseError):

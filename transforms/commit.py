@@ -17,11 +17,12 @@ import pyarrow as pa
 from dpcore.noise.source import NoiseSource
 from dpcore.questions.place import Part
 from dpcore.questions.roles import TreeTables
-from dpcore.release.guarantee import CHECKSUM, checksum_of
+from dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.conservation import check_once
 from transforms.errors import ConservationError, ReleaseError
+from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import (
@@ -32,8 +33,7 @@ from transforms.layout import (
     planned_parts,
     sha256,
 )
-from transforms.record import check_recorded, is_manifest_of
-from transforms.standing import read_manifest
+from transforms.record import check_recorded, is_recorded_manifest
 from transforms.sweep import sweep_unnamed
 from transforms.universe_file import universe_files
 
@@ -105,8 +105,8 @@ class _Commit(KeyedDoFn):
         receipts = _by_part(map(Receipt.from_bytes, element[1]))
         check_once("the parts of the release", receipts, planned_parts(self._plan))
         extra = self._beside_parts(receipts)
-        if self._stands(path, source.record()):
-            self._mend(path, extra)
+        if self._is_committed(path, source.record()):
+            self._restore_files(path, extra)
         else:
             self._commit(path, source, receipts, extra)
         sweep_unnamed(self._output, self._plan)
@@ -141,16 +141,16 @@ class _Commit(KeyedDoFn):
         }
         manifest = manifest_text(entries, record, receipts.values(), checksums)
         if not files.write_once(path, manifest):
-            self._stands(path, record)
+            self._is_committed(path, record)
 
-    def _mend(self, path: str, extra: Mapping[str, bytes]) -> None:
+    def _restore_files(self, path: str, extra: Mapping[str, bytes]) -> None:
         """Write again the files that the existing manifest names with exactly these bytes."""
         named = read_manifest(path).get("files", {})
         for name, data in extra.items():
             if named.get(name) == sha256(data):
                 files.write_whole(files.join(self._output, name), data)
 
-    def _stands(self, path: str, record: bytes) -> bool:
+    def _is_committed(self, path: str, record: bytes) -> bool:
         """Whether this very draw is released already: its manifest then stays as it is, even where
         another version or processor would write its floats with other last bits.
 
@@ -159,7 +159,7 @@ class _Commit(KeyedDoFn):
         """
         if not files.exists(path):
             return False
-        if not is_manifest_of(path, record):
+        if not is_recorded_manifest(path, record):
             # This draw lost, and none of its parts may lie beside the existing one.
             sweep_unnamed(self._output, self._plan)
             raise CommitError(f"output: {self._output} holds another release; it stays as it is")
@@ -199,5 +199,5 @@ def manifest_text(
     ]
     entries: dict[str, object] = dict(manifest)
     entries |= {"record": record.hex(), "parts": listed, "files": dict(checksums)}
-    entries[CHECKSUM] = checksum_of(entries)
+    entries[CHECKSUM] = manifest_checksum(entries)
     return (json.dumps(entries, indent=1) + "\n").encode()

@@ -62,7 +62,7 @@ def unit_shards(tree: str) -> str:
 def balance_name(question: TreeCounting, place: Place) -> str:
     """The name of the balance that the counts of a place take part in: between the rows kept and
     the total of the counts, or between partial counts and their sums."""
-    number = question.balance_of(place)
+    number = question.place_balance(place)
     return f"rows of level {number} of tree {question.name}" if number else tree_rows(question.name)
 
 

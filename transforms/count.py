@@ -74,15 +74,15 @@ class CountRows(beam.PTransform):
             # tree -> (PlaceKey, b"")
             | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
         )
-        found = []
+        results = []
         if matched_trees(self._plan):
-            found = [partial[SLOTS] | "Match" >> MatchLeaves(self._plan, self._key)]
+            results = [partial[SLOTS] | "Match" >> MatchLeaves(self._plan, self._key)]
         merged = (
             (
                 partial["counts"],
                 empty,
                 *(counts for counts, _ in carried),
-                *(each["counts"] for each in found),
+                *(each["counts"] for each in results),
             )
             | "AllPlaces" >> beam.Flatten()
             # -> (PlaceKey, [bytes])
@@ -97,7 +97,7 @@ class CountRows(beam.PTransform):
             partial[BALANCE],
             merged[BALANCE],
             *(balance for _, balance in carried),
-            *(each[BALANCE] for each in found),
+            *(each[BALANCE] for each in results),
         )
         balance = balances | "Balance" >> beam.Flatten()
         return merged["counts"], merged[_DIGEST], balance

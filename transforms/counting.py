@@ -79,7 +79,7 @@ class CountingDoFn(KeyedDoFn):
         with the leaves."""
         for place, data, total in self.counter(question).take():
             self._balance[_partials_name(question)] += 1
-            if question.balance_of(place) > 0:
+            if question.place_balance(place) > 0:
                 self._balance[balance_name(question, place)] += total
             counts = (question.name, *place), data
             yield beam.pvalue.TaggedOutput(SLOTS, counts) if question.is_matched else counts

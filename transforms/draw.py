@@ -133,7 +133,9 @@ class _Draw(KeyedDoFn):
             yield (name, *place), _KEPT + drawn.kept
         message = from_place(place, drawn.sent)
         if question.branches:
-            yield beam.pvalue.TaggedOutput(TO_BRANCH, ((name, *question.branch_of(place)), message))
+            yield beam.pvalue.TaggedOutput(
+                TO_BRANCH, ((name, *question.branch_place(place)), message)
+            )
         else:
             yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
 
@@ -168,7 +170,7 @@ class _DrawBranch(KeyedDoFn):
         (name, *numbers), messages = element
         question, branch = self._plan.question(name), Place(*numbers)
         if name not in self._below:
-            self._below[name] = listed(question.places, question.branch_of)
+            self._below[name] = listed(question.places, question.branch_place)
         sent = sent_by(name, messages, self._below[name].get(branch, []))
         drawn = question.draw_branch(branch, sent, self.source(draw))
         assert drawn.kept is not None  # the group returns it to its waiting places
@@ -197,17 +199,17 @@ class _Gather(KeyedDoFn):
         sent = sent_by(name, messages, self._groups[name].get(group, []))
         gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
-            told = (name, *place), _RETURNED + data
-            yield beam.pvalue.TaggedOutput(TO_BRANCH, told) if question.branches else told
+            returned = (name, *place), _RETURNED + data
+            yield beam.pvalue.TaggedOutput(TO_BRANCH, returned) if question.branches else returned
         yield from _receipts(self._output, gathered)
 
 
 def listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
     """The places of each target that they send to."""
-    found: dict[Target, list[Place]] = {}
+    result: dict[Target, list[Place]] = {}
     for place in places:
-        found.setdefault(by(place), []).append(place)
-    return found
+        result.setdefault(by(place), []).append(place)
+    return result
 
 
 def _receipts(output: str, gathered: Gathered) -> Iterator[Any]:

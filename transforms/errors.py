@@ -51,8 +51,8 @@ def sentence_in(text: str) -> str | None:
     >>> sentence_in(f"RuntimeError: {InputError('no such column')} [while running 'Read']")
     'no such column'
     """
-    found = _MARKED.search(text)
-    return found.group(2) if found else None
+    match = _MARKED.search(text)
+    return match.group(2) if match else None
 
 
 def error_in(text: str) -> ReleaseError | None:
@@ -61,5 +61,5 @@ def error_in(text: str) -> ReleaseError | None:
     >>> error_in(f"Error: {InputError('the disk is full', again=True)} in step 3").again
     True
     """
-    found = _MARKED.search(text)
-    return InputError(found.group(0)) if found else None
+    match = _MARKED.search(text)
+    return InputError(match.group(0)) if match else None

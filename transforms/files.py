@@ -63,10 +63,10 @@ def use_environment() -> None:
         use_options(PipelineOptions([]))
 
 
-def reason_of(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why a filesystem failed, in one line: the system's own reason within Beam's wrapping.
 
-    >>> reason_of(BeamIOError("List operation failed", {"s3://bucket": OSError(13, "Denied")}))
+    >>> failure_reason(BeamIOError("List operation failed", {"s3://bucket": OSError(13, "Denied")}))
     'Denied'
     """
     while isinstance(error, BeamIOError) and error.exception_details:
@@ -153,7 +153,7 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
         if is_local(path) and not isinstance(error, (OSError, BeamIOError)):
             raise
         raise OutputError(
-            f"output: {path} cannot be {done}: {reason_of(error)}", again=may_pass(error)
+            f"output: {path} cannot be {done}: {failure_reason(error)}", again=may_pass(error)
         ) from None
 
 
@@ -260,8 +260,8 @@ def names_below(folder: str) -> Iterator[str]:
     # Unlike a shell's, Beam's star also matches names that begin with a dot. A folder's own name
     # may hold letters that mean something in a pattern; they must not lead into other folders.
     matches = _guarded(folder, "listed", lambda: FileSystems.match([join(folder, "*")]))
-    found = {metadata.path for match in matches for metadata in match.metadata_list}
-    yield from sorted(path for path in found if path == join(folder, path.rsplit("/", 1)[-1]))
+    paths = {metadata.path for match in matches for metadata in match.metadata_list}
+    yield from sorted(path for path in paths if path == join(folder, path.rsplit("/", 1)[-1]))
 
 
 def _local_names(folder: str) -> list[str]:

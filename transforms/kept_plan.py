@@ -36,14 +36,14 @@ from typing import Any
 
 from dpcore import __version__
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
+from dpcore.release.guarantee import CHECKSUM, manifest_checksum, plan_manifest
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.carry import run_folder_before
 from transforms.errors import ReleaseError
+from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, PLAN
-from transforms.standing import read_manifest
 from transforms.sweep import drawn
 
 _FORMAT = 1
@@ -86,17 +86,17 @@ class KeptPlan:
             request: that it answers.
             key: the release key.
         """
-        entries = json.loads(json.dumps(manifest_of(plan)))
-        asked = json.loads(json.dumps(request))
+        entries = json.loads(json.dumps(plan_manifest(plan)))
+        plain_request = json.loads(json.dumps(request))
         if plan.dataset is not None:
-            asked["dataset"] = plan.dataset
+            plain_request["dataset"] = plan.dataset
         return cls(
-            request=asked,
+            request=plain_request,
             spec=entries["spec"],
             trees=entries["trees"],
             digest=plan.digest.hex(),
             key_id=key.key_id,
-            seal=seal_of(asked, entries["spec"], key),
+            seal=plan_seal(plain_request, entries["spec"], key),
         )
 
     def to_bytes(self) -> bytes:
@@ -104,7 +104,7 @@ class KeptPlan:
         entries: dict[str, Any] = {"format": _FORMAT}
         entries |= {name: getattr(self, name) for name in _TEXTS}
         entries |= {"request": self.request, "spec": self.spec, "trees": self.trees}
-        entries[CHECKSUM] = checksum_of(entries)
+        entries[CHECKSUM] = manifest_checksum(entries)
         return (json.dumps(entries) + "\n").encode()
 
     @classmethod
@@ -116,7 +116,7 @@ class KeptPlan:
             return None
         if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
             return None
-        if entries.get(CHECKSUM) != checksum_of(entries):
+        if entries.get(CHECKSUM) != manifest_checksum(entries):
             return None
         texts = {name: str(entries.get(name, "")) for name in _TEXTS}
         request, spec, trees = (entries.get(name) for name in ("request", "spec", "trees"))
@@ -125,14 +125,14 @@ class KeptPlan:
         return cls(request=request, spec=spec, trees=trees, **texts)
 
 
-def seal_of(request: Mapping[str, Any], spec: Mapping[str, Any], key: ReleaseKey) -> str:
+def plan_seal(request: Mapping[str, Any], spec: Mapping[str, Any], key: ReleaseKey) -> str:
     """The keyed digest of a plan and its request, in hexadecimal.
 
     The period of a run is left out: all runs of a series have one plan.
 
     >>> key = ReleaseKey(bytes(32))
     >>> first, second = ({"series": {"period": each}} for each in (1, 2))
-    >>> seal_of(first, {"trees": []}, key) == seal_of(second, {"trees": []}, key)
+    >>> plan_seal(first, {"trees": []}, key) == plan_seal(second, {"trees": []}, key)
     True
     """
     sealed = {"request": request_of_series(request), "spec": spec_of_series(spec)}
@@ -167,7 +167,7 @@ def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
     """
     # A service that already returned this key is not queried again.
     known = key if key.key_id == kept.key_id else key.checked(kept.key_id)
-    own = seal_of(kept.request, kept.spec, known.load())
+    own = plan_seal(kept.request, kept.spec, known.load())
     if not hmac.compare_digest(kept.seal.encode(), own.encode()):
         raise KeptPlanError(
             f"output: {place} holds a plan that no run under the key {kept.key_id} wrote; start "
@@ -204,15 +204,15 @@ def find_drawn(folder: str) -> KeptPlan | None:
     damaged, or not the plan that was drawn.
 
     Raises:
-        StandingError: the manifest is damaged.
+        ExistingReleaseError: the manifest is damaged.
         OutputError: the filesystem does not let it be read.
     """
     path = files.join(folder, PLAN)
     if not files.exists(path):
         return None
-    found = KeptPlan.from_bytes(files.read_bytes(path))
+    kept_plan = KeptPlan.from_bytes(files.read_bytes(path))
     spec = read_manifest(files.join(folder, MANIFEST))["spec"]
-    return None if found is None or found.spec != spec else found
+    return None if kept_plan is None or kept_plan.spec != spec else kept_plan
 
 
 def sweep_undrawn(folder: str) -> None:
@@ -225,7 +225,7 @@ def sweep_undrawn(folder: str) -> None:
         folder: of a finished release.
 
     Raises:
-        StandingError: the manifest is damaged.
+        ExistingReleaseError: the manifest is damaged.
         OutputError: the filesystem does not let it be read or deleted.
     """
     path = files.join(folder, PLAN)
@@ -243,13 +243,13 @@ def find_kept(folder: str) -> KeptPlan | None:
     path = files.join(folder, PLAN)
     if not files.exists(path):
         return None
-    found = KeptPlan.from_bytes(files.read_bytes(path))
-    if found is None:
+    kept_plan = KeptPlan.from_bytes(files.read_bytes(path))
+    if kept_plan is None:
         raise KeptPlanError(
             f"output: {path} is damaged, or another version of dptrees wrote it; start anew with "
             "--discard, or choose another output"
         )
-    return found
+    return kept_plan
 
 
 def keep(folder: str, plan: KeptPlan) -> KeptPlan:
@@ -271,12 +271,12 @@ def keep(folder: str, plan: KeptPlan) -> KeptPlan:
         if drawn(folder):  # by an earlier version; the record keeps other plans away
             return plan
         files.write_once(path, plan.to_bytes())
-    found = find_kept(folder)
-    if found is None:  # somebody discarded it meanwhile
+    kept_plan = find_kept(folder)
+    if kept_plan is None:  # somebody discarded it meanwhile
         raise another_plan(folder)
-    is_same = found.digest == plan.digest
-    if found.request == plan.request and (not is_same or found.key_id == plan.key_id):
-        return found
+    is_same = kept_plan.digest == plan.digest
+    if kept_plan.request == plan.request and (not is_same or kept_plan.key_id == plan.key_id):
+        return kept_plan
     if not is_same and drawn(folder):
         raise another_plan(folder)
     # The request differs in what shapes no noise, or nothing was drawn.
@@ -294,8 +294,8 @@ def check_kept(folder: str, digest: bytes) -> None:
     Raises:
         KeptPlanError: another run began the folder anew.
     """
-    found = find_kept(folder)
-    if found is not None and found.digest != digest.hex():
+    kept_plan = find_kept(folder)
+    if kept_plan is not None and kept_plan.digest != digest.hex():
         raise another_plan(folder)
 
 

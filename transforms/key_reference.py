@@ -12,15 +12,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dpcore.noise.randomness import ReleaseKey, key_id_of
+from dpcore.noise.randomness import ReleaseKey, key_id_from_check
 from transforms.errors import ReleaseError
 from transforms.key_ring import KeyRing
 from transforms.secrets.scheme import SecretError
-from transforms.secrets.schemes import scheme_of
+from transforms.secrets.schemes import find_scheme
 
 # What services gave this process, by reference: each step of each thread of a worker loads the key.
 _held: dict[str, KeyRing] = {}
-_asking = threading.Lock()
+_load_lock = threading.Lock()
 
 
 class KeyReferenceError(ReleaseError):
@@ -43,7 +43,7 @@ class KeyReference:
     @property
     def key_id(self) -> str:
         """The public id of the key that is meant; "" on the launcher itself."""
-        return key_id_of(self.check_value)
+        return key_id_from_check(self.check_value)
 
     def load(self) -> ReleaseKey:
         """The key: that of the check value, else the current one.
@@ -54,7 +54,7 @@ class KeyReference:
         """
         if not self.check_value:
             return self.ring().current
-        with _asking:
+        with _load_lock:
             for ring in self._rings():
                 for key in ring.keys:
                     if hmac.compare_digest(self.check_value, key.check_value()):
@@ -68,7 +68,7 @@ class KeyReference:
             KeyReferenceError: as of `load`.
         """
         try:
-            scheme = scheme_of(self.reference)
+            scheme = find_scheme(self.reference)
             text = scheme.load(self.reference, "key")
         except SecretError as error:
             raise KeyReferenceError(error.sentence, again=error.again) from None
@@ -111,7 +111,7 @@ class KeyReference:
         ring = self.ring()
         if key_id is None:
             return ring.current
-        key = ring.key_of(key_id) if key_id else ring.oldest
+        key = ring.find_key(key_id) if key_id else ring.oldest
         if key is None:
             raise KeyReferenceError(
                 f"key: {self.reference} does not hold the key {key_id}, under which this release "

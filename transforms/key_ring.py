@@ -54,7 +54,7 @@ class KeyRing:
         """The key that was there before any rotation."""
         return self.keys[-1]
 
-    def key_of(self, key_id: str) -> ReleaseKey | None:
+    def find_key(self, key_id: str) -> ReleaseKey | None:
         """The key of an id, None where it is not here."""
         return next((key for key in self.keys if key.key_id == key_id), None)
 

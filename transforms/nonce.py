@@ -65,18 +65,18 @@ def folder_nonce(folder: str, fixed: bytes | None = None, key_id: str = "") -> b
         nonce = draw_nonce() if fixed is None else fixed
         files.write_once(path, _data(nonce.hex(), key_id))
     text = files.read_bytes(path)
-    found = nonce_of(text)
-    if found is None:
+    result = parse_nonce(text)
+    if result is None:
         raise NonceError(
             f"output: {path} is damaged; discard what the folder holds, or choose another"
         )
-    if fixed is not None and found != fixed:
+    if fixed is not None and result != fixed:
         raise NonceError(f"nonce: {folder} has another nonce already; choose another output")
     if key_id and _key_id(text) not in ("", key_id):
         raise NonceError(
             f"key: {folder} was begun under the key {_key_id(text)}, not {key_id}; run it again"
         )
-    return found
+    return result
 
 
 def _data(nonce: str, key_id: str) -> bytes:
@@ -93,7 +93,7 @@ def check_begun(folder: str, nonce: bytes) -> None:
         NonceError: it has none, or another.
     """
     path = files.join(folder, NONCE)
-    if not files.exists(path) or nonce_of(files.read_bytes(path)) != nonce:
+    if not files.exists(path) or parse_nonce(files.read_bytes(path)) != nonce:
         raise NonceError(
             f"output: the release that this job was made for is no longer begun in {folder}: "
             "describe the job anew"
@@ -108,17 +108,17 @@ def restored_nonce(folder: str, nonce: str, key_id: str = "") -> bytes:
         nonce, key_id: as the manifest has them, in hexadecimal.
     """
     path, restored = files.join(folder, NONCE), bytes.fromhex(nonce)
-    if not files.exists(path) or nonce_of(files.read_bytes(path)) != restored:
+    if not files.exists(path) or parse_nonce(files.read_bytes(path)) != restored:
         files.write_whole(path, _data(nonce, key_id))
     return restored
 
 
-def nonce_of(text: bytes) -> bytes | None:
+def parse_nonce(text: bytes) -> bytes | None:
     """The nonce in a file's bytes; None where they are damaged.
 
-    >>> nonce_of(b'{"nonce": "000102030405060708090a0b0c0d0e0f"}').hex()[:6]
+    >>> parse_nonce(b'{"nonce": "000102030405060708090a0b0c0d0e0f"}').hex()[:6]
     '000102'
-    >>> nonce_of(b'{"nonce": "00"}') is None
+    >>> parse_nonce(b'{"nonce": "00"}') is None
     True
     """
     try:

@@ -67,11 +67,11 @@ class _Look(beam.DoFn):
     def process(self, element: Any) -> Iterator[int]:
         Metrics.counter(_PYTHON, python_minor()).inc()
         Metrics.counter(_DPTREES, __version__).inc()
-        Metrics.counter(_KEY, _told_of(self._key)).inc()
+        Metrics.counter(_KEY, _key_state(self._key)).inc()
         yield from ()
 
 
-def _told_of(key: KeyReference) -> str:
+def _key_state(key: KeyReference) -> str:
     """What is wrong with the key of a worker; "loaded" where nothing is."""
     try:
         key.load()

@@ -7,8 +7,8 @@ a second release of changed data (or of another specification) under the budget 
 
 The refusal reveals that the exact counts changed, and its absence that they did not: to anyone who
 can run the job again on data of their choice, in a folder whose release was begun and not finished
-(`transforms.standing` answers for finished ones, before a row is read), as a repair, or by a job
-that was described and is run again. A folder that no longer has the job's nonce is refused.
+(`transforms.existing_release` answers for finished ones, before a row is read), as a repair, or by
+a job that was described and is run again. A folder that no longer has the job's nonce is refused.
 """
 
 import json
@@ -70,11 +70,11 @@ def _data(record: bytes) -> bytes:
 def _check_manifest(folder: str, record: bytes) -> None:
     """Check that a release that exists here, even without its record, is of the same draw."""
     path = files.join(folder, MANIFEST)
-    if files.exists(path) and not is_manifest_of(path, record):
+    if files.exists(path) and not is_recorded_manifest(path, record):
         raise _another_draw(folder)
 
 
-def is_manifest_of(path: str, record: bytes) -> bool:
+def is_recorded_manifest(path: str, record: bytes) -> bool:
     """Whether a file is the manifest of the draw of a record."""
     try:
         return bool(json.loads(files.read_bytes(path))["record"] == record.hex())

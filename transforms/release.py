@@ -6,7 +6,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.release.guarantee import manifest_of
+from dpcore.release.guarantee import plan_manifest
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.carry import Carry, carries, check_turn
@@ -14,14 +14,14 @@ from transforms.commit import Commit
 from transforms.count import CountRows
 from transforms.draw import DrawTrees
 from transforms.errors import InputError
+from transforms.existing_release import is_released, read_manifest
 from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
 from transforms.readers.collection import ReadCollection
 from transforms.record import RecordDraw, Witness
-from transforms.rounds import Rounds, rounds_of
-from transforms.standing import read_manifest, stands
+from transforms.rounds import Rounds, round_count
 from transforms.universe_file import share_universes
 
 
@@ -62,7 +62,7 @@ class ReleaseTrees(beam.PTransform):
         InputError: the rows are windowed or unbounded: a release counts all rows once; a column is
             missing or of a type that cannot be used; the plan waits for a selection of keys.
         KeyReferenceError: the key cannot be loaded.
-        StandingError, NonceError, OutputError: the folder cannot take this release.
+        ExistingReleaseError, NonceError, OutputError: the folder cannot take this release.
         SeriesError: it is not the turn of this run of a series.
     """
 
@@ -92,8 +92,8 @@ class ReleaseTrees(beam.PTransform):
         check_whole(rows[0] if isinstance(rows, tuple) else rows)
         _check_listed(self._plan)
         manifest = files.join(self._output, MANIFEST)
-        standing = stands(self._output, self._plan)
-        if standing and not self._repair:
+        exists = is_released(self._output, self._plan)
+        if exists and not self._repair:
             pipeline = (rows[0] if isinstance(rows, tuple) else rows).pipeline
             return pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
         # Before anything is written: what is wrong with the key or the rows leaves no folder.
@@ -102,7 +102,7 @@ class ReleaseTrees(beam.PTransform):
             key = key.checked(key_id_of_folder(self._output))
         if not isinstance(rows, tuple):
             rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
-        if standing:
+        if exists:
             found = read_manifest(manifest)
             nonce = restored_nonce(self._output, found["nonce"], found.get("key_id", ""))
         else:
@@ -134,10 +134,10 @@ class ReleaseTrees(beam.PTransform):
         balance = (given, counted) | "Balance" >> beam.Flatten()
         record = RecordDraw(plan, key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
-        if rounds_of(plan):
+        if round_count(plan):
             counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
-        entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
+        entries = plan_manifest(plan) | {name: each for name, each in self._public.items() if each}
         commit = Commit(plan, key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
 

@@ -26,7 +26,7 @@ from transforms.keyed import KeyedDoFn
 _LAST = "last"
 
 
-def rounds_of(plan: ReleasePlan) -> int:
+def round_count(plan: ReleasePlan) -> int:
     """The most rounds of a question."""
     return max(question.rounds for question in plan.questions)
 
@@ -51,27 +51,29 @@ class Rounds(beam.PTransform):
     def expand(self, inputs: Any) -> Any:
         counts, recorded = inputs
         draw, keyed = beam.pvalue.AsList(recorded), (self._plan, self._key)
-        asked: Any = {}
+        requests: Any = {}
         last = []
-        for number in range(rounds_of(self._plan)):
+        for number in range(round_count(self._plan)):
             found = (
                 counts
                 # (PlaceKey, bytes) -> (GroupKey, bytes)
-                | f"Answer{number}" >> beam.ParDo(_Answer(*keyed), draw, asked, number)
+                | f"Answer{number}" >> beam.ParDo(_Answer(*keyed), draw, requests, number)
                 # -> (GroupKey, [bytes])
                 | f"ByGroup{number}" >> beam.GroupByKey()
                 # -> (GroupKey, bytes)
                 | f"Ask{number}"
-                >> beam.ParDo(_Ask(*keyed), draw, asked, number).with_outputs(_LAST, main="asked")
+                >> beam.ParDo(_Ask(*keyed), draw, requests, number).with_outputs(
+                    _LAST, main="asked"
+                )
             )
-            asked = beam.pvalue.AsDict(found["asked"])
+            requests = beam.pvalue.AsDict(found["asked"])
             last.append(found[_LAST])
-        asked_last = last | "Last" >> beam.Flatten()
+        last_requests = last | "Last" >> beam.Flatten()
         # (PlaceKey, bytes) -> the same
-        return counts | "Asked" >> beam.ParDo(_Asked(self._plan), beam.pvalue.AsDict(asked_last))
+        return counts | "Asked" >> beam.ParDo(_Asked(self._plan), beam.pvalue.AsDict(last_requests))
 
 
-def _before(asked: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
+def _before(requests: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
     """The request of a group in the round before.
 
     Raises:
@@ -79,8 +81,8 @@ def _before(asked: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> by
     """
     if number == 0:
         return b""
-    check_once(f"what is asked of tree {group[0]}", [group] * (group in asked), [group])
-    return asked[group]
+    check_once(f"what is asked of tree {group[0]}", [group] * (group in requests), [group])
+    return requests[group]
 
 
 @beam.typehints.with_output_types(tuple[GroupKey, bytes])
@@ -89,15 +91,18 @@ class _Answer(KeyedDoFn):
         self,
         element: tuple[PlaceKey, bytes],
         draw: Sequence[bytes],
-        asked: Mapping[GroupKey, bytes],
+        requests: Mapping[GroupKey, bytes],
         number: int,
     ) -> Iterator[Any]:
         (name, *numbers), counts = element
         question, place = self._plan.question(name), Place(*numbers)
         if number < question.rounds:
             group = name, question.gathered_by(place)
-            told = _before(asked, number, group)
-            yield group, from_place(place, question.answer(place, counts, told, self.source(draw)))
+            request = _before(requests, number, group)
+            yield (
+                group,
+                from_place(place, question.answer(place, counts, request, self.source(draw))),
+            )
 
 
 @beam.typehints.with_output_types(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
@@ -110,18 +115,18 @@ class _Ask(KeyedDoFn):
         self,
         element: tuple[GroupKey, Iterable[bytes]],
         draw: Sequence[bytes],
-        asked: Mapping[GroupKey, bytes],
+        requests: Mapping[GroupKey, bytes],
         number: int,
     ) -> Iterator[Any]:
         (name, group), messages = element
         question = self._plan.question(name)
-        answers = sent_by(name, messages, self._of(question).get(group, []))
-        told = _before(asked, number, (name, group))
-        found = (name, group), question.ask(group, answers, told, self.source(draw))
+        answers = sent_by(name, messages, self._group_places(question).get(group, []))
+        request = _before(requests, number, (name, group))
+        found = (name, group), question.next_request(group, answers, request, self.source(draw))
         is_last = number + 1 == question.rounds
         yield beam.pvalue.TaggedOutput(_LAST, found) if is_last else found
 
-    def _of(self, question: TreeRounds) -> dict[int, list[Place]]:
+    def _group_places(self, question: TreeRounds) -> dict[int, list[Place]]:
         if question.name not in self._places:
             self._places[question.name] = listed(question.places, question.gathered_by)
         return self._places[question.name]
@@ -133,10 +138,10 @@ class _Asked(beam.DoFn):
         self._plan = plan
 
     def process(
-        self, element: tuple[PlaceKey, bytes], asked: Mapping[GroupKey, bytes]
+        self, element: tuple[PlaceKey, bytes], requests: Mapping[GroupKey, bytes]
     ) -> Iterator[tuple[PlaceKey, bytes]]:
         (name, *numbers), counts = element
         question, place = self._plan.question(name), Place(*numbers)
         if question.rounds:
-            counts = _before(asked, question.rounds, (name, question.gathered_by(place)))
+            counts = _before(requests, question.rounds, (name, question.gathered_by(place)))
         yield (name, *place), counts

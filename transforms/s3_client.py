@@ -26,7 +26,7 @@ _CONNECTIONS = 32
 _clients: dict[tuple[Any, ...], Any] = {}
 
 
-def status_of(error: Any) -> int:
+def http_status(error: Any) -> int:
     """The HTTP status in a client's error.
 
     Args:
@@ -113,4 +113,4 @@ def install() -> None:
             self._download_pos = 0
 
     boto3_client.Client = Client
-    boto3_client.get_http_error_code = status_of
+    boto3_client.get_http_error_code = http_status

@@ -15,6 +15,7 @@ from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
+from transforms.existing_release import ExistingReleaseError, read_manifest
 from transforms.layout import (
     INPUT_LIST_NAMES,
     MANIFEST,
@@ -27,7 +28,6 @@ from transforms.layout import (
     concluded_file,
     part_names,
 )
-from transforms.standing import StandingError, read_manifest
 
 _TEMPORARY = re.compile(
     rf"\.[0-9a-f]{{32}}{re.escape(files.TEMPORARY_SUFFIX)}|{INPUT_LIST_NAMES.pattern}"
@@ -42,7 +42,7 @@ def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
         plan: its specification: names the parts.
 
     Raises:
-        StandingError: its manifest is damaged.
+        ExistingReleaseError: its manifest is damaged.
         OutputError: the filesystem does not let it be read.
     """
     manifest = read_manifest(files.join(folder, MANIFEST))
@@ -98,12 +98,12 @@ def discard(folder: str) -> None:
         folder: without a manifest.
 
     Raises:
-        StandingError: the folder holds a finished release, or nothing of a release.
+        ExistingReleaseError: the folder holds a finished release, or nothing of a release.
     """
     _check_unfinished(folder)
     present, parts = _present(folder), _parts(folder, None) | _shared(folder)
     if not begun(folder):
-        raise StandingError(f"output: {folder} holds nothing that --discard could remove")
+        raise ExistingReleaseError(f"output: {folder} holds nothing that --discard could remove")
     for name in (NONCE, RECORD, PLAN):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
@@ -113,7 +113,7 @@ def discard(folder: str) -> None:
 
 def _check_unfinished(folder: str) -> None:
     if files.exists(files.join(folder, MANIFEST)):
-        raise StandingError(
+        raise ExistingReleaseError(
             f"output: {folder} holds a finished release, which --discard does not remove; choose "
             "another output"
         )

@@ -45,8 +45,8 @@ class SharedUniverse(Universe):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parts:
-            told = self.digest, self.checksum, self.upper_digest, self.parts
-            return _loaded_parts, (self.path, *told)
+            state = self.digest, self.checksum, self.upper_digest, self.parts
+            return _loaded_parts, (self.path, *state)
         return _loaded, ("universe", self.path, self.digest, self.checksum)
 
 
@@ -100,7 +100,7 @@ _FORMS = {
 }
 
 
-def _form_of(table: PublicTable) -> _Form:
+def _table_form(table: PublicTable) -> _Form:
     return _FORMS["universe" if isinstance(table, Universe) else "keys"]
 
 
@@ -125,7 +125,7 @@ def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
 def universe_files(plan: ReleasePlan) -> dict[str, str]:
     """The checksums of the public tables that a plan shares, by the names of their files."""
     return {
-        _form_of(table).name(table.digest): table.checksum
+        _table_form(table).name(table.digest): table.checksum
         for question in plan.questions
         for table in question.public_tables
         if isinstance(table, SharedUniverse | SharedKeys)
@@ -133,14 +133,14 @@ def universe_files(plan: ReleasePlan) -> dict[str, str]:
 
 
 def _share(table: PublicTable, folder: str) -> Shared:
-    form = _form_of(table)
+    form = _table_form(table)
     path = files.join(folder, form.name(table.digest))
     known = _LOADED.get(table.digest)
     if known is not None and known.path == path and files.exists(path):
         return known
     if isinstance(table, Universe) and table.is_parted:
         return _share_parts(table, path)
-    data = _standing(form, path, table.digest)
+    data = _existing_file(form, path, table.digest)
     if data is None:
         data = parquet_bytes(table.to_table())
         files.write_whole(path, data)
@@ -149,7 +149,7 @@ def _share(table: PublicTable, folder: str) -> Shared:
 
 def _share_parts(universe: Universe, path: str) -> SharedUniverse:
     """A universe in parts; what is read of it from now on is read from its file."""
-    found = _standing_parts(path, universe.digest)
+    found = _existing_parts(path, universe.digest)
     if found is None:
         try:
             files.write_by(path, partial(write_universe, universe))
@@ -170,13 +170,13 @@ def _changed() -> UniverseError:
     )
 
 
-def _standing_parts(path: str, digest: str) -> Universe | None:
-    """Return the universe whose parts exist already, as `_standing` does."""
+def _existing_parts(path: str, digest: str) -> Universe | None:
+    """Return the universe whose parts exist already, as `_existing_file` does."""
     if not files.exists(path):
         return None
     try:
-        found = universe_of_parquet(_opened(path))
-        return found if found.digest == digest else None
+        universe = universe_of_parquet(_opened(path))
+        return universe if universe.digest == digest else None
     except (ValueError, TypeError, KeyError, pa.ArrowException):
         return None
 
@@ -224,16 +224,16 @@ def _loaded_parts(
     if not files.exists(path):
         raise files.OutputError(f"output: {path} cannot be read: there is no such file")
     try:
-        found = universe_of_parquet(_opened(path), parts)
+        universe = universe_of_parquet(_opened(path), parts)
     except (pa.ArrowException, ValueError, KeyError):
         raise not_as_written(path) from None
-    if found.upper_digest != upper_digest:
+    if universe.upper_digest != upper_digest:
         raise not_as_written(path)
-    found.remember_digest(digest)
-    return _remember_parts(found, path, checksum, parts)
+    universe.remember_digest(digest)
+    return _remember_parts(universe, path, checksum, parts)
 
 
-def _standing(form: _Form, path: str, digest: str) -> bytes | None:
+def _existing_file(form: _Form, path: str, digest: str) -> bytes | None:
     """The bytes of a table that already exists: a release may name them, and another version would
     write the same table with others."""
     if not files.exists(path):

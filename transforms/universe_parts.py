@@ -40,10 +40,10 @@ def universe_of_parquet(file: pq.ParquetFile, checksums: Sequence[bytes] = ()) -
         ValueError: it holds no universe; or, where a part is read, another one.
     """
     rows = file.metadata.num_rows
-    told = leaf_picture(file.schema_arrow, rows)
-    if told is None:
+    found_picture = leaf_picture(file.schema_arrow, rows)
+    if found_picture is None:
         return universe_from_table(file.read(use_threads=False))
-    leaves, picture = told
+    leaves, picture = found_picture
     source = _Leaves(file, rows - leaves, picture, checksums)
     return parted_universe(source.upper_rows(), rows, PartedIntegers(source.bounds, source.read))
 

@@ -20,7 +20,7 @@ from benchmarks.accuracy.sets import LEVELS, PROJECT, DataSet
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from pipelines.configuration import checked_configuration
 from pipelines.python.config import plain
 from pipelines.sections.error import ConfigurationError
@@ -60,7 +60,7 @@ def _planned(tree: str, measure: str, amount: str) -> ReleasePlan:
     return plan_of(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
 
 
-def _answers(release: Release, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
+def _answers(release: ReleaseReader, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
     told: dict[Fraction, int] = {}
     if release.quantiles is not None:
         for row in release.quantiles.select(["q", "value"]).to_pylist():
@@ -78,7 +78,7 @@ def _answers(release: Release, cells: int, levels: Sequence[str]) -> Mapping[str
     }
 
 
-def _node_answers(release: Release, levels: Sequence[str]) -> Mapping[str, Answers]:
+def _node_answers(release: ReleaseReader, levels: Sequence[str]) -> Mapping[str, Answers]:
     """Return the node answers of a hierarchy in one chunk."""
     rows = release.part("nodes", _TREE, 0, 0)
     level, node = rows["level"].to_numpy(), rows["node"].to_numpy()

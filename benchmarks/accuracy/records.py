@@ -81,7 +81,7 @@ class Records:
             return [json.loads(line) for line in file]
 
     def made(self) -> dict[str, int]:
-        """How many releases there are, by what `key_of` calls them."""
+        """How many releases there are, by what `find_key` calls them."""
         found: dict[str, int] = defaultdict(int)
         for line in self._lines():
             found[str(line["key"])] += int(str(line["releases"]))

@@ -15,11 +15,11 @@ from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.sketches.shape import SketchKind, SketchShape
 
 
@@ -76,7 +76,7 @@ def _domain(rng: Random, name: str, unit: PrivacyUnit) -> tuple[HypercubeDomain,
 
 def _by_hand(
     rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
-) -> Callable[[Budget], Mechanism]:
+) -> Callable[[Budget], PartitionMechanism]:
     """Levels and their budgets that no planner would choose."""
     public = _is_public(domain, unit)
     levels = _levels(rng, domain.bits)
@@ -102,7 +102,7 @@ def _by_hand(
 
 def _planned(
     rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
-) -> Callable[[Budget], Mechanism]:
+) -> Callable[[Budget], PartitionMechanism]:
     """Return a planner of a random mechanism, as a section would describe it, with splits where
     counts exceed their noise."""
     given: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
@@ -118,7 +118,7 @@ def _planned(
         **given,
     )
     workload = HypercubeWorkload(name="planned", domain=domain, choices=choices)
-    terms = Terms(unit=unit)
+    terms = ReleaseTerms(unit=unit)
     return lambda budget: workload.planned(Share(budget=budget), terms).plan
 
 

@@ -44,7 +44,7 @@ from benchmarks.audit.rows import (
     Row,
     batches,
     counts_of,
-    neighbouring_rows,
+    neighboring_rows,
 )
 from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
 from dpcore.hypercube.question import HypercubeQuestion
@@ -53,7 +53,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
@@ -204,7 +204,7 @@ def stated_release(
         return certified_delta(moved(rho), epsilon)
 
     known = moved(Fraction(1)) is not None
-    rho = calibrated_rho(epsilon, delta, certify) if known else rho_of(epsilon, delta)
+    rho = calibrated_rho(epsilon, delta, certify) if known else zcdp_rho(epsilon, delta)
     budget = Budget(measure=Measure.RHO, amount=rho)
     return ReleasePlan(
         name="r",
@@ -227,7 +227,7 @@ def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Coun
     return {question.name: counts_of(question, parts) for question in case.plan.questions}
 
 
-def are_neighbours(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:
+def are_neighbors(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:
     """Whether two tables agree on the counts that are public; all else makes them neighbors."""
     return all(
         _public_counts(question, one[question.name]) == _public_counts(question, two[question.name])
@@ -249,14 +249,14 @@ def _public_counts(question: Question, counts: Any) -> list[list[int]]:
     return [np.ravel(level).tolist() for level in levels]
 
 
-def neighbouring_counts(
+def neighboring_counts(
     rng: Random, case: Case
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
     """The exact counts of two neighboring tables; None if none were found that agree."""
     for _ in range(60):
-        tables = neighbouring_rows(rng, case.palettes, case.plan.unit, rng.randrange(12))
+        tables = neighboring_rows(rng, case.palettes, case.plan.unit, rng.randrange(12))
         one, two = (exact_counts(rng, case, rows) for rows in tables)
-        if are_neighbours(case, one, two):
+        if are_neighbors(case, one, two):
             return one, two
     return None
 
@@ -355,7 +355,7 @@ def _held(plan: ReleasePlan, counts: Mapping[str, Counted]) -> list[tuple[Any, b
     return [
         ((question.name, *place), question.merge(place, [data]).to_bytes())
         for question in plan.questions
-        for place, data, _ in question.partials_of(counts[question.name], choices)
+        for place, data, _ in question.split_counts(counts[question.name], choices)
     ]
 
 
@@ -391,7 +391,7 @@ def audit(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> 
     for _ in range(plans):
         case = make_case(rng, kind, measure)
         for _ in range(pairs):
-            tables = neighbouring_counts(rng, case)
+            tables = neighboring_counts(rng, case)
             if tables is not None:
                 found.add(*audit_pair(case, *tables, replay=rng.random() < 0.5))
     return found

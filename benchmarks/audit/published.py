@@ -31,7 +31,7 @@ from benchmarks.audit.recording import (
 from benchmarks.audit.rows import (
     Integers,
     batches,
-    neighbouring_rows,
+    neighboring_rows,
     sparse_leaf_counts,
 )
 from benchmarks.audit.trees import sparse_draft
@@ -184,7 +184,7 @@ def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         question, palettes = sparse_draft(rng, "tree", unit, epsilon, delta)
         plan = sparse_plan(question, epsilon, delta)
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
+            tables = neighboring_rows(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
             leaves = [sparse_leaf_counts(question, batches(rng, palettes, rows)) for rows in tables]
             found.add(*sparse_pair(plan, *leaves))
     return found

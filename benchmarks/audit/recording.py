@@ -26,7 +26,7 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.sparse import question as sparse_question
 
 # The tree, the key, the chunk, the level, and how many draws that stream had before; of noise that
@@ -164,7 +164,7 @@ class Recorded:
         shards: of sparse trees, the arguments of every call of `publish_shard`, and what it gave.
     """
 
-    release: Release | None = None
+    release: ReleaseReader | None = None
     draws: dict[Place, Draw] = field(default_factory=dict)
     names: list[tuple[Any, ...]] = field(default_factory=list)
     shards: dict[tuple[str, int, int], tuple[tuple[Any, ...], NodeCounts]] = field(
@@ -223,7 +223,7 @@ def recorded_release(
     return found
 
 
-def public_output(release: Release) -> dict[Any, str]:
+def public_output(release: ReleaseReader) -> dict[Any, str]:
     """All that a release shows, by part, as strings that contain every bit."""
     parts = {("quantiles",): repr(release.quantiles and release.quantiles.to_pydict())}
     for question in release.plan.questions:
@@ -233,6 +233,6 @@ def public_output(release: Release) -> dict[Any, str]:
     return parts
 
 
-def _text(release: Release, *part: Any) -> str:
+def _text(release: ReleaseReader, *part: Any) -> str:
     table: pa.Table = release._read(*part)
     return repr(table.to_pydict())

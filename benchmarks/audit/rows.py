@@ -96,7 +96,7 @@ def random_row(rng: Random, palettes: Palettes) -> Row:
     return tuple(rng.choice(palette.values) for palette in palettes.values())
 
 
-def neighbouring_rows(
+def neighboring_rows(
     rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
 ) -> tuple[list[Row], list[Row]]:
     """Two tables of about ``size`` rows, the second with a row more or with one row exchanged."""

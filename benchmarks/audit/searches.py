@@ -179,7 +179,7 @@ def _tail(law: DiscreteLaplace, least: Integers) -> Floats:
 class _AnySource:
     """In place of the source of noise: the exchanged samplers draw no bits."""
 
-    def of_counts(self, counts: Integers) -> _AnySource:
+    def for_counts(self, counts: Integers) -> _AnySource:
         return self
 
     def stream(self, *place: Any) -> NamedStream:

@@ -24,7 +24,7 @@ from benchmarks.audit.exact import Finding
 from benchmarks.audit.outcomes import PrivacyLoss
 from benchmarks.audit.recording import SECRET
 from benchmarks.audit.rows import Palette, Palettes, Row, batches
-from benchmarks.audit.units import COLUMN, UNITS, neighbouring_units
+from benchmarks.audit.units import COLUMN, UNITS, neighboring_units
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.selection import SelectionLaw
@@ -157,7 +157,7 @@ def audit_selection(
         unit = order[number % len(order)]
         question, palettes = selection_case(rng, unit)
         for _ in range(pairs):
-            tables = neighbouring_units(rng, palettes, unit, rng.choice([0, 10, 30, 60]))
+            tables = neighboring_units(rng, palettes, unit, rng.choice([0, 10, 30, 60]))
             (one, _), (two, _) = (decisions(rng, question, palettes, rows) for rows in tables)
             delta = selection_loss(one, two, question.plan.epsilon)
             found.add(delta / float(question.plan.delta), leaked=False)

@@ -14,7 +14,7 @@ from dpcore.questions.place import Place
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.series.linear import scaled
 from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
 from dpcore.series.temporal import TemporalTree
@@ -33,13 +33,15 @@ class SeriesTarget(Target):
     @cached_property
     def runs(self) -> tuple[ReleasePlan, ...]:
         """The plan of each period: the budget in equal parts for each temporal level."""
-        temporal = TemporalTree.of(PERIODS, 2)
+        temporal = TemporalTree.from_fanout(PERIODS, 2)
         (tree,) = self.plan.questions
         assert isinstance(tree, TreeQuestion)
         own = replace(self.plan.budget, amount=self.plan.budget.amount / len(temporal.spans))
         levels = [scaled(tree, own) for _ in temporal.spans]
         return tuple(
-            replace(self.plan, questions=(SeriesQuestion.of(temporal, period, levels, NAME),))
+            replace(
+                self.plan, questions=(SeriesQuestion.from_trees(temporal, period, levels, NAME),)
+            )
             for period in range(1, PERIODS + 1)
         )
 
@@ -55,7 +57,7 @@ class SeriesTarget(Target):
         return np.concatenate(numbers)
 
 
-def _carried(made: Release, key: ReleaseKey, period: int) -> dict[Place, bytes]:
+def _carried(made: ReleaseReader, key: ReleaseKey, period: int) -> dict[Place, bytes]:
     """Return the exact counts that a run hands to the next one, as only the key can open them."""
     (question,) = made.plan.questions
     assert isinstance(question, SeriesQuestion)

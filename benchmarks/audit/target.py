@@ -15,7 +15,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 
 NAME = "tree"
 
@@ -37,7 +37,7 @@ class Target:
     claim: Claim
     one: Mapping[Any, int] | tuple[int, ...]
     two: Mapping[Any, int] | tuple[int, ...]
-    read: Callable[[Release], Floats] = field(repr=False)
+    read: Callable[[ReleaseReader], Floats] = field(repr=False)
     cost: int = 1
 
     def released(self, which: str, key: ReleaseKey) -> Floats:

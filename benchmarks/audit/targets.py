@@ -26,8 +26,8 @@ from dpcore.arrays import Floats
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion
-from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.mechanism import FactorizedMechanism
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.hierarchy.domain import HierarchyDomain
@@ -49,7 +49,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.sums import MeasureColumn
 from dpcore.selection.key_columns import KeyColumns
 from dpcore.selection.plan import SelectionPlan, counted_once
@@ -60,7 +60,7 @@ from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdRound
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
 # Exact counts of a box are in many shards, whatever their number.
@@ -69,27 +69,27 @@ ADD_REMOVE = ADD_REMOVE_ROW
 ONE = Fraction(1)
 
 
-def _read_nodes(release: Release) -> Floats:
+def _read_nodes(release: ReleaseReader) -> Floats:
     """The estimates and the integers of all nodes."""
     table = release._read("nodes", NAME, 0, 0)
     return np.concatenate([table["estimate"].to_numpy(), table["count"].to_numpy()])
 
 
-def _read_quantile(release: Release) -> Floats:
+def _read_quantile(release: ReleaseReader) -> Floats:
     """The value of the one quantile."""
     table = release.quantiles
     assert table is not None
     return np.array([table["value"][0].as_py()])
 
 
-def _read_published(release: Release) -> Floats:
+def _read_published(release: ReleaseReader) -> Floats:
     """The estimates of the root and of the nodes a and b; -1 where one is not published."""
     root, level = (release._read("nodes", NAME, 0, number) for number in (0, 1))
     shown = dict(zip(level["label"].to_pylist(), level["estimate"].to_pylist(), strict=True))
     return np.array([root["estimate"][0].as_py(), shown.get("a", -1), shown.get("b", -1)])
 
 
-def _read_box(release: Release) -> Floats:
+def _read_box(release: ReleaseReader) -> Floats:
     """The estimates of the nodes of a box of two bits; -1 of those that were not looked at."""
     shown = np.full(7, -1.0)
     for depth in (0, 1, 2):
@@ -99,21 +99,21 @@ def _read_box(release: Release) -> Floats:
     return shown
 
 
-def _read_divided(release: Release) -> Floats:
+def _read_divided(release: ReleaseReader) -> Floats:
     """The estimates of the nodes, and which of them were not split."""
     table = release.part("nodes", NAME, 0, 0)
     ended = table["ended"].fill_null(-1).to_numpy()
     return np.concatenate([table["estimate"].to_numpy(), ended])
 
 
-def _read_key(release: Release) -> Floats:
+def _read_key(release: ReleaseReader) -> Floats:
     """1 where the key a is released, else 0."""
     released = release._read("nodes", NAME, 0, 0)
     return np.array([float("a" in released["key"].to_pylist())])
 
 
 def _of_budget(
-    question: Question, read: Callable[[Release], Floats] = _read_nodes, **data: Any
+    question: Question, read: Callable[[ReleaseReader], Floats] = _read_nodes, **data: Any
 ) -> Target:
     budget, unit = question.budget, question.unit  # type: ignore[attr-defined]
     assert budget is not None
@@ -130,7 +130,7 @@ def _ordered(
 ) -> Target:
     """A tree to which one unit more adds as many rows as are counted of it."""
     plan = TreePlan(
-        tree=Tree(leaves=math.prod(fanouts), fanouts=fanouts),
+        tree=UniformTree(leaves=math.prod(fanouts), fanouts=fanouts),
         unit=unit,
         budget=budget,
         level_amounts=tuple(share * budget.amount for share in shares),
@@ -171,16 +171,16 @@ def _private_keys() -> Target:
     )
 
 
-def _factorised(budget: Budget) -> Target:
+def _factorized(budget: Budget) -> Target:
     """Three cells that are measured by the best strategy for prefixes."""
-    plan = FactorisedPlan(
+    plan = FactorizedPlan(
         tree=listed_tree(3),
         unit=ADD_REMOVE,
         budget=budget,
         strategy=plan_strategy(3, Read(kind="cdf")),
     )
     domain = IntegerDomain(column="value", lower=0, upper=3)
-    question = OrderedQuestion(name=NAME, domain=domain, mechanism=FactorisedMechanism(plan=plan))
+    question = OrderedQuestion(name=NAME, domain=domain, mechanism=FactorizedMechanism(plan=plan))
     return _of_budget(question, one=(3, 1, 0), two=(3, 2, 0))
 
 
@@ -203,7 +203,7 @@ def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
     """Two halves; one more row in the first may divide it. Nearly all is lost by the counts of the
     halves, by whether they were divided and by the cells."""
     plan = AdaptivePlan(
-        tree=Tree(leaves=4, fanouts=(2, 2)),
+        tree=UniformTree(leaves=4, fanouts=(2, 2)),
         unit=ADD_REMOVE,
         budget=budget,
         level_amounts=(Fraction(0), budget.amount / 2, budget.amount / 2),
@@ -359,7 +359,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     ),
     "series": _series,
     "private keys": _private_keys,
-    "factorised": lambda: _factorised(_RHO),
+    "factorised": lambda: _factorized(_RHO),
     "quantile": lambda: _quantile(Budget(measure=Measure.EPSILON, amount=7 * ONE / 4)),
     "adaptive, decided apart": lambda: _adaptive(_EPSILON, ONE / 5),
     "adaptive, for counts": lambda: _adaptive(_EPSILON, Fraction(0)),

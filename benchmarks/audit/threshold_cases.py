@@ -22,7 +22,7 @@ from benchmarks.audit.rows import (
     batches,
     key_palette,
     leaf_counts,
-    neighbouring_rows,
+    neighboring_rows,
 )
 from benchmarks.audit.searches import threshold_loss
 from dpcore.hierarchy.domain import HierarchyDomain
@@ -138,7 +138,7 @@ def audit_thresholds(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         question, palettes = threshold_question(rng, unit, keyed=number % 4 == 3)
         epsilon, delta = question.spending.own
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, unit, rng.randrange(30))
+            tables = neighboring_rows(rng, palettes, unit, rng.randrange(30))
             one, two = (leaf_counts(question, batches(rng, palettes, rows)) for rows in tables)
             ratio = threshold_loss(question, one, two, float(delta)) / float(epsilon)
             found.add(ratio, shows_more(question, one, two))

@@ -49,7 +49,7 @@ from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -133,7 +133,7 @@ def _by_hand(rng: Random, leaves: int) -> Callable[..., TreePlan]:
         own = [0 if public and level == 0 else unit for level, unit in enumerate(units)]
         parts = [Fraction(unit, max(1, sum(own))) for unit in own]
         amounts = tuple(setting.budget.amount * part for part in parts)
-        return TreePlan.of(setting, Tree(leaves=leaves, fanouts=fanouts), amounts)
+        return TreePlan.from_amounts(setting, UniformTree(leaves=leaves, fanouts=fanouts), amounts)
 
     return make
 

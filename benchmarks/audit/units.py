@@ -20,7 +20,7 @@ from benchmarks.audit.exact import (
     Case,
     Counted,
     Finding,
-    are_neighbours,
+    are_neighbors,
     audit_pair,
     make_case,
 )
@@ -99,7 +99,7 @@ def _of(row: Row, names: Sequence[str], **changed: object) -> Row:
     return tuple(changed.get(name, value) for name, value in zip(names, row, strict=True))
 
 
-def neighbouring_units(
+def neighboring_units(
     rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
 ) -> tuple[list[Row], list[Row]]:
     """Two tables; the second has one unit more, or one unit with other rows."""
@@ -137,15 +137,15 @@ def _no_rows(question: Question) -> dict[str, pa.Array]:
     return {name: pa.array([], question.value_types[name]) for name in question.columns}
 
 
-def neighbouring_counts(
+def neighboring_counts(
     rng: Random, case: Case
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
     """The exact counts of two neighboring tables; None if none were found that agree on what is
     public."""
     for _ in range(60):
-        tables = neighbouring_units(rng, case.palettes, case.plan.unit, rng.randrange(12))
+        tables = neighboring_units(rng, case.palettes, case.plan.unit, rng.randrange(12))
         one, two = (bounded_counts(case.plan, batches(rng, case.palettes, rows)) for rows in tables)
-        if are_neighbours(case, one, two):
+        if are_neighbors(case, one, two):
             return one, two
     return None
 
@@ -180,7 +180,7 @@ def audit_units(
     for number in range(plans):
         case = unit_case(rng, kind, measure, order[number % len(order)])
         for _ in range(pairs):
-            tables = neighbouring_counts(rng, case)
+            tables = neighboring_counts(rng, case)
             if tables is not None:
                 found.add(*audit_pair(case, *tables, replay=rng.random() < 0.5))
     return found
@@ -198,7 +198,7 @@ def audit_sparse_units(
         question, palettes = sparse_draft(rng, "tree", unit, *stated)
         case = with_units(Case(plan=sparse_plan(question, *stated), palettes=palettes))
         for _ in range(pairs):
-            tables = neighbouring_units(rng, case.palettes, unit, rng.choice([0, 3, 12, 40]))
+            tables = neighboring_units(rng, case.palettes, unit, rng.choice([0, 3, 12, 40]))
             parts = (batches(rng, case.palettes, rows) for rows in tables)
             one, two = (bounded_counts(case.plan, each)["tree"] for each in parts)
             found.add(*sparse_pair(case.plan, one, two))
@@ -216,7 +216,7 @@ def audit_threshold_units(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         case = with_units(Case(plan=threshold_plan(question), palettes=palettes))
         epsilon, delta = question.spending.own
         for _ in range(pairs):
-            tables = neighbouring_units(rng, case.palettes, unit, rng.randrange(30))
+            tables = neighboring_units(rng, case.palettes, unit, rng.randrange(30))
             parts = (batches(rng, case.palettes, rows) for rows in tables)
             one, two = (bounded_counts(case.plan, each)[question.name] for each in parts)
             ratio = threshold_loss(question, one, two, float(delta)) / float(epsilon)

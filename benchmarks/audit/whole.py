@@ -21,13 +21,13 @@ from benchmarks.audit.rows import (
     Row,
     batches,
     counts_of,
-    neighbouring_rows,
+    neighboring_rows,
 )
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
 from benchmarks.audit.trees import hierarchy_draft, ordered_draft, sparse_draft
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 
@@ -46,7 +46,7 @@ def whole_release(rng: Random, unit: PrivacyUnit) -> tuple[ReleasePlan, Palettes
         hierarchy_draft(rng, "hierarchy", unit, sums=True),
         hierarchy_draft(rng, "pure", unit),
     ]
-    rho = Budget(measure=Measure.RHO, amount=rho_of(*_SHARED))
+    rho = Budget(measure=Measure.RHO, amount=zcdp_rho(*_SHARED))
     budgets = [rho.share(Fraction(1, 3)), rho.share(Fraction(2, 3))]
     budgets.append(Budget(measure=Measure.EPSILON, amount=_PURE))
     made = [draft.make(budget) for draft, budget in zip(drafts, budgets, strict=True)]
@@ -95,7 +95,7 @@ def audit_whole(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         plan, palettes = whole_release(rng, unit)
         assert plan.stated is not None
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, unit, rng.randrange(20))
+            tables = neighboring_rows(rng, palettes, unit, rng.randrange(20))
             loss = whole_loss(rng, plan, palettes, tables)
             found.add(loss / float(plan.stated[0]), leaked=False)
     return found

@@ -1,7 +1,7 @@
 """Errors of the published mechanisms for CDFs at a budget, as their paper states them.
 
 All are squared l2-errors E_2 in rows^2: the variances of the K released prefix counts, summed over
-the K points. The paper's normalised errors are these divided by N^2; the mean per point is a K-th.
+the K points. The paper's normalized errors are these divided by N^2; the mean per point is a K-th.
 
 - independent: noise on each prefix count by itself (F^ind).
 - histogram: noise on the counts of the leaves, which are then summed (F^hist).

@@ -110,7 +110,7 @@ def _cost_blocks(distance: Distance, estimates: Floats, total: int) -> Iterator[
         for cell in _spread(block.size):
             for value in _spread(values.size):
                 alone = _costs(distance, values[value : value + 1], block[cell : cell + 1])
-                # Vectorised powers and exponentials may differ in the last bits by position.
+                # Vectorized powers and exponentials may differ in the last bits by position.
                 if not np.isclose(alone[0, 0], costs[cell, value], rtol=1e-9, atol=0.0):
                     raise ValueError(
                         "distance: is not additive: the cost of a pair (x, h) depends on the "

@@ -110,8 +110,8 @@ def bound_error(
     Source: Ghazi et al., Lemma 3.3.
 
     >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree, bound = Tree(leaves=2, fanouts=(2,)), ErrorBound(
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> tree, bound = UniformTree(leaves=2, fanouts=(2,)), ErrorBound(
     ...     depth=2, epsilon=Fraction(8), delta=Fraction(1, 100))
     >>> clipped = bound_error(tree, np.array([5, 9]), [np.array([0]), np.array([5, 99])],
     ...                       bound, public_stream("doc"))

@@ -2,7 +2,7 @@
 
 With equal budgets the error of a tree is proportional to h^p sum_i (n_i - 1), p being 2 for epsilon
 and 1 for rho (`dpcore.papers.cdf_errors`). Where prod n_i = K, it does not depend on the order of
-the fan-outs, so unordered factorisations suffice. `dpcore.papers.whole_fanouts` finds better ones
+the fan-outs, so unordered factorizations suffice. `dpcore.papers.whole_fanouts` finds better ones
 with a larger product.
 
 Source: Rameshwar, Tandon, Sharma, Section V.
@@ -83,7 +83,7 @@ def prime_power_height(prime: int, exponent: int, measure: Measure = Measure.EPS
 
 
 def height_bounds(leaves: int, measure: Measure = Measure.EPSILON) -> tuple[int, int]:
-    """Bounds of m_OPT over factorisations of K, from the whole roots of K.
+    """Bounds of m_OPT over factorizations of K, from the whole roots of K.
 
     Where b = K^(1/h) is whole, m_OPT >= h if b >= 17, and m_OPT <= h if b <= 16. (For zCDP 5 and 4:
     the whole numbers next to beta*.)
@@ -147,7 +147,7 @@ def closest_prime_power(leaves: int) -> tuple[int, int]:
     return prime, exponent
 
 
-def best_factorisation(leaves: int, measure: Measure = Measure.EPSILON) -> Fanouts:
+def best_factorization(leaves: int, measure: Measure = Measure.EPSILON) -> Fanouts:
     """The fan-outs of product K with the least tree error for equal budgets.
 
     Args:
@@ -163,7 +163,7 @@ def best_factorisation(leaves: int, measure: Measure = Measure.EPSILON) -> Fanou
     Source: Section V, the search over all collections of factors; `prime_power_height` and
     `prime_power_fanouts` where K is a prime power.
 
-    >>> best_factorisation(1000), best_factorisation(997)
+    >>> best_factorization(1000), best_factorization(997)
     ((10, 10, 10), (997,))
     """
     checked_leaves(leaves)
@@ -216,7 +216,7 @@ def _factors(divisors: Integers, sums: list[Integers]) -> Fanouts:
 
 
 def _packed(primes: list[tuple[int, int]]) -> Iterator[Fanouts]:
-    """A factorisation of every height: each prime, the largest first, to the smallest factor."""
+    """A factorization of every height: each prime, the largest first, to the smallest factor."""
     descending = [prime for prime, exponent in reversed(primes) for _ in range(exponent)]
     for height in range(1, len(descending) + 1):
         factors = [1] * height

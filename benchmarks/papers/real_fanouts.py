@@ -130,7 +130,7 @@ def optimal_fanout(measure: Measure = Measure.EPSILON) -> float:
         measure: p = 2 for epsilon, 1 for rho.
 
     Returns:
-        The minimiser of (beta - 1) / (log beta)^(p + 1), to double precision.
+        The minimizer of (beta - 1) / (log beta)^(p + 1), to double precision.
 
     Source: Lemma IV.3 (epsilon; corrected: printed as "roughly 16.79"); for zCDP by the same
     argument.

@@ -215,12 +215,12 @@ def estimate(
 
     >>> import numpy as np
     >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> parameters = Estimation(
     ...     depth=2, alpha=Fraction(1, 2), epsilon=Fraction(1), delta=Fraction(1, 10**6),
     ...     eta=Fraction(1, 100), tau_min=Fraction(5 * 10**5))
     >>> counts = np.array([0, 10**7])
-    >>> estimate(Tree(leaves=2, fanouts=(2,)), counts, parameters, public_stream("doc"))
+    >>> estimate(UniformTree(leaves=2, fanouts=(2,)), counts, parameters, public_stream("doc"))
     [array([10523097]), array([  250000, 10523097])]
     """
     root = tree_weights(tree, leaf_counts)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from benchmarks.papers.cdf_errors import level_variance
-from benchmarks.papers.factorisations import best_factorisation
+from benchmarks.papers.factorisations import best_factorization
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
@@ -62,8 +62,8 @@ def timed_plan(aim: Aim) -> tuple[TreePlan, float]:
 
 
 def paper_error(aim: Aim) -> float:
-    """The least error before estimation, over factorisations of K, in rows^2 a point."""
-    fanouts = best_factorisation(aim.leaves, aim.measure)
+    """The least error before estimation, over factorizations of K, in rows^2 a point."""
+    fanouts = best_factorization(aim.leaves, aim.measure)
     budgets = optimal_level_budgets(fanouts, Fraction(1), aim.measure)
     variances = [level_variance(each, aim.measure) for each in budgets]
     return tree_error_from_variances(aim.leaves, fanouts, variances) / aim.leaves

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from benchmarks.papers.cdf_errors import refined_error, tree_error
 from benchmarks.papers.factorisations import (
-    best_factorisation,
+    best_factorization,
     height_bounds,
     prime_power_fanouts,
     prime_power_height,
@@ -101,7 +101,7 @@ def claims() -> list[tuple[str, str, str, bool]]:
     powers = heights_are_exponents()
     budgets = [str(each) for each in optimal_level_budgets((2, 2, 28), Fraction(5))]
     fanouts = [round(each, 9) for each in optimal_real_fanouts(64, (1, 2))]
-    flat = all(len(best_factorisation(leaves)) == 1 for leaves in range(2, 17))
+    flat = all(len(best_factorization(leaves)) == 1 for leaves in range(2, 17))
     small, large = height_bounds(3**6), height_bounds(3**12)
     return [
         ("`beta*`, Lemma IV.3", "16.79", f"{beta:.4f}", round(beta, 2) == 16.79),
@@ -110,7 +110,7 @@ def claims() -> list[tuple[str, str, str, bool]]:
         (
             "... the best one, equation (7)",
             "4 or 5",
-            f"{height}: {shape(best_factorisation(2**20))}",
+            f"{height}: {shape(best_factorization(2**20))}",
             height in bounds,
         ),
         (

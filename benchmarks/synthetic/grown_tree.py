@@ -171,7 +171,7 @@ def grow(
 
 
 def least_squares(tree: GrownTree, *, shrink: bool = False) -> tuple[Floats, ...]:
-    """Nonnegative estimates that add up: generalised least squares, then projections downwards.
+    """Nonnegative estimates that add up: generalized least squares, then projections downwards.
 
     The least squares estimate of a node is a mean of its own count and of its children's sum,
     weighted by precision, corrected by its share of what its parent has (Hay et al.). Then, from

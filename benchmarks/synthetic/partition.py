@@ -16,7 +16,7 @@ class Partition:
     Attributes:
         lower: (m, d) corners in [0, 1]^d.
         upper: (m, d) the opposite corners, above `lower` in every column.
-        mass: (m,) nonnegative, not normalised; one that is all zero means equal densities.
+        mass: (m,) nonnegative, not normalized; one that is all zero means equal densities.
     """
 
     lower: Floats

@@ -22,7 +22,7 @@ from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.number import NumberDomain
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.plan import Holding
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Budget, Measure
@@ -47,7 +47,7 @@ def box(dimensions: int) -> HypercubeDomain:
 
 def planned(
     mechanism: str, domain: HypercubeDomain, rows: int, epsilon: float, **given: Any
-) -> Mechanism:
+) -> PartitionMechanism:
     """The plan of a mechanism by its name; N is taken as known, as the published ones do."""
     setting = PartitionSetting(
         bits=domain.bits,
@@ -56,7 +56,7 @@ def planned(
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6)),
         unit=ADD_REMOVE_ROW,
     )
-    choices = PartitionChoices.of(mechanism, rows=rows, **given)
+    choices = PartitionChoices.from_mechanism(mechanism, rows=rows, **given)
     return (plan_privtree if mechanism == "privtree" else plan_partition)(setting, choices)
 
 

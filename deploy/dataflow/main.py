@@ -17,7 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command import main
-from pipelines.faults.outcome import outcome_of
+from pipelines.faults.outcome import failure_outcome
 from pipelines.terminal_text import print_line
 from transforms import files
 from transforms.errors import ReleaseError
@@ -54,7 +54,7 @@ def launch(argv: list[str]) -> int:
         try:
             arguments = arguments_of(argv, Path(folder))
         except ReleaseError as error:
-            outcome = outcome_of(error)
+            outcome = failure_outcome(error)
             assert outcome is not None
             print_line(f"dptrees: {outcome.sentence.removeprefix('output: ')}", file=sys.stderr)
             return outcome.code

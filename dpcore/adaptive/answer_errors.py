@@ -15,7 +15,7 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.questions.answer_errors import AnswerErrors, Run, SumBounds, SumError, merged_runs
+from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumBounds, SumError, merged_runs
 from dpcore.questions.intervals import Ends
 
 
@@ -38,7 +38,7 @@ class AdaptiveAnswerErrors(AnswerErrors):
     def drawn(self, key: int) -> DrawnTree:
         """Return the drawn tree of a key; the last one is kept for the next answer."""
         if self._last is None or self._last[0] != key:
-            self._last = key, DrawnTree.of_rows(self._plan, self._rows(key))
+            self._last = key, DrawnTree.from_rows(self._plan, self._rows(key))
         return self._last[1]
 
     def node(self, level: int, std_error: float) -> float:
@@ -47,7 +47,7 @@ class AdaptiveAnswerErrors(AnswerErrors):
     def _margin(self, variance: float) -> float:
         return float(self._widths.margin(np.array(variance)))
 
-    def sum(self, runs: Sequence[Run], key: int) -> SumError | SumBounds:
+    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError | SumBounds:
         drawn = self.drawn(key)
         runs = [(start, stop) for start, stop in runs if start < stop]
         around = [[drawn.edges_around(end) for end in run] for run in runs]

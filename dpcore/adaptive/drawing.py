@@ -31,7 +31,7 @@ class Kinds(NamedTuple):
     passed_on: Flags
 
     @classmethod
-    def of(cls, plan: AdaptivePlan, level: int, first: int, stop: int) -> Kinds:
+    def from_plan(cls, plan: AdaptivePlan, level: int, first: int, stop: int) -> Kinds:
         """The kinds of the nodes ``first`` to ``stop`` - 1 of a level."""
         chains, passed_on = plan.chains(level), plan.passed_on(level)
         return cls(
@@ -58,7 +58,7 @@ class PartPlace:
 
     def kinds(self, plan: AdaptivePlan, depth: int) -> Kinds:
         """Return the kinds of the nodes of a level; in a uniform tree all are alike."""
-        return Kinds.of(plan, self.first_level + depth, *self.ranges[depth])
+        return Kinds.from_plan(plan, self.first_level + depth, *self.ranges[depth])
 
     def ones(self, depth: int) -> Flags:
         """(rows, n) true."""
@@ -84,23 +84,23 @@ class Draw:
         (rows, n) of each. A level of parents has three arrays (rows, n): the measurements, the
         numbers that decide (None where measurements do) and the second measurements, each None
         where there are none. The leaves have measurements only."""
-        found: Measurements = []
+        result: Measurements = []
         reached = place.ones(0)
         for depth, exact in enumerate(levels):
             level, kinds = place.first_level + depth, place.kinds(self.plan, depth)
             measured = self._measured(level, kinds, exact, decides=False)
-            found.append(_kept(measured, reached & ~kinds.passed_on))
+            result.append(_kept(measured, reached & ~kinds.passed_on))
             if level == self.plan.tree.height:
                 break
             decisions = self._measured(level, kinds, exact, decides=True)
-            found.append(_kept(decisions, reached & ~kinds.passed_on))
-            split = split_nodes(self.plan, level, kinds, deciding(found, depth), reached)
+            result.append(_kept(decisions, reached & ~kinds.passed_on))
+            split = split_nodes(self.plan, level, kinds, deciding(result, depth), reached)
             last = self.plan.last_law(level)
             again = None if last is None else self._noisy(last, 2, level, 0, exact)
-            found.append(_kept(again, reached & ~split))
+            result.append(_kept(again, reached & ~split))
             if depth < place.tree.height:
                 reached = to_children(place.tree, depth, split)
-        return found
+        return result
 
     def _measured(
         self, level: int, kinds: Kinds, exact: Integers, *, decides: bool
@@ -111,14 +111,14 @@ class Draw:
             chain = int(kinds.chains[0])
             law = law_of(level, chain)
             return None if law is None else self._noisy(law, int(decides), level, chain, exact)
-        found = None
+        result = None
         for chain in np.unique(kinds.chains).tolist():
             law, mine = law_of(level, chain), (kinds.chains == chain) & ~kinds.passed_on
             if law is None or not mine.any():
                 continue
-            found = np.zeros_like(exact) if found is None else found
-            found[..., mine] = self._noisy(law, int(decides), level, chain, exact[..., mine])
-        return found
+            result = np.zeros_like(exact) if result is None else result
+            result[..., mine] = self._noisy(law, int(decides), level, chain, exact[..., mine])
+        return result
 
     def _noisy(
         self, law: NoiseLaw, purpose: int, level: int, chain: int, exact: Integers

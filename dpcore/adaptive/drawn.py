@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn_trees import DrawnTrees, listed_of
+from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import DrawnPrefixes
 from dpcore.adaptive.solving import leaf_spans
@@ -33,10 +33,10 @@ class DrawnTree:
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> from fractions import Fraction
     >>> plan = AdaptivePlan(
-    ...     tree=Tree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)), thresholds=(0, 9))
     >>> drawn = DrawnTree(plan, [np.array([-1]), np.array([1, -1]), np.array([1, 1, 2, 2])])
@@ -49,10 +49,10 @@ class DrawnTree:
         self.plan, self.ended = plan, [each[0] for each in self._alone.ended]
 
     @classmethod
-    def of_rows(cls, plan: AdaptivePlan, rows: pa.Table) -> DrawnTree:
+    def from_rows(cls, plan: AdaptivePlan, rows: pa.Table) -> DrawnTree:
         """From all rows of a key in the table of nodes."""
-        listed = listed_of(plan.tree.height, 1, rows, "ended")
-        return cls(plan, [each[0] for each in DrawnTrees.of_listed(plan, 1, listed).ended])
+        listed = listed_nodes(plan.tree.height, 1, rows, "ended")
+        return cls(plan, [each[0] for each in DrawnTrees.from_listed(plan, 1, listed).ended])
 
     @cached_property
     def edges(self) -> Integers:
@@ -96,7 +96,7 @@ class DrawnTree:
         cut = np.flatnonzero(changes)
         if not np.isin(cut, self.edges).all():
             return float("nan")
-        return self._of_leaves(np.cumsum(changes[:-1]).astype(np.float64))
+        return self._weighted_variance(np.cumsum(changes[:-1]).astype(np.float64))
 
     def prefixes(self, estimate: Floats) -> DrawnPrefixes:
         """The prefixes of all leaves, as they were solved.
@@ -106,7 +106,7 @@ class DrawnTree:
         """
         return self._alone.prefixes(estimate[None])
 
-    def _of_leaves(self, weights: Floats) -> float:
+    def _weighted_variance(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaves, whose weights are equal inside each leaf of the
         drawn tree: alpha_v = sum alpha_c k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum alpha_c
         a_c)^2 / A, and at the root alpha^2 g + e."""

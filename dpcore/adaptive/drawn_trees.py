@@ -56,13 +56,13 @@ class DrawnTrees:
         tree, own = self.plan.tree, self.ended[level]
         above = tree.to_children(level - 1, self.ended[level - 1]) if level else np.array([[-1]])
         ends = (own == level) & may_end(
-            self.plan, level, Kinds.of(self.plan, level, 0, own.shape[1])
+            self.plan, level, Kinds.from_plan(self.plan, level, 0, own.shape[1])
         )
         goes_on = (own == -1) & (level < tree.height)
         return bool(np.where(above < 0, goes_on | ends, own == above).all())
 
     @classmethod
-    def of_listed(cls, plan: AdaptivePlan, keys: int, levels: Sequence[Listed]) -> DrawnTrees:
+    def from_listed(cls, plan: AdaptivePlan, keys: int, levels: Sequence[Listed]) -> DrawnTrees:
         """From the rows that a release has: nodes that only continue a leaf of an upper level have
         none.
 
@@ -73,24 +73,24 @@ class DrawnTrees:
         Raises:
             ValueError: as above.
         """
-        found: list[Integers] = []
+        results: list[Integers] = []
         for level, (nodes, ended) in enumerate(levels):
             own = (
-                plan.tree.to_children(level - 1, found[-1])
+                plan.tree.to_children(level - 1, results[-1])
                 if level
                 else np.full((keys, 1), -1, dtype=np.int64)
             )
             if level == plan.tree.height:
                 own = np.where(own < 0, level, own)
             own[:, nodes] = ended
-            found.append(own)
-        return cls(plan, found)
+            results.append(own)
+        return cls(plan, results)
 
     def levels(self, listed: Sequence[Listed]) -> list[DrawnLevel]:
         """All levels as they were solved, but for their counts, which are 0 here.
 
         Args:
-            listed: the estimates that were released, as for `of_listed`.
+            listed: the estimates that were released, as for `from_listed`.
         """
         tree, solved = self.plan.tree, list[DrawnLevel]()
         own = held = np.zeros((len(self.ended[0]), 1))
@@ -123,7 +123,7 @@ class DrawnTrees:
             estimate: (keys, K) that was released of each.
         """
         holders = self.holders[-1]
-        found = DrawnPrefixes.of(holders, np.arange(1, self.plan.tree.leaves + 1)[None])
+        found = DrawnPrefixes.from_holders(holders, np.arange(1, self.plan.tree.leaves + 1)[None])
         known = np.concatenate([np.zeros((len(estimate), 1)), estimate], axis=1)
         ends = np.where(np.isnan(found.variance), holders.start, holders.stop)
         return replace(
@@ -144,7 +144,7 @@ class DrawnTrees:
         """Holders of every level, (keys, n), with estimates and counts left at 0."""
         tree, keys = self.plan.tree, len(self.ended[0])
         none, zeros = np.zeros(keys, dtype=np.int64), np.zeros(keys)
-        found = [
+        result = [
             Nodes(
                 start=none,
                 stop=none + tree.leaves,
@@ -164,8 +164,8 @@ class DrawnTrees:
             nodes, ended = (self.below[level], self.below[level + 1]), self.ended[level + 1]
             start, stop = leaf_spans(tree, level + 1, 0, ended.shape[1])
             spans = start[None], stop[None]
-            found.append(one_down(tree, level, found[-1], nodes, spans, ended))
-        return found
+            result.append(one_down(tree, level, result[-1], nodes, spans, ended))
+        return result
 
     @cached_property
     def below(self) -> list[FromBelow]:
@@ -174,21 +174,21 @@ class DrawnTrees:
         sizes, height = tree.level_sizes, tree.height
         variances = [
             np.broadcast_to(
-                first_variances(plan, level, Kinds.of(plan, level, 0, size)), (keys, size)
+                first_variances(plan, level, Kinds.from_plan(plan, level, 0, size)), (keys, size)
             )
             for level, size in enumerate(sizes)
         ]
         lowest = np.where(np.isinf(variances[height]), 1.0, variances[height])
-        found = [FromBelow(z=np.zeros((keys, sizes[height])), a=lowest)]
+        result = [FromBelow(z=np.zeros((keys, sizes[height])), a=lowest)]
         for level in reversed(range(height)):
             split: Flags = self.ended[level] < 0
             leaf = leaf_from_below(None, variances[level], None, plan.last_variances[level])
             own = None, variances[level]
-            found.insert(0, parents_from_below(tree, level, found[0], own, leaf, split))
-        return found
+            result.insert(0, parents_from_below(tree, level, result[0], own, leaf, split))
+        return result
 
 
-def listed_of(height: int, keys: int, rows: pa.Table, column: str) -> list[Listed]:
+def listed_nodes(height: int, keys: int, rows: pa.Table, column: str) -> list[Listed]:
     """What a table of nodes lists of each level, for `DrawnTrees`.
 
     Args:
@@ -203,8 +203,8 @@ def listed_of(height: int, keys: int, rows: pa.Table, column: str) -> list[Liste
     """
     at, node = rows["level"].to_numpy(), rows["node"].to_numpy()
     values = pc.fill_null(rows[column], -1).to_numpy()
-    found: list[Listed] = []
+    result: list[Listed] = []
     for level in range(height + 1):
         mine = at == level
-        found.append((node[mine].reshape(keys, -1)[0], values[mine].reshape(keys, -1)))
-    return found
+        result.append((node[mine].reshape(keys, -1)[0], values[mine].reshape(keys, -1)))
+    return result

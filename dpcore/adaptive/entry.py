@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.trees.irregular import IrregularTree
 
 
-def levels_of(plan: AdaptivePlan) -> list[dict[str, object]]:
+def level_entries(plan: AdaptivePlan) -> list[dict[str, object]]:
     """What each level may spend, the noise of its nodes, and from which count on they are split."""
     measure, levels = plan.budget.measure.value, list[dict[str, object]]()
     for level, (size, amount) in enumerate(
@@ -21,14 +21,14 @@ def levels_of(plan: AdaptivePlan) -> list[dict[str, object]]:
         entry: dict[str, object] = {"level": level, "nodes": size, measure: str(amount)}
         law = plan.laws[level]
         unmeasured = "exact: the number of rows is public" if public else "not measured"
-        entry["noise"] = unmeasured if law is None else scale_of(law)
+        entry["noise"] = unmeasured if law is None else exact_scale(law)
         if level < plan.tree.height and plan.decides(level):
             decision, last = plan.decision_laws[level], plan.last_laws[level]
             entry["split_from"] = plan.thresholds[level]
             entry["noise_of_decision"] = (
-                "the measurement's" if decision is None else scale_of(decision)
+                "the measurement's" if decision is None else exact_scale(decision)
             )
-            entry["noise_of_second_measurement"] = None if last is None else scale_of(last)
+            entry["noise_of_second_measurement"] = None if last is None else exact_scale(last)
         levels.append(entry)
     return levels
 
@@ -68,7 +68,7 @@ def named_level_entries(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[s
     levels: list[dict[str, object]] = []
     for level, name in enumerate(names):
         noise = [
-            {"chain": chain, **scale_of(law)}
+            {"chain": chain, **exact_scale(law)}
             for chain in _chains(plan, level)
             if (law := plan.law(level, chain)) is not None
         ]
@@ -83,8 +83,8 @@ def named_level_entries(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[s
         if plan.decides(level):
             last, decision = plan.last_law(level), plan.decision_law(level)
             said["split_from"] = plan.thresholds[level]
-            said["decided_by"] = "the measurement" if decision is None else scale_of(decision)
-            said["measured_again"] = None if last is None else scale_of(last)
+            said["decided_by"] = "the measurement" if decision is None else exact_scale(decision)
+            said["measured_again"] = None if last is None else exact_scale(last)
         levels.append(said)
     return levels
 
@@ -99,5 +99,5 @@ def _chains(plan: AdaptivePlan, level: int) -> list[int]:
     else:
         passed = np.broadcast_to(plan.passed_on(level), (tree.level_sizes[level],))
         lengths = plan.chains(level)[~passed]
-    found: list[int] = np.unique(lengths).tolist()
-    return found
+    result: list[int] = np.unique(lengths).tolist()
+    return result

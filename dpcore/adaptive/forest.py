@@ -42,7 +42,7 @@ from dpcore.trees.consistency import root_count
 from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 Spans = tuple[Integers, Integers]
 
@@ -88,7 +88,7 @@ class AdaptiveForest:
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
         self.plan, self.root_is_known = plan, plan.public_total
         self.chunking = _chunking(plan, keys, chunk_leaves)
-        self.prefixes = isinstance(plan.tree, Tree) if prefixes is None else prefixes
+        self.prefixes = isinstance(plan.tree, UniformTree) if prefixes is None else prefixes
 
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
@@ -98,7 +98,7 @@ class AdaptiveForest:
         draw = Draw(
             plan=self.plan,
             name=(tree, chunk.key, chunk.index),
-            own=noise.of_counts(levels[-1]),
+            own=noise.for_counts(levels[-1]),
         )
         return draw.numbers(self._place(chunk), levels)
 
@@ -126,7 +126,7 @@ class AdaptiveForest:
         exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         chunk = self.chunking.spine_chunk(key, len(exact[0]))
         place = self._place(chunk)
-        draw = Draw(plan=self.plan, name=(tree, key, chunk.index), own=noise.of_counts(exact[-1]))
+        draw = Draw(plan=self.plan, name=(tree, key, chunk.index), own=noise.for_counts(exact[-1]))
         numbers = draw.numbers(place, exact[:-1]) if spine.height else []
         bottom = FromBelow(
             z=roots[:, 0].reshape(-1, spine.leaves), a=roots[:, 1].reshape(-1, spine.leaves)
@@ -135,9 +135,9 @@ class AdaptiveForest:
         top = self._root(below[0], exact[0])
         found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(spine.height + 1)]
-        solved = AdaptiveRoots.of_holders(found[-1], spans[-1], top)
+        solved = AdaptiveRoots.from_holders(found[-1], spans[-1], top)
         return solved, [
-            DrawnLevel.of(depth, 0, holders, span)
+            DrawnLevel.from_holders(depth, 0, holders, span)
             for depth, (holders, span) in enumerate(zip(found[:-1], spans, strict=False))
         ]
 
@@ -152,10 +152,12 @@ class AdaptiveForest:
         found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(chunk.tree.height + 1)]
         levels: list[LevelSolution] = [
-            DrawnLevel.of(place.first_level + depth, place.ranges[depth][0], holders, span)
+            DrawnLevel.from_holders(
+                place.first_level + depth, place.ranges[depth][0], holders, span
+            )
             for depth, (holders, span) in enumerate(zip(found, spans, strict=True))
         ]
-        prefixes = DrawnPrefixes.of(found[-1], spans[-1][1]) if self.prefixes else None
+        prefixes = DrawnPrefixes.from_holders(found[-1], spans[-1][1]) if self.prefixes else None
         return levels, prefixes
 
     def _place(self, chunk: Chunk) -> PartPlace:
@@ -182,7 +184,7 @@ class AdaptiveForest:
             kinds, level = place.kinds(plan, depth), place.first_level + depth
             splits.append(split_nodes(plan, level, kinds, deciding(numbers, depth), reached))
             reached = to_children(place.tree, depth, splits[-1])
-        found = [bottom or self._leaves(place, numbers)]
+        result = [bottom or self._leaves(place, numbers)]
         for depth in reversed(range(height)):
             level, measured, last = (
                 place.first_level + depth,
@@ -190,18 +192,18 @@ class AdaptiveForest:
                 numbers[3 * depth + 2],
             )
             variance = first_variances(plan, level, place.kinds(plan, depth))
-            found.insert(
+            result.insert(
                 0,
                 parents_from_below(
                     place.tree,
                     depth,
-                    found[0],
+                    result[0],
                     (measured, variance),
                     leaf_from_below(measured, variance, last, plan.last_variances[level]),
                     splits[depth],
                 ),
             )
-        return found
+        return result
 
     def _leaves(self, place: PartPlace, numbers: Measurements) -> FromBelow:
         depth = place.tree.height
@@ -238,20 +240,20 @@ class AdaptiveForest:
 
     def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
         """The holders of all levels of a part, from those of its roots."""
-        found = [self._settled(place, 0, below[0], top)]
+        result = [self._with_ended(place, 0, below[0], top)]
         for depth in range(place.tree.height):
             ended = self._ended(place, depth + 1, below[depth + 1])
-            found.append(
+            result.append(
                 one_down(
                     place.tree,
                     depth,
-                    found[-1],
+                    result[-1],
                     (below[depth], below[depth + 1]),
                     self._spans(place, depth + 1),
                     ended,
                 )
             )
-        return found
+        return result
 
     def _ended(self, place: PartPlace, depth: int, below: FromBelow) -> Integers:
         """Return where each reached node ended: -1 where it was split, and where a chunk will
@@ -261,7 +263,7 @@ class AdaptiveForest:
             return np.where(below.split, -1, level)
         return np.full(below.z.shape, level if level == self.plan.tree.height else -1)
 
-    def _settled(self, place: PartPlace, depth: int, below: FromBelow, top: Holders) -> Holders:
+    def _with_ended(self, place: PartPlace, depth: int, below: FromBelow, top: Holders) -> Holders:
         """The roots' holders, where reached ones know whether they are split."""
         reached = top.ended < 0
         ended = np.where(reached, self._ended(place, depth, below), top.ended)
@@ -269,7 +271,7 @@ class AdaptiveForest:
 
 
 def _chunking(plan: AdaptivePlan, keys: int, chunk_leaves: int) -> Chunking:
-    if isinstance(plan.tree, Tree):
+    if isinstance(plan.tree, UniformTree):
         return UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
     assert isinstance(plan.tree, IrregularTree)
     chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)

@@ -88,13 +88,13 @@ def plan_adaptive_hierarchy(
         as much.
     """
     levels = _level_weights(split.tree, weights)
-    found = [
+    results = [
         modelled_errors(
             _with_thresholds(split, amounts, counts=counts), guessed_rows, counts=counts
         )
         for amounts in _candidates(split, guessed=guessed_rows is not None)
     ]
-    return min(found, key=lambda each: _geometric_mean(each.level_errors, levels))
+    return min(results, key=lambda each: _geometric_mean(each.level_errors, levels))
 
 
 def is_worth_it(
@@ -177,8 +177,8 @@ def _squares(plan: AdaptivePlan, ends: int, rows: Sequence[float], counts: bool)
     sizes = np.array(plan.tree.level_sizes, dtype=np.float64)
     known = np.square(_repaired(_ended_variances(plan, ends), rows, counts))
     inside = known[-1] * np.square(sizes[ends] / sizes[ends + 1 :]) + np.square(rows[ends + 1 :])
-    found: Floats = np.concatenate([known, inside])
-    return found
+    result: Floats = np.concatenate([known, inside])
+    return result
 
 
 def _candidates(plan: IrregularPlan, *, guessed: bool) -> Iterator[tuple[Fraction, ...]]:
@@ -276,8 +276,8 @@ def _node_variances(plan: AdaptivePlan, level: int, *, last: bool) -> Floats:
     """(n,) of the measurements of the nodes of a level, if all of them are reached."""
     chains = np.broadcast_to(plan.chains(level), (plan.tree.level_sizes[level],))
     passed = np.broadcast_to(plan.passed_on(level) & (not last), chains.shape)
-    found: Floats = np.where(passed, np.inf, plan.class_variances[level][chains])
-    return found
+    result: Floats = np.where(passed, np.inf, plan.class_variances[level][chains])
+    return result
 
 
 def _level_weights(tree: IrregularTree, weights: NodeWeights | None) -> tuple[float, ...]:

@@ -43,7 +43,7 @@ class Nodes:
     alpha: Floats
     before_alpha: Floats
 
-    def of(self, places: Integers) -> Nodes:
+    def select(self, places: Integers) -> Nodes:
         """Return the nodes at some places."""
         return Nodes(**{each.name: getattr(self, each.name)[places] for each in fields(self)})
 

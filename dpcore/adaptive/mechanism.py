@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
-from dpcore.adaptive.entry import in_words, levels_of, named_level_entries
+from dpcore.adaptive.entry import in_words, level_entries, named_level_entries
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.intervals import AdaptiveIntervals
 from dpcore.adaptive.plan import AdaptivePlan
@@ -23,10 +23,10 @@ from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.questions.intervals import IntervalRule
-from dpcore.questions.mechanism import Layout, Mechanism, ReportedErrors
+from dpcore.questions.mechanism import ChunkLayout, Mechanism, ReportedErrors
 from dpcore.refusal import Refusal
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     @property
     def is_ordered(self) -> bool:
         """Whether leaves have an order, as those of uniform trees do."""
-        return isinstance(self.plan.tree, Tree)
+        return isinstance(self.plan.tree, UniformTree)
 
     @property
     def kind(self) -> str:
@@ -67,7 +67,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         """Whether the plan is for counts: its measurements decide which nodes are split."""
         return self.plan.decision_part == 0
 
-    def check(self, layout: Layout, forest: Callable[[], AdaptiveForest]) -> None:
+    def check(self, layout: ChunkLayout, forest: Callable[[], AdaptiveForest]) -> None:
         tree = self.plan.tree
         may_split = not self.is_ordered and tree.height > 0
         if may_split and forest().chunking.split_level == tree.height:
@@ -77,7 +77,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
             )
         self.plan.check_noise()
 
-    def forest(self, layout: Layout) -> AdaptiveForest:
+    def forest(self, layout: ChunkLayout) -> AdaptiveForest:
         return AdaptiveForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
 
     def widths(self, confidence: float) -> AdaptiveWidths:
@@ -108,7 +108,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
             return {
                 "mechanism": "adaptive",
                 "words": in_words(self.plan),
-                "levels": levels_of(self.plan),
+                "levels": level_entries(self.plan),
                 "decision_part": str(self.plan.decision_part),
                 "consistency": "top_down",
             }
@@ -124,7 +124,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     def spec(self) -> dict[str, Any]:
         """Return the specification; `from_entries` reads it back."""
         tree, kind = self.plan.tree, {"kind": self.kind}
-        if isinstance(tree, Tree):
+        if isinstance(tree, UniformTree):
             inline = kind | tree.spec() | self.plan.spec()
             return inline | {"guessed_rows": self.guessed_rows}
         return kind | {
@@ -141,7 +141,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         if "tree" in context:
             plan, weights = AdaptivePlan.from_spec(left.pop("plan"), **context), left.pop("weights")
         else:
-            plan = AdaptivePlan.from_entries(left, tree=Tree.from_entries(left), **context)
+            plan = AdaptivePlan.from_entries(left, tree=UniformTree.from_entries(left), **context)
         for name in ("kind", "leaves"):  # they follow from the shape
             left.pop(name, None)
         return cls(

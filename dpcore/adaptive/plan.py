@@ -12,7 +12,7 @@ pays for the measurement. A level of amount 0 is not measured and its nodes are 
 a node with a single child, which has its child's count: its amount is pooled with the child's, as
 in `dpcore.irregular.plan`.
 
-Guarantee (proof sketch). Fix two neighbouring data sets and a transcript: all numbers of all nodes
+Guarantee (proof sketch). Fix two neighboring data sets and a transcript: all numbers of all nodes
 that were reached. It says which nodes were measured at what amounts, so both data sets give it
 along the same path, and its likelihood is the product of those of the numbers. Let D_v be the
 change of the count of node v, and L_l the L1 sensitivity of a level's counts. A number that x of
@@ -64,7 +64,7 @@ class AdaptivePlan(Coded):
 
     Args:
         tree: its shape if all nodes are split: uniform, or irregular of one root.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: what each path may spend.
         level_amounts: (h + 1,) b_l, root first; 0: not measured, always split. The leaves' is above
             0.
@@ -78,9 +78,9 @@ class AdaptivePlan(Coded):
             root where the relation or the keys forbid it.
 
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> plan = AdaptivePlan(
-    ...     tree=Tree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)), thresholds=(0, 9))
     >>> plan.laws[1], plan.last_laws[1]
@@ -232,16 +232,16 @@ class AdaptivePlan(Coded):
         """Per level l, (l + 1,) the variance in rows^2 of a reached node's measurement by the
         length of its chain; infinite where not measured."""
         return tuple(
-            np.array([variance_of(self.law(level, chain)) for chain in range(level + 1)])
+            np.array([law_variance(self.law(level, chain)) for chain in range(level + 1)])
             for level in range(self.tree.height + 1)
         )
 
     @cached_property
     def last_variances(self) -> tuple[float, ...]:
         """(h,) of second measurements."""
-        return tuple(variance_of(law) for law in self.last_laws)
+        return tuple(law_variance(law) for law in self.last_laws)
 
 
-def variance_of(law: NoiseLaw | None) -> float:
+def law_variance(law: NoiseLaw | None) -> float:
     """Return the variance of a noise law, in rows^2; infinite where there is no measurement."""
     return math.inf if law is None else max(law.variance, LEAST_VARIANCE)

@@ -23,7 +23,7 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.setting import TreeSetting
 
 # Of the budget of a level that decides, what its decisions get where they are apart.
@@ -57,10 +57,10 @@ def plan_adaptive(
         fanouts: the shape, where it is given.
 
     Raises:
-        ValueError: as `AdaptivePlan` and `dpcore.trees.uniform.Tree`.
+        ValueError: as `AdaptivePlan` and `dpcore.trees.uniform.UniformTree`.
     """
     shape = tuple(fanouts or rule_fanouts(setting.leaves, setting.budget.measure))
-    tree = Tree(leaves=setting.leaves, fanouts=shape)
+    tree = UniformTree(leaves=setting.leaves, fanouts=shape)
     return with_rule(tree, setting, counts=counts, guessed_rows=guessed_rows)
 
 
@@ -119,7 +119,7 @@ def with_rule(
         public_total=setting.public_total,
         keyed=setting.keyed,
     )
-    return replace(plan, thresholds=thresholds_of(plan))
+    return replace(plan, thresholds=rule_thresholds(plan))
 
 
 def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -> list[float]:
@@ -134,7 +134,7 @@ def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -
     return [0.0, *(each / math.fsum(falling) for each in falling)]
 
 
-def thresholds_of(plan: AdaptivePlan) -> tuple[int, ...]:
+def rule_thresholds(plan: AdaptivePlan) -> tuple[int, ...]:
     """(h,) by rule: 3 sqrt(n v) of the nodes of each level that have several children."""
     return tuple(
         math.ceil(THRESHOLD_FACTOR * math.sqrt(_children(plan.tree, level) * variance))
@@ -144,18 +144,18 @@ def thresholds_of(plan: AdaptivePlan) -> tuple[int, ...]:
 
 def _child_variances(plan: AdaptivePlan) -> list[float]:
     """(h,) of one child's measurement; where it is not measured, of its children's sum."""
-    found: list[float] = []
+    result: list[float] = []
     below = 0.0
     for level in reversed(range(plan.tree.height)):
         law = plan.laws[level + 1]
         below = law.variance if law else _children(plan.tree, level + 1) * below
-        found.insert(0, below)
-    return found
+        result.insert(0, below)
+    return result
 
 
 def _children(tree: Shape, level: int) -> float:
     """How many children nodes of a level have on average, of those that have several."""
-    if isinstance(tree, Tree):
+    if isinstance(tree, UniformTree):
         return float(min(tree.fanouts[level], tree.level_sizes[level + 1]))
     assert isinstance(tree, IrregularTree)
     several = tree.fanouts[level][tree.fanouts[level] > 1]

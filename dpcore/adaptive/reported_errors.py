@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn_trees import DrawnTrees, listed_of
+from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.questions.intervals import IntervalRule
 from dpcore.questions.mechanism import ReportedErrors
@@ -33,10 +33,10 @@ def node_errors(
         ValueError: as `DrawnTrees`.
     """
     listed = {
-        column: listed_of(plan.tree.height, keys, nodes, column)
+        column: listed_nodes(plan.tree.height, keys, nodes, column)
         for column in ("ended", "estimate", *ERROR_COLUMNS)
     }
-    drawn = DrawnTrees.of_listed(plan, keys, listed["ended"])
+    drawn = DrawnTrees.from_listed(plan, keys, listed["ended"])
     levels = drawn.levels(listed["estimate"])
     total = float(levels[0].estimate[0, 0]) if plan.public_total else None
     top = np.inf if total is None else total
@@ -45,8 +45,8 @@ def node_errors(
         for level, solved in enumerate(levels):
             at = listed["estimate"][level][0]
             estimate, error, low, high = (each[:, at] for each in rule.nodes(solved, 0.0, top))
-            found = [listed[column][level][1] for column in ERROR_COLUMNS]
-            yield NODES, (estimate, error, low, high), found
+            results = [listed[column][level][1] for column in ERROR_COLUMNS]
+            yield NODES, (estimate, error, low, high), results
 
     return drawn, total, by_level()
 

@@ -44,7 +44,7 @@ class AdaptiveRoots(RootSolutions):
     before_alpha: Floats
 
     @classmethod
-    def of_holders(
+    def from_holders(
         cls, holders: Holders, spans: tuple[Integers, Integers], top: Holders
     ) -> AdaptiveRoots:
         """From the holders of the roots, (rows, n).
@@ -124,7 +124,7 @@ class DrawnLevel(LevelSolution):
         return pa.array(ended.astype(np.int32), mask=ended < 0)
 
     @classmethod
-    def of(
+    def from_holders(
         cls, level: int, first: int, holders: Holders, spans: tuple[Integers, Integers]
     ) -> DrawnLevel:
         """From the holders of the level's nodes.
@@ -168,7 +168,7 @@ class DrawnPrefixes(PrefixSolution):
     high_alpha: Floats
 
     @classmethod
-    def of(cls, holders: Holders, stop: Integers) -> DrawnPrefixes:
+    def from_holders(cls, holders: Holders, stop: Integers) -> DrawnPrefixes:
         """From the holders of leaves.
 
         Args:

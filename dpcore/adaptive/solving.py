@@ -32,7 +32,7 @@ from dpcore.arrays import Flags, Floats, Integers
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_consistency import split_among_children
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,7 +125,7 @@ def one_down(
     estimate = children.z + k * tree.to_children(depth, above.estimate - parents.sum_z)
     counts = np.where(parents.split, above.count, 0)
     count = _split_counts(tree, depth, estimate, children.a, counts)
-    node, shape = above.nodes.of(index[split]), split.shape
+    node, shape = above.nodes.select(index[split]), split.shape
     lefts = tree.left_sum(depth, k), tree.left_sum(depth, children.a)
     a, total, k, left_k, left_a = (
         np.broadcast_to(each, shape)[split] for each in (children.a, total, k, *lefts)
@@ -160,17 +160,17 @@ def _split_counts(
         estimates, below: u and a of the children, (rows, n) each.
         counts: of the parents; 0 where they are not split.
     """
-    found = np.zeros(estimates.shape, dtype=np.int64)
+    result = np.zeros(estimates.shape, dtype=np.int64)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
     busy = counts > 0
     if not busy.any():
-        return found
+        return result
     kept = to_children(tree, depth, busy)
-    sizes = np.broadcast_to(fanouts_of(tree, depth), busy.shape)[busy]
-    found[kept] = split_among_children(
+    sizes = np.broadcast_to(level_fanouts(tree, depth), busy.shape)[busy]
+    result[kept] = split_among_children(
         sizes, estimates[kept], np.broadcast_to(below, kept.shape)[kept], counts[busy]
     )
-    return found
+    return result
 
 
 def to_children(tree: Shape, depth: int, flags: Flags) -> Flags:
@@ -178,11 +178,11 @@ def to_children(tree: Shape, depth: int, flags: Flags) -> Flags:
     return tree.to_children(depth, flags.astype(np.int64)) > 0
 
 
-def fanouts_of(tree: Shape, depth: int) -> Integers:
+def level_fanouts(tree: Shape, depth: int) -> Integers:
     """(n,) the numbers of children of the nodes of a level."""
     if isinstance(tree, IrregularTree):
         return tree.fanouts[depth]
-    assert isinstance(tree, Tree)
+    assert isinstance(tree, UniformTree)
     fanout, size = tree.fanouts[depth], tree.level_sizes[depth]
     sizes = np.full(size, fanout, dtype=np.int64)
     sizes[-1] = tree.level_sizes[depth + 1] - (size - 1) * fanout
@@ -195,6 +195,6 @@ def leaf_spans(tree: Shape, level: int, first: int, stop: int) -> tuple[Integers
     if isinstance(tree, IrregularTree) and level < tree.height:
         starts = tree.leaf_starts[level]
         return starts[first:stop], starts[first + 1 : stop + 1]
-    width = tree.leaves_below(level) if isinstance(tree, Tree) else 1
+    width = tree.leaves_below(level) if isinstance(tree, UniformTree) else 1
     starts = np.arange(first, stop, dtype=np.int64) * width
     return starts, np.minimum(starts + width, tree.leaves)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.planner import most_rows
 from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -19,7 +19,7 @@ _EARLIER = 4
 
 def if_all_split(plan: AdaptivePlan) -> TreePlan:
     """The plan of the measurements that estimates are made of if every node is split."""
-    assert isinstance(plan.tree, Tree)
+    assert isinstance(plan.tree, UniformTree)
     measured = 1 - plan.decision_part
     return TreePlan(
         tree=plan.tree,

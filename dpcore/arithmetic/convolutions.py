@@ -115,12 +115,12 @@ def integer_series_product(values: Integers, series: Integers) -> Integers:
 def _integer_transforms(values: Integers, bits: int, length: int) -> list[tuple[int, _Transform]]:
     """Transforms of the parts of integers that are not zero, with the place of their first bit."""
     whole, mask = values.view(np.uint64), np.uint64(2**bits - 1)
-    found = []
+    result = []
     for place in range(0, 64, bits):
         part = (whole >> np.uint64(place)) & mask
         if part.any():
-            found.append((place, np.fft.rfft(part.astype(np.float64), length, axis=-1)))
-    return found
+            result.append((place, np.fft.rfft(part.astype(np.float64), length, axis=-1)))
+    return result
 
 
 def _cyclic(values: Floats, series: Floats, length: int, bits: int) -> Floats:
@@ -151,19 +151,19 @@ def _transforms(
     if not np.isfinite(largest).all():
         raise ValueError("series_product: a coefficient is infinite or not a number")
     units = np.ldexp(1.0, np.maximum(np.frexp(largest)[1], _LEAST_EXPONENT) - bits)
-    left, found = values / units, []
+    left, results = values / units, []
     for _ in range(most):
-        whole = np.rint(left)
-        found.append(np.fft.rfft(whole, length, axis=-1))
-        left = (left - whole) * 2.0 ** (bits + 1)
+        rounded = np.rint(left)
+        results.append(np.fft.rfft(rounded, length, axis=-1))
+        left = (left - rounded) * 2.0 ** (bits + 1)
         if not left.any():
             break
-    return found, units
+    return results, units
 
 
 def _whole(terms: Floats) -> Floats:
     """Terms of a product of integers without the errors of its transforms."""
-    whole = np.rint(terms)
-    if np.abs(terms - whole).max(initial=0.0) > _FARTHEST:
+    rounded = np.rint(terms)
+    if np.abs(terms - rounded).max(initial=0.0) > _FARTHEST:
         raise ArithmeticError("series_product: this machine's Fourier transform is not accurate")
-    return whole
+    return rounded

@@ -149,8 +149,8 @@ def exp_kernel(ops: Any, x: Any) -> Any:
 
 def _exp2(ops: Any, x: Any) -> Any:
     near = ops.minimum(ops.maximum(ops.where(x == x, x, 0.0), -1100.0), 1100.0)
-    whole = ops.rint(near)
-    return ops.where(x == x, ops.ldexp(exp_kernel(ops, (near - whole) * _LOG_2), whole), x)
+    rounded = ops.rint(near)
+    return ops.where(x == x, ops.ldexp(exp_kernel(ops, (near - rounded) * _LOG_2), rounded), x)
 
 
 def _expm1(ops: Any, x: Any) -> Any:

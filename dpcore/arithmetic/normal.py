@@ -80,8 +80,8 @@ _LOG_ROOT_2_PI = 0.9189385332046727
 
 def _square_exponential(ops: Any, x: Any) -> Any:
     """exp(-x^2), where x^2 itself would lose digits: x = n / 16 + rest."""
-    whole = ops.rint(x * 16.0) * 0.0625
-    return exp_kernel(ops, -whole * whole) * exp_kernel(ops, -(x - whole) * (x + whole))
+    rounded = ops.rint(x * 16.0) * 0.0625
+    return exp_kernel(ops, -rounded * rounded) * exp_kernel(ops, -(x - rounded) * (x + rounded))
 
 
 def _scaled_tail(ops: Any, size: Any) -> Any:

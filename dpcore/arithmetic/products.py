@@ -140,11 +140,11 @@ def _slices(values: Floats, axis: int, bits: int, most: int) -> tuple[list[Float
         raise ValueError("product: an entry is infinite or not a number")
     # Powers of two whose inverses are numbers too.
     units = np.ldexp(1.0, np.maximum(np.frexp(largest)[1], _LEAST_EXPONENT) - bits)
-    left, found = values / units, []
+    left, results = values / units, []
     for _ in range(most):
-        whole = np.rint(left)
-        found.append(whole)
-        left = (left - whole) * 2.0 ** (bits + 1)
+        rounded = np.rint(left)
+        results.append(rounded)
+        left = (left - rounded) * 2.0 ** (bits + 1)
         if not left.any():
             break
-    return found, units
+    return results, units

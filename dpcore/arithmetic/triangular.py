@@ -30,17 +30,17 @@ def solved_upper(matrix: Floats, sums: Floats) -> Floats:
     >>> solved_upper(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([[5.0], [4.0]])).tolist()
     [[2.0], [1.0]]
     """
-    found = np.array(sums, dtype=np.float64)
+    result = np.array(sums, dtype=np.float64)
     for stop in range(len(matrix), 0, -_BLOCK):
         start = max(0, stop - _BLOCK)
-        own = found[start:stop]
+        own = result[start:stop]
         if stop < len(matrix):
-            own -= product(matrix[start:stop, stop:], found[stop:])
+            own -= product(matrix[start:stop, stop:], result[stop:])
         for row in reversed(range(stop - start)):
             column = matrix[start : start + row, start + row]
             own[row] /= matrix[start + row, start + row]
             own[:row] -= column[:, None] * own[row]
-    return found
+    return result
 
 
 def solved_lower(matrix: Floats, sums: Floats) -> Floats:
@@ -72,9 +72,9 @@ def inverse_upper(matrix: Floats) -> Floats:
     if size <= _BLOCK:
         return solved_upper(matrix, np.eye(size))
     half = size // 2
-    found = np.zeros(matrix.shape)
-    found[:half, :half] = inverse_upper(matrix[:half, :half])
-    found[half:, half:] = inverse_upper(matrix[half:, half:])
-    crossed = product(matrix[:half, half:], found[half:, half:])
-    found[:half, half:] = -product(found[:half, :half], crossed)
-    return found
+    result = np.zeros(matrix.shape)
+    result[:half, :half] = inverse_upper(matrix[:half, :half])
+    result[half:, half:] = inverse_upper(matrix[half:, half:])
+    crossed = product(matrix[:half, half:], result[half:, half:])
+    result[:half, half:] = -product(result[:half, :half], crossed)
+    return result

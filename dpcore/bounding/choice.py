@@ -86,7 +86,7 @@ class RowChoice:
         self._keys = choices.key.blocks("keys that stay", *name)
         self._labels = choices.key.blocks("labels", *name)
 
-    def of_kept_keys(self, runs: UnitRuns, keys: Integers | None) -> Flags | None:
+    def select_keys(self, runs: UnitRuns, keys: Integers | None) -> Flags | None:
         """Which runs are under one of their unit's m keys; None: all.
 
         A key that is beyond the m smallest among some of a unit's rows is so among all of them: the
@@ -118,7 +118,7 @@ class RowChoice:
             keys: (n,) of each run, rising with the cell; None: there are none.
         """
         kept: Integers = runs.counts.copy()
-        under = self.of_kept_keys(runs, keys)
+        under = self.select_keys(runs, keys)
         if under is not None:
             kept[~under] = 0
         if len(runs) == 0:
@@ -136,8 +136,8 @@ class RowChoice:
         if self._bounds.rows_per_key is not None:
             crowded = np.bincount(pairs, counts) > self._bounds.rows_per_key
             over[codes[crowded[pairs]]] = True
-        found: Flags = over[codes]
-        return found
+        result: Flags = over[codes]
+        return result
 
     def _chosen(self, runs: UnitRuns, over: Integers, pairs: Integers) -> Integers:
         """How many rows of some runs stay, of all of whose units more rows are there than may."""
@@ -265,8 +265,8 @@ def _smallest(groups: Integers, hashes: Words, most: int) -> Integers:
     if len(starts) > _MOST_PACKED:
         edges = [*starts[::_MOST_PACKED].tolist(), len(groups)]
         parts = (slice(*edge) for edge in pairwise(edges))
-        found = [part.start + _smallest(groups[part], hashes[part], most) for part in parts]
-        return np.concatenate(found)
+        results = [part.start + _smallest(groups[part], hashes[part], most) for part in parts]
+        return np.concatenate(results)
     words = hashes >> (np.uint64(64) - _HASH_BITS)
     words |= _numbered(starts, len(groups)).view(np.uint64) << _HASH_BITS
     order = np.argsort(words)

@@ -70,7 +70,7 @@ class UnitRuns:
         return found.astype(np.int64)
 
     @classmethod
-    def of(
+    def from_rows(
         cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None
     ) -> UnitRuns:
         """Make the runs of rows in any order."""
@@ -135,7 +135,7 @@ def _from_bytes(data: bytes) -> UnitRuns:
         cells=unpack(cells),
         values=unpack(values) if values else None,
         counts=unpack(counts) if counts else np.ones(len(codes), np.int64),
-        labels=_labels_of(labels) if labels else None,
+        labels=_read_labels(labels) if labels else None,
     )
 
 
@@ -149,7 +149,7 @@ def _labels_bytes(labels: pa.Array) -> bytes:
     return data
 
 
-def _labels_of(data: bytes) -> pa.Array:
+def _read_labels(data: bytes) -> pa.Array:
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_next_batch().column(0)
 
@@ -179,7 +179,7 @@ def merged(messages: Iterable[bytes]) -> UnitRuns | None:
         values=np.concatenate(values) if values else None,
         counts=np.concatenate([part.counts for part in parts]),
     )
-    return UnitRuns.of(parts[0].form, units, rows, labels)
+    return UnitRuns.from_rows(parts[0].form, units, rows, labels)
 
 
 def joined_labels(lists: list[pa.Array]) -> tuple[pa.Array, list[Integers]]:
@@ -241,7 +241,7 @@ class RowArrays:
         faster than by several keys.
         """
         fields = [self.codes, self.cells, *([] if self.values is None else [self.values])]
-        packing = _Packing.of(fields)
+        packing = _Packing.from_fields(fields)
         if packing is None:
             return self._by_several_keys(fields)
         words, sums = packing.packed(fields), self.counts
@@ -288,7 +288,7 @@ class _Packing:
     lists: list[Integers | None]
 
     @classmethod
-    def of(cls, fields: list[Integers]) -> _Packing | None:
+    def from_fields(cls, fields: list[Integers]) -> _Packing | None:
         """None: they do not fit."""
         lowest = [int(each.min()) if each.size else 0 for each in fields]
         spans = [

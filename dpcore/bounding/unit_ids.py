@@ -73,8 +73,8 @@ class UnitIds:
 
     >>> from dpcore.noise.randomness import ReleaseKey
     >>> ids = UnitIds(KeyedChoices(key=ReleaseKey(bytes(32)), release="flights"))
-    >>> numbers, missing = ids.of([pa.array([7, None, 3], pa.int8())])
-    >>> floats, _ = ids.of([pa.array([3.0, 7.0])])
+    >>> numbers, missing = ids.row_ids([pa.array([7, None, 3], pa.int8())])
+    >>> floats, _ = ids.row_ids([pa.array([3.0, 7.0])])
     >>> missing.tolist(), bool((floats == numbers[[2, 0]]).all())
     ([False, True, False], True)
     """
@@ -84,7 +84,7 @@ class UnitIds:
         self._value = choices.key.blocks("unit", choices.release)
         self._several = choices.key.blocks("unit of several columns", choices.release)
 
-    def of(self, columns: Sequence[pa.Array]) -> Units:
+    def row_ids(self, columns: Sequence[pa.Array]) -> Units:
         """The id of every row's unit.
 
         Of several columns it is CBC-MAC again, over their number and the id of each.
@@ -156,7 +156,7 @@ def value_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
         blocks: the permutation that they are made with.
 
     Returns:
-        As `UnitIds.of`.
+        As `UnitIds.row_ids`.
     """
     while isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
@@ -214,21 +214,21 @@ def _number_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
             floats = fixed_width_values(column)[rows].astype(np.float64)
         made[rows] = _fixed(floats, _FLOAT)
         return blocks(made)
-    found = blocks(made)
-    found[rows] = _decimal_ids(column.take(pa.array(rows)), blocks)
-    return found
+    result = blocks(made)
+    result[rows] = _decimal_ids(column.take(pa.array(rows)), blocks)
+    return result
 
 
 def _decimal_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
     """Make the ids of decimals that are no integers of int64; hardly any unit is one, so each is
     read by itself."""
     values, is_none = whole_numbers(column, unsigned=True)
-    found = blocks(_fixed(values, _LARGE))
+    result = blocks(_fixed(values, _LARGE))
     if is_none is not None:
         rows = np.flatnonzero(is_none)
         texts = [_decimal_text(each) for each in column.take(pa.array(rows)).to_pylist()]
-        found[rows] = _text_ids(*_buffers(pa.array(texts, pa.large_binary())), _DECIMAL, blocks)
-    return found
+        result[rows] = _text_ids(*_buffers(pa.array(texts, pa.large_binary())), _DECIMAL, blocks)
+    return result
 
 
 def _decimal_text(value: Decimal | None) -> bytes | None:
@@ -293,16 +293,16 @@ def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) 
     windows = np.ndarray(len(room) - _BLOCK_BYTES + 1, f"V{_BLOCK_BYTES}", room, strides=(1,))
 
     def block(rows: Integers | slice, done: int, most: int) -> Blocks:
-        found: Blocks = windows[starts[rows] + done].view("<u8").reshape(-1, 2).astype(np.uint64)
-        found &= _KEPT[np.minimum(lengths[rows] - done, most)]
-        return found
+        result: Blocks = windows[starts[rows] + done].view("<u8").reshape(-1, 2).astype(np.uint64)
+        result &= _KEPT[np.minimum(lengths[rows] - done, most)]
+        return result
 
     first = block(slice(None), 0, _HEAD_BYTES)
     first[:, 1] |= np.uint64(tag) << _TAG_SHIFT | lengths.astype(np.uint64) << _EXTRA_SHIFT
-    found, done = blocks(first), _HEAD_BYTES
+    result, done = blocks(first), _HEAD_BYTES
     rows = np.flatnonzero((lengths > done) & (lengths <= _LONGEST_CHAINED))
     while rows.size:
-        found[rows] = blocks(found[rows] ^ block(rows, done, _BLOCK_BYTES))
+        result[rows] = blocks(result[rows] ^ block(rows, done, _BLOCK_BYTES))
         done += _BLOCK_BYTES
         rows = rows[lengths[rows] > done]
     long = np.flatnonzero(lengths > _LONGEST_CHAINED)
@@ -310,5 +310,5 @@ def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) 
         texts = (data[offsets[row] : offsets[row + 1]].tobytes() for row in long)
         hashed = [hashlib.sha256(text).digest() for text in texts]
         ends = np.arange(long.size + 1) * hashlib.sha256().digest_size
-        found[long] = _text_ids(ends, np.frombuffer(b"".join(hashed), np.uint8), _LONG, blocks)
-    return found
+        result[long] = _text_ids(ends, np.frombuffer(b"".join(hashed), np.uint8), _LONG, blocks)
+    return result

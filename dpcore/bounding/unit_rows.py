@@ -98,26 +98,26 @@ class TreeBounding:
             ids = ids[places]
             missing = None if missing is None else missing[places]
         alone = np.zeros(len(ids), np.bool_) if missing is None else missing
-        with_unit = increments.of(~alone) if alone.any() else increments
+        with_unit = increments.select(~alone) if alone.any() else increments
         ids = ids[~alone] if alone.any() else ids
         if len(ids):
-            self._waiting.append(_Batch.of(with_unit, ids, self._shards))
-        return self._question.regrouped(increments.of(alone))
+            self._waiting.append(_Batch.from_increments(with_unit, ids, self._shards))
+        return self._question.regrouped(increments.select(alone))
 
     def take(self) -> Iterator[ShardRows]:
         """The rows since the last call, by shards, and start anew: every shard, also those without
         rows, since how many there are must not reveal where rows are."""
         waiting, self._waiting = _with_common_labels(self._waiting), []
         for shard in range(self._shards):
-            parts = [part for each in waiting if len((part := each.of_shard(shard)).ids)]
+            parts = [part for each in waiting if len((part := each.select_shard(shard)).ids)]
             if not parts:
                 yield ShardRows(shard, b"", 0)
                 continue
-            runs = self._of_kept_keys(_runs(parts))
+            runs = self._select_keys(_runs(parts))
             yield ShardRows(shard, runs.to_bytes(), runs.rows)
 
-    def _of_kept_keys(self, runs: UnitRuns) -> UnitRuns:
-        kept = self._choice.of_kept_keys(runs, self._question.keys_of(runs.cells))
+    def _select_keys(self, runs: UnitRuns) -> UnitRuns:
+        kept = self._choice.select_keys(runs, self._question.cell_keys(runs.cells))
         return runs if kept is None else runs.taken(kept)
 
     def bounded(self, messages: Iterable[bytes]) -> BoundedRows:
@@ -129,10 +129,10 @@ class TreeBounding:
         runs = merged(messages)
         if runs is None:
             return BoundedRows(None, 0)
-        units = self._question.of_units(runs.rows_of_units)
+        units = self._question.unit_increments(runs.rows_of_units)
         if units is not None:
             return BoundedRows(units, runs.rows)
-        kept = self._choice.kept(runs, self._question.keys_of(runs.cells))
+        kept = self._choice.kept(runs, self._question.cell_keys(runs.cells))
         return BoundedRows(self._question.regrouped(runs.increments(kept)), runs.rows)
 
 
@@ -157,7 +157,7 @@ class _Batch:
     labels: pa.Array | None = None
 
     @classmethod
-    def of(cls, increments: Increments, ids: Blocks, shards: int) -> _Batch:
+    def from_increments(cls, increments: Increments, ids: Blocks, shards: int) -> _Batch:
         form, cells, labels = _numbered(increments.cells)
         numbers = shard_numbers(ids, shards)
         order = np.argsort(numbers, kind="stable")  # of so narrow numbers a radix sort
@@ -170,7 +170,7 @@ class _Batch:
             labels=labels,
         )
 
-    def of_shard(self, shard: int) -> _Batch:
+    def select_shard(self, shard: int) -> _Batch:
         """The rows of a shard."""
         part = slice(self.edges[shard], self.edges[shard + 1])
         values = None if self.values is None else self.values[part]
@@ -208,4 +208,4 @@ def _runs(parts: list[_Batch]) -> UnitRuns:
         labels = labels.take(pa.array(used))
     values = [part.values for part in parts if part.values is not None]
     rows = RowArrays(codes=codes, cells=cells, values=np.concatenate(values) if values else None)
-    return UnitRuns.of(parts[0].form, units, rows, labels)
+    return UnitRuns.from_rows(parts[0].form, units, rows, labels)

@@ -93,13 +93,13 @@ def _whole_texts(column: pa.Array) -> pa.Array:
     if is_none is None:
         return plain
     nothing = pa.scalar(None, pa.large_string())
-    found = pc.if_else(pa.array(is_none), nothing, plain)
+    result = pc.if_else(pa.array(is_none), nothing, plain)
     if not pa.types.is_decimal(column.type):
-        return found
+        return result
     # Of decimals beyond 64 bits each is read by itself.
     rows = np.flatnonzero(is_none)
     texts = [_whole_text(each) for each in column.take(pa.array(rows)).to_pylist()]
-    return pc.replace_with_mask(found, pa.array(is_none), pa.array(texts, pa.large_string()))
+    return pc.replace_with_mask(result, pa.array(is_none), pa.array(texts, pa.large_string()))
 
 
 def _whole_text(value: Decimal | None) -> str | None:

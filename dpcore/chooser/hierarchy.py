@@ -22,7 +22,7 @@ from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_err
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.levels.irregular import IrregularMechanism
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 
@@ -74,7 +74,7 @@ class AdaptiveHierarchyWorkload(
         return f"for {self.guessed_rows:,.0f} rows, spread evenly"
 
     def planned(
-        self, share: Share, terms: Terms
+        self, share: Share, terms: ReleaseTerms
     ) -> HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism]:
         """
         Raises:
@@ -98,7 +98,7 @@ class AdaptiveHierarchyWorkload(
             name=self.name,
             domain=self.standard.domain,
             mechanism=AdaptiveMechanism(
-                plan=self._found(split).plan,
+                plan=self._find(split).plan,
                 weights=self.standard.weights,
                 guessed_rows=self.guessed_rows,
             ),
@@ -117,10 +117,10 @@ class AdaptiveHierarchyWorkload(
             return predicted_hierarchy_error(question)
         return predicted_rmse(question.mechanism)
 
-    def of_keys(self, keys: Keys) -> AdaptiveHierarchyWorkload:
+    def with_keys(self, keys: Keys) -> AdaptiveHierarchyWorkload:
         return replace(self, keys=keys, standard=replace(self.standard, keys=keys))
 
-    def settled(
+    def resolved(
         self,
         question: HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism],
     ) -> Workload[Any]:
@@ -156,7 +156,7 @@ class AdaptiveHierarchyWorkload(
             return f"every node is split, as an adaptive tree cannot be had: {reason}"
         return f"every node is split, as {read} of an adaptive tree are not expected to be closer"
 
-    def _found(self, split: IrregularPlan) -> Planned:
+    def _find(self, split: IrregularPlan) -> Planned:
         return plan_adaptive_hierarchy(
             split, self._weights, counts=self.counts, guessed_rows=self.guessed_rows
         )
@@ -164,7 +164,7 @@ class AdaptiveHierarchyWorkload(
     def _is_worth_it(self, split: IrregularPlan) -> bool:
         assert self.guessed_rows is not None
         return is_worth_it(
-            self._found(split),
+            self._find(split),
             split,
             self._weights,
             counts=self.counts,

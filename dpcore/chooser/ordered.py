@@ -17,14 +17,14 @@ from dpcore.exponential.better import is_better
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
 from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Measure
-from dpcore.questions.workload import Noise, Share, Terms, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 from dpcore.repair.error import assumed_rows
 from dpcore.rows.keys import Keys
@@ -68,7 +68,7 @@ class OrderedChoice(Workload[Made]):
     """
 
     whole: OrderedWorkload[UniformMechanism]
-    strategy: OrderedWorkload[FactorisedMechanism] | None = None
+    strategy: OrderedWorkload[FactorizedMechanism] | None = None
     adaptive: OrderedWorkload[AdaptiveMechanism] | None = None
     exponential: ExponentialWorkload | None = None
     guessed_rows: Fraction | None = None
@@ -77,7 +77,7 @@ class OrderedChoice(Workload[Made]):
     def error_unit(self) -> str | None:
         return self.whole.error_unit if self.guessed_rows is None else None
 
-    def planned(self, share: Share, terms: Terms) -> Made:
+    def planned(self, share: Share, terms: ReleaseTerms) -> Made:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
@@ -94,25 +94,25 @@ class OrderedChoice(Workload[Made]):
             return (self.strategy if sums else self.whole).planned(share, terms)
         return self._closest_estimates(self.strategy, share, terms)
 
-    def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
+    def _quantiles(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion | None:
         """Plan quantiles by the exponential mechanism, where it can choose them and they are more
         accurate; else None."""
         if self.exponential is None or self.guessed_rows is None:
             return None
         try:
-            found = self.exponential.planned(share, terms)
+            planned = self.exponential.planned(share, terms)
         except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
             return None
-        return found if is_better(found.plan, self.guessed_rows) else None
+        return planned if is_better(planned.plan, self.guessed_rows) else None
 
-    def _is_adaptive(self, share: Share, terms: Terms) -> bool:
+    def _is_adaptive(self, share: Share, terms: ReleaseTerms) -> bool:
         if self.adaptive is None:
             return False
         tree = self.adaptive.candidate
         assert isinstance(tree, AdaptiveTree)
         return tree.is_better(self.adaptive.setting(share, terms))
 
-    def _sums_for_counts(self, share: Share, terms: Terms) -> bool:
+    def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
         """Whether the counts of a strategy are expected to be closer than those of whole levels."""
         cells = self.whole.domain.cells
         soon = cells <= _SOON_OPTIMAL or cells > MOST_OPTIMAL
@@ -123,7 +123,7 @@ class OrderedChoice(Workload[Made]):
         return (assumed if guessed is None else guessed) >= _FEWEST_ROWS * assumed
 
     def _closest_estimates(
-        self, strategy: OrderedWorkload[FactorisedMechanism], share: Share, terms: Terms
+        self, strategy: OrderedWorkload[FactorizedMechanism], share: Share, terms: ReleaseTerms
     ) -> OrderedQuestion[Any]:
         tree = self.whole.planned(share, terms)
         if self.whole.domain.cells > _SOON_OPTIMAL:
@@ -136,12 +136,12 @@ class OrderedChoice(Workload[Made]):
         node is split."""
         if isinstance(question.mechanism, AdaptiveMechanism):
             return noise_if_all_split(question.mechanism.plan)
-        return self.settled(question).predicted(question)
+        return self.resolved(question).predicted(question)
 
     def condition(self, question: Made) -> str | None:
         return self._levels.condition if self.guessed_rows is None else None
 
-    def of_keys(self, keys: Keys) -> OrderedChoice:
+    def with_keys(self, keys: Keys) -> OrderedChoice:
         return replace(
             self,
             keys=keys,
@@ -151,15 +151,15 @@ class OrderedChoice(Workload[Made]):
             exponential=self.exponential and replace(self.exponential, keys=keys),
         )
 
-    def settled(self, question: Made) -> Workload[Any]:
+    def resolved(self, question: Made) -> Workload[Any]:
         by_mechanism: dict[type, Workload[Any] | None] = {
             UniformMechanism: self.whole,
-            FactorisedMechanism: self.strategy,
+            FactorizedMechanism: self.strategy,
             AdaptiveMechanism: self.adaptive,
         }
-        found = by_mechanism.get(type(question.mechanism), self.exponential)
-        assert found is not None
-        return found
+        result = by_mechanism.get(type(question.mechanism), self.exponential)
+        assert result is not None
+        return result
 
     def linear(self) -> Workload[Any]:
         return self.whole
@@ -169,7 +169,7 @@ class OrderedChoice(Workload[Made]):
             return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + (
                 self._reason(question)
             )
-        sums = isinstance(question.mechanism, FactorisedMechanism)
+        sums = isinstance(question.mechanism, FactorizedMechanism)
         if not self._levels.for_counts:
             return _CLOSEST_ESTIMATES if sums else None
         rows = self._levels.guessed_rows
@@ -194,7 +194,7 @@ class OrderedChoice(Workload[Made]):
             return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
         if self.adaptive is None:
             named = "whole levels planned for counts"
-            if isinstance(question.mechanism, FactorisedMechanism):
+            if isinstance(question.mechanism, FactorizedMechanism):
                 named = "a strategy past trees (mechanism factorised)"
             return f"{named}, as quantiles are read off counts"
         most = float(f"{rows_of_adaptive(question.mechanism.plan.setting, counts=False):.2g}")

@@ -6,15 +6,15 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "intervals": ("clipped_intervals", "prefix_margin"),
-    "law": ("BLUR_VARIANCE", "ErrorLaw", "ROUNDING", "SMOOTHING", "moments_of"),
+    "law": ("BLUR_VARIANCE", "ErrorLaw", "ROUNDING", "SMOOTHING", "law_cumulants"),
     "merged_law": (
+        "LawTerms",
         "MergedLaw",
-        "Terms",
         "distinct",
         "group_widths",
         "joined",
         "power_sums",
-        "sum_of",
+        "sum_laws",
     ),
     "moments": ("NodeMoments", "blurred_excess", "noise_cumulant"),
     "relative": (

@@ -101,7 +101,9 @@ class ErrorLaw:
                 sizes[id(law)].append(abs(coefficient))
                 counts[id(law)].append(multiplicity)
         groups = (
-            _Group(law, *moments_of(law), np.array(sizes[each]), np.array(counts[each], np.float64))
+            _Group(
+                law, *law_cumulants(law), np.array(sizes[each]), np.array(counts[each], np.float64)
+            )
             for each, law in laws.items()
             if sizes[each]
         )
@@ -268,7 +270,7 @@ def _decays(law: NoiseLaw) -> Floats:
 
 
 @_remembered
-def moments_of(law: NoiseLaw) -> tuple[float, float]:
+def law_cumulants(law: NoiseLaw) -> tuple[float, float]:
     """The variance and the fourth cumulant of one variable."""
     variance = law.variance
     if isinstance(law, DiscreteLaplace):

@@ -80,29 +80,29 @@ class MergedLaw:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Terms:
+class LawTerms:
     """Measurements: the class of each one's noise, the size of its coefficient, how many alike."""
 
     classes: Integers
     sizes: Floats
     counts: Integers
 
-    def taken(self, places: Integers) -> Terms:
-        return Terms(
+    def taken(self, places: Integers) -> LawTerms:
+        return LawTerms(
             classes=self.classes[places], sizes=self.sizes[places], counts=self.counts[places]
         )
 
 
-def joined(parts: list[Terms]) -> Terms:
+def joined(parts: list[LawTerms]) -> LawTerms:
     """All of the measurements together."""
-    return Terms(
+    return LawTerms(
         classes=np.concatenate([part.classes for part in parts]),
         sizes=np.concatenate([part.sizes for part in parts]),
         counts=np.concatenate([part.counts for part in parts]),
     )
 
 
-def sum_of(parts: list[MergedLaw]) -> MergedLaw:
+def sum_laws(parts: list[MergedLaw]) -> MergedLaw:
     """The law of a sum of independent errors."""
     difference = ordered_sum(part.difference for part in parts)
     cumulant = ordered_sum(
@@ -115,7 +115,7 @@ def sum_of(parts: list[MergedLaw]) -> MergedLaw:
     )
 
 
-def power_sums(terms: Terms, groups: Integers, size: int) -> Floats:
+def power_sums(terms: LawTerms, groups: Integers, size: int) -> Floats:
     """(3, groups) sums of the counts, and of the first and second powers of the coefficients."""
     first = terms.counts * terms.sizes
     sums: Floats = np.array(
@@ -136,7 +136,7 @@ def group_widths(sizes: Floats, groups: Integers, size: int) -> Floats:
     return widths
 
 
-def distinct(terms: Terms, most: int) -> tuple[Integers, Integers] | None:
+def distinct(terms: LawTerms, most: int) -> tuple[Integers, Integers] | None:
     """The group of each term, and the class of each group, where groups have one coefficient each;
     None if they are too many."""
     # Coefficients that differ by rounding alone are the same.

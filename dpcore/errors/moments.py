@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats
-from dpcore.errors.law import BLUR_VARIANCE, moments_of
+from dpcore.errors.law import BLUR_VARIANCE, law_cumulants
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 
@@ -39,7 +39,7 @@ def noise_cumulant(law: NoiseLaw, order: int) -> float:
     >>> round(noise_cumulant(law, 6) / (sixth - 15 * fourth * second + 30 * second**3), 9)
     1.0
     """
-    variance, fourth = moments_of(law)
+    variance, fourth = law_cumulants(law)
     if order < 6:
         return variance if order == 2 else fourth
     if isinstance(law, DiscreteLaplace):

@@ -12,7 +12,7 @@ FACE = {
         "ExponentialQuestion",
         "INTERVAL_WORDS",
         "WORDS",
-        "choices_of",
+        "choice_entries",
         "exponential_question_from_spec",
     ),
     "released": ("ReleasedQuantiles",),

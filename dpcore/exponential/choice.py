@@ -57,10 +57,10 @@ def weighed(weights: Floats, stream: RandomStream) -> Chosen:
     limbs = _running_sums(weights)
 
     def upto(place: int) -> int:
-        found = 0
+        result = 0
         for limb in limbs:
-            found = (found << _LIMB) + int(limb[place])
-        return found
+            result = (result << _LIMB) + int(limb[place])
+        return result
 
     mass = upto(len(weights) - 1)
     drawn = uniform_below(mass, stream)
@@ -78,11 +78,11 @@ def flipped(weights: Floats, stream: RandomStream) -> Chosen:
     Chosen(number=1, mass=1)
     """
     scaled = weights * float(1 << _COIN_BITS)
-    whole = np.floor(scaled)
-    rest = ((scaled - whole) * float(1 << _REST_BITS)).astype(np.uint64)
+    rounded = np.floor(scaled)
+    rest = ((scaled - rounded) * float(1 << _REST_BITS)).astype(np.uint64)
     first = stream.uint64(len(weights)) >> np.uint64(64 - _COIN_BITS)
     second = stream.uint64(len(weights)) >> np.uint64(64 - _REST_BITS)
-    heads = whole.astype(np.uint64)
+    heads = rounded.astype(np.uint64)
     succeeded = np.flatnonzero((first < heads) | ((first == heads) & (second < rest)))
     if not len(succeeded):
         return Chosen(0, 0)
@@ -117,9 +117,9 @@ def _running_sums(weights: Floats) -> list[Integers]:
     rest = weights
     for _ in range(_LIMBS):
         rest = rest * float(1 << _LIMB)
-        whole = np.floor(rest)
-        limbs.append(np.cumsum(whole.astype(np.int64)))
-        rest = rest - whole
+        rounded = np.floor(rest)
+        limbs.append(np.cumsum(rounded.astype(np.int64)))
+        rest = rest - rounded
     for number in range(_LIMBS - 1, 0, -1):
         limbs[number - 1] = limbs[number - 1] + (limbs[number] >> _LIMB)
         limbs[number] = limbs[number] & _MASK

@@ -24,7 +24,7 @@ from dpcore.exponential.intervals import chosen_ends, run_edges
 from dpcore.exponential.places import chosen_place
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
-from dpcore.exponential.weights import FLOOR, weights_of
+from dpcore.exponential.weights import FLOOR, cached_weights
 from dpcore.noise.randomness import RandomStream
 
 _MIDDLE = Fraction(1, 2)
@@ -56,7 +56,7 @@ class Cells(NamedTuple):
     ends: Integers
 
 
-class Part(NamedTuple):
+class QuantileGap(NamedTuple):
     """The rows between two chosen quantiles.
 
     Attributes:
@@ -73,7 +73,7 @@ class Part(NamedTuple):
     high: float = 1.0
 
 
-class Found(NamedTuple):
+class ChosenCell(NamedTuple):
     """What is chosen among the cells of a part.
 
     Attributes:
@@ -89,7 +89,7 @@ class Found(NamedTuple):
     share: Fraction
 
 
-NOTHING = Found(0, 0, 0, _MIDDLE)
+NOTHING = ChosenCell(0, 0, 0, _MIDDLE)
 
 
 def chosen_quantiles(
@@ -102,21 +102,21 @@ def chosen_quantiles(
         plan: of the quantiles.
         stream: of these choices, read in their order.
     """
-    found = ChosenQuantiles(np.zeros(len(plan.quantiles), np.int64), np.zeros(len(plan.quantiles)))
+    result = ChosenQuantiles(np.zeros(len(plan.quantiles), np.int64), np.zeros(len(plan.quantiles)))
     cells = Cells(0, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
-    waiting = [(plan.first, Part(0, len(counts) - 1, 0, int(cells.ends[-1])))]
+    waiting = [(plan.first, QuantileGap(0, len(counts) - 1, 0, int(cells.ends[-1])))]
     while waiting:
         rank, part = waiting.pop()
-        chosen = found_among(cells, part, rank, plan, stream)
+        chosen = choose_among(cells, part, rank, plan, stream)
         lower, upper = sides(part, chosen)
-        found.cells[rank.place] = chosen.cell
-        found.shares[rank.place] = lower.high
+        result.cells[rank.place] = chosen.cell
+        result.shares[rank.place] = lower.high
         for side, rows in ((rank.lower, lower), (rank.upper, upper)):
             if side is not None:
                 waiting.append((side, rows))
     if not plan.interval_share:
-        return found
-    return found._replace(ends=_ends(cells.ends, found.cells, plan, stream))
+        return result
+    return result._replace(ends=_ends(cells.ends, result.cells, plan, stream))
 
 
 def _ends(
@@ -130,9 +130,9 @@ def _ends(
     return ends
 
 
-def found_among(
-    cells: Cells, part: Part, rank: Rank, plan: ExponentialPlan, stream: RandomStream
-) -> Found:
+def choose_among(
+    cells: Cells, part: QuantileGap, rank: Rank, plan: ExponentialPlan, stream: RandomStream
+) -> ChosenCell:
     """What a quantile of a part would be if it were among some cells.
 
     Args:
@@ -161,23 +161,23 @@ def found_among(
         return NOTHING
     below, above = ends[chosen.number : chosen.number + 2].tolist()
     cut = below + share.numerator * (above - below) // share.denominator
-    return Found(chosen.mass, first + chosen.number, cut, share)
+    return ChosenCell(chosen.mass, first + chosen.number, cut, share)
 
 
 def _cell(away: Integers, rank: Rank, plan: ExponentialPlan, stream: RandomStream) -> Chosen:
     distances = np.maximum(np.maximum(away[:-1], -away[1:]), 0)
-    weights = weights_of(plan.rate(rank) / rank.part.denominator).at(distances)
+    weights = cached_weights(plan.rate(rank) / rank.part.denominator).at(distances)
     choose = flipped if plan.flips else weighed
     return choose(np.maximum(weights, FLOOR), stream)
 
 
-def sides(part: Part, found: Found) -> tuple[Part, Part]:
+def sides(part: QuantileGap, found: ChosenCell) -> tuple[QuantileGap, QuantileGap]:
     """The rows of a part below and above what was chosen in it."""
     cell = found.cell
     low = part.low if cell == part.first else 0.0
     high = part.high if cell == part.last else 1.0
     end = low + (high - low) * float(found.share)
     return (
-        Part(part.first, cell, part.start, found.cut, part.low, end),
-        Part(cell, part.last, found.cut, part.stop, end, part.high),
+        QuantileGap(part.first, cell, part.start, found.cut, part.low, end),
+        QuantileGap(cell, part.last, found.cut, part.stop, end, part.high),
     )

@@ -17,11 +17,11 @@ from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.source import NoiseSource
 from dpcore.trees.chunks import Chunk, UniformChunking
 from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.uniform import Tree
-from dpcore.trees.whole_trees import WholeTrees
+from dpcore.trees.uniform import UniformTree
+from dpcore.trees.whole_trees import SingleChunkTrees
 
 
-class ExponentialForest(WholeTrees):
+class ExponentialForest(SingleChunkTrees):
     """Quantiles of histograms.
 
     Args:
@@ -35,16 +35,16 @@ class ExponentialForest(WholeTrees):
         tree = plan.tree
         if plan.cells > chunk_leaves > 1:  # cut in chunks of cells, which answer in rounds
             fanouts = (-(-plan.cells // chunk_leaves), chunk_leaves)
-            tree = Tree(leaves=plan.cells, fanouts=fanouts)
+            tree = UniformTree(leaves=plan.cells, fanouts=fanouts)
         self.chunking = UniformChunking(tree=tree, keys=keys, chunk_leaves=chunk_leaves)
 
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        stream = noise.of_counts(counts).stream(tree, chunk.key, chunk.index, 0)
+        stream = noise.for_counts(counts).stream(tree, chunk.key, chunk.index, 0)
         rows = counts.reshape(chunk.rows, -1)
-        found = [chosen_quantiles(row, self.plan, stream) for row in rows]
-        return measured_of(found)
+        results = [chosen_quantiles(row, self.plan, stream) for row in rows]
+        return to_measurements(results)
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         return np.zeros(chunk.units)
@@ -59,8 +59,8 @@ class ExponentialForest(WholeTrees):
         return [], None
 
 
-def measured_of(found: Sequence[ChosenQuantiles]) -> Measurements:
-    """What was chosen of consecutive keys, as `chosen_of` reads it."""
+def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
+    """What was chosen of consecutive keys, as `from_measurements` reads it."""
     measured: Measurements = [
         np.stack([each.cells for each in found]),
         np.stack([each.shares for each in found]).view(np.int64),
@@ -69,7 +69,7 @@ def measured_of(found: Sequence[ChosenQuantiles]) -> Measurements:
     return [*measured, *np.stack(ends, axis=1)] if ends else measured
 
 
-def chosen_of(measured: Measurements) -> ChosenQuantiles:
+def from_measurements(measured: Measurements) -> ChosenQuantiles:
     """What `ExponentialForest.measure` chose, (keys, quantiles) each; ends are (2, keys,
     quantiles)."""
     cells, shares, *ends = (each for each in measured if each is not None)

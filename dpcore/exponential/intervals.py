@@ -31,7 +31,7 @@ from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Integers
 from dpcore.exponential.choice import flipped, weighed
 from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.weights import FLOOR, weights_of
+from dpcore.exponential.weights import FLOOR, cached_weights
 from dpcore.noise.randomness import RandomStream
 
 # So many runs of a width, before the next ones are twice as wide.
@@ -121,7 +121,7 @@ def chosen_ends(
     quantile, (first, last) = plan.quantiles[place], np.triu_indices(len(edges) - 1)
     distances = pair_distances(ranks, quantile, reach(plan, place))
     scale = quantile.denominator
-    weights = weights_of(plan.interval_rate(place) / scale).at(distances)
+    weights = cached_weights(plan.interval_rate(place) / scale).at(distances)
     choose = flipped if plan.flips else weighed
     number = choose(np.maximum(weights, FLOOR), stream).number
     return int(edges[first[number]]), int(edges[last[number] + 1]) - 1

@@ -56,11 +56,11 @@ def margins(plan: ExponentialPlan, confidence: float) -> list[Margin]:
     >>> round(margins(plan, 0.95)[0].rows, 1)  # ln(1000 / .05)
     9.9
     """
-    found = [Margin(0.0)] * len(plan.quantiles)
+    result = [Margin(0.0)] * len(plan.quantiles)
     for path in plan.first.paths():
         failure = (1 - confidence) / len(path)
-        found[path[-1].place] = _along(plan, path, failure)
-    return found
+        result[path[-1].place] = _along(plan, path, failure)
+    return result
 
 
 def _along(plan: ExponentialPlan, path: tuple[Rank, ...], failure: float) -> Margin:
@@ -93,15 +93,15 @@ def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> float:
 def rank_errors(plan: ExponentialPlan) -> list[float]:
     """The predicted standard deviations of the ranks of what is chosen, in rows, where rows lie
     densely; one for each quantile, in order."""
-    found = [0.0] * len(plan.quantiles)
+    result = [0.0] * len(plan.quantiles)
     for path in plan.first.paths():
         low = high = own = 0.0
         for rank in path:
             part, rate = float(rank.part), float(plan.rate(rank))
             own = (1 - part) * (1 - part) * low + part * part * high + 2 / (rate * rate)
             low, high = (own, high) if path[-1].place > rank.place else (low, own)
-        found[path[-1].place] = math.sqrt(own)
-    return found
+        result[path[-1].place] = math.sqrt(own)
+    return result
 
 
 def root_mean_square(errors: list[float]) -> float:

@@ -10,7 +10,7 @@ from dpcore.codec import INLINE
 from dpcore.exponential.forest import ExponentialForest
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
-from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ExponentialMechanism(Mechanism[ExponentialForest, Any]):
         """False: no number of rows is released."""
         return False
 
-    def forest(self, layout: Layout) -> ExponentialForest:
+    def forest(self, layout: ChunkLayout) -> ExponentialForest:
         return ExponentialForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
 
     def widths(self, confidence: float) -> NoReturn:

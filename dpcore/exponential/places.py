@@ -24,7 +24,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.exponential.choice import Chosen, weighed
-from dpcore.exponential.weights import FLOOR, Weights, weights_of
+from dpcore.exponential.weights import FLOOR, Weights, cached_weights
 from dpcore.noise.randomness import RandomStream
 
 DOUBLINGS, LEVELS = 12, 2
@@ -63,7 +63,7 @@ def chosen_place(
 @lru_cache(maxsize=256)
 def _turns(rate: Fraction, scale: int) -> tuple[Weights, ...]:
     """The weights in the units of every turn."""
-    return tuple(weights_of(rate / (scale * STEPS**turn)) for turn in range(LEVELS + 1))
+    return tuple(cached_weights(rate / (scale * STEPS**turn)) for turn in range(LEVELS + 1))
 
 
 def _below(turns: tuple[Weights, ...], turn: int, rows: Integers) -> Floats:
@@ -74,10 +74,10 @@ def _below(turns: tuple[Weights, ...], turn: int, rows: Integers) -> Floats:
         turn: of the runs.
         rows: (n,) their lengths.
     """
-    found = np.ones(len(rows))
+    result = np.ones(len(rows))
     for weights in turns[turn + 1 :]:
-        found = found * weights.means(rows, DOUBLINGS)
-    return found
+        result = result * weights.means(rows, DOUBLINGS)
+    return result
 
 
 def _parts(turns: tuple[Weights, ...], turn: int, start: int, rows: int) -> Floats:
@@ -92,9 +92,9 @@ def _parts(turns: tuple[Weights, ...], turn: int, start: int, rows: int) -> Floa
     starts = [STEPS * start + part * rows for part in range(STEPS)]
     outside = [max(each, -each - rows, 0) for each in starts]
     clipped = np.array([min(each, LARGEST) for each in outside], np.int64)
-    found: Floats = turns[turn].at(clipped) * _below(turns, turn, np.array([rows], np.int64))
+    result: Floats = turns[turn].at(clipped) * _below(turns, turn, np.array([rows], np.int64))
     if turn < LEVELS:
         for part, begin in enumerate(starts):
             if begin < 0 < begin + rows:
-                found[part] = math.fsum(_parts(turns, turn + 1, begin, rows)) / STEPS
-    return found
+                result[part] = math.fsum(_parts(turns, turn + 1, begin, rows)) / STEPS
+    return result

@@ -22,7 +22,7 @@ Weights are off by `weights.ERROR` of themselves. Those of places with `FLOOR` a
 again where distances are clipped (`_LEAST_RATE`): by 2 ERROR. A choice of a cell is one quotient of
 a weight and a sum of weights, one of a place three: of its cell, its run, and itself. A mean is
 taken anew in the turn below it, so nothing cancels: six numbers are off, by 12 ERROR together, and
-as many of the neighbour. Losses rise by at most 24 ERROR (1 + 2^-20) < 32 ERROR = SLACK, in each
+as many of the neighbor. Losses rise by at most 24 ERROR (1 + 2^-20) < 32 ERROR = SLACK, in each
 part that a unit has rows in, of which each has a range of 1 or more.
 
 Source: McSherry and Talwar 2007; McKenna and Sheldon 2020, theorem 1; Cesar and Rogers, "Bounding,
@@ -38,12 +38,12 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.exponential.ranks import LARGEST_LAST, Rank, ranks_of
+from dpcore.exponential.ranks import LARGEST_LAST, Rank, rank_tree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import rank_sensitivity
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 # What a choice costs more, because weights are rounded.
 SLACK = Fraction(1, 2**27)
@@ -60,7 +60,7 @@ class ExponentialPlan(Coded):
 
     Args:
         cells: K, of each tree.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: of all choices together.
         quantiles: each above 0 and below 1, rising.
         keyed: whether there is one tree per key.
@@ -110,14 +110,14 @@ class ExponentialPlan(Coded):
             raise Refusal("intervals", "their share of the budget is too small")
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> UniformTree:
         """The cells below one root: a key's are chosen from together."""
-        return Tree(leaves=self.cells, fanouts=(self.cells,) if self.cells > 1 else ())
+        return UniformTree(leaves=self.cells, fanouts=(self.cells,) if self.cells > 1 else ())
 
     @cached_property
     def first(self) -> Rank:
         """The quantile that is chosen first, with those below it."""
-        return ranks_of(self.quantiles)
+        return rank_tree(self.quantiles)
 
     @cached_property
     def amounts(self) -> Mapping[int, Fraction]:
@@ -159,11 +159,11 @@ class ExponentialPlan(Coded):
 
 def _spent(rank: Rank, left: Fraction) -> dict[int, Fraction]:
     own = left / rank.height
-    found = {rank.place: own}
+    result = {rank.place: own}
     for side in (rank.lower, rank.upper):
         if side is not None:
-            found |= _spent(side, left - own)
-    return found
+            result |= _spent(side, left - own)
+    return result
 
 
 def _root_below(square: Fraction) -> Fraction:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.exponential.choosing import ChosenQuantiles
-from dpcore.exponential.forest import chosen_of, measured_of
+from dpcore.exponential.forest import from_measurements, to_measurements
 from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.mechanism import ExponentialMechanism
@@ -23,7 +23,7 @@ from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.entry import budget_entry, column_policies
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
 from dpcore.questions.root_messages import pack_measured, unpack_measured
@@ -114,8 +114,8 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
     def counts_rows(self) -> bool:
         return not self.domain.counts_units
 
-    def of_units(self, rows: Integers) -> Increments | None:
-        cells = self.domain.of_units(rows)
+    def unit_increments(self, rows: Integers) -> Increments | None:
+        cells = self.domain.unit_cells(rows)
         return None if cells is None else Increments(cells)
 
     def prepare(self) -> None:
@@ -133,7 +133,7 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
-        table, note = self._told(measured)
+        table, note = self._node_table(measured)
         return ChunkAnswer({NODES: table}, note)
 
     @property
@@ -144,22 +144,22 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
             return 0
         return 1 + self.plan.first.height + bool(self.plan.interval_share)
 
-    def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
+    def answer(self, place: Place, counts: bytes, request: bytes, noise: NoiseSource) -> bytes:
         chunk = self._chunk(place)
-        return answered(self.plan, self.name, chunk, unpack(counts), asked, noise)
+        return answered(self.plan, self.name, chunk, unpack(counts), request, noise)
 
-    def ask(
-        self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
+    def next_request(
+        self, group: int, answers: Mapping[Place, bytes], request: bytes, noise: NoiseSource
     ) -> bytes:
         in_order = [answers[place] for place in sorted(answers)]
-        return next_request(self.plan, self.name, group, in_order, asked, noise)
+        return next_request(self.plan, self.name, group, in_order, request, noise)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         if not self.rounds:
             return super().draw(place, counts, noise)
         if place.number:
             return Drawn(sent=b"", kept=None)
-        return Drawn(sent=b"", kept=pack_measured(measured_of([read_request(counts).found])))
+        return Drawn(sent=b"", kept=pack_measured(to_measurements([read_request(counts).found])))
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         if not self.rounds:
@@ -169,7 +169,7 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
         if not self.rounds:
             return super().finish(place, kept, returned)
-        table, note = self._told(unpack_measured(kept, 1))
+        table, note = self._node_table(unpack_measured(kept, 1))
         return [ReleasedPart(self._part(NODES, place), table, pack(note))]
 
     def parts(self) -> Iterator[Part]:
@@ -181,14 +181,18 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
                 yield self._part(NODES, Place(key, 0))
 
     @staticmethod
-    def _told(measured: Measurements) -> tuple[pa.Table, Integers]:
+    def _node_table(measured: Measurements) -> tuple[pa.Table, Integers]:
         """No node is told; where the quantiles lie is told by the table of the whole tree."""
         return NODES_SCHEMA.empty_table(), np.stack([m for m in measured if m is not None])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
         columns = 4 if self.plan.interval_share else 2
-        found = [unpack(note).reshape(columns, -1, len(self.quantiles)) for note in notes.values()]
-        return {QUANTILES: chosen_table(self, chosen_of(list(np.concatenate(found, axis=1))))}
+        results = [
+            unpack(note).reshape(columns, -1, len(self.quantiles)) for note in notes.values()
+        ]
+        return {
+            QUANTILES: chosen_table(self, from_measurements(list(np.concatenate(results, axis=1))))
+        }
 
     def entry(self) -> dict[str, object]:
         return (
@@ -196,14 +200,14 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
             | budget_entry(self)
             | {
                 "mechanism": "exponential",
-                "choices": choices_of(self.plan),
+                "choices": choice_entries(self.plan),
                 "rank_margins": [
                     {"q": quantile, "rows": margin.rows, "share of all rows": margin.share}
                     for quantile, margin in zip(self.quantiles, self.rank_margins, strict=True)
                 ],
                 **self._interval_entry(),
                 "words": WORDS,
-                "policies": policies_of(self),
+                "policies": column_policies(self),
             }
         )
 
@@ -231,7 +235,7 @@ def exact_quantile(quantile: float) -> Fraction:
     return Fraction(repr(quantile))
 
 
-def choices_of(plan: ExponentialPlan) -> list[dict[str, object]]:
+def choice_entries(plan: ExponentialPlan) -> list[dict[str, object]]:
     """What the choice of each quantile spends, and its law, in rising order."""
     found = {path[-1].place: path for path in plan.first.paths()}
     measure = plan.budget.measure.value

@@ -53,19 +53,19 @@ class Rank:
                 yield from side.paths(path)
 
 
-def ranks_of(quantiles: Sequence[Fraction]) -> Rank:
+def rank_tree(quantiles: Sequence[Fraction]) -> Rank:
     """The tree of some quantiles.
 
     Args:
         quantiles: at least one, rising, each above 0 and below 1.
 
-    >>> first = ranks_of([Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
+    >>> first = rank_tree([Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
     >>> first.place, str(first.part), str(first.lower.part), first.height
     (1, '1/2', '1/2', 2)
     """
-    found = _between(quantiles, 0, len(quantiles), Fraction(0), Fraction(1))
-    assert found is not None
-    return found
+    result = _between(quantiles, 0, len(quantiles), Fraction(0), Fraction(1))
+    assert result is not None
+    return result
 
 
 def _between(

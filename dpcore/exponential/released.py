@@ -49,11 +49,11 @@ class ReleasedQuantiles(Released):
             needed = "has no keys" if keys is None else "needs a key"
             raise ValueError(f"key: tree {self._name} {needed}")
         if keys is not None:
-            code = keys.code_of(key)
-        wanted = len(self.question.quantiles)
+            code = keys.find_code(key)
+        quantile_count = len(self.question.quantiles)
         mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self._name)
         rows: list[dict[str, Any]] = (
-            self._quantiles.filter(mine).slice(code * wanted, wanted).to_pylist()
+            self._quantiles.filter(mine).slice(code * quantile_count, quantile_count).to_pylist()
         )
         return list(map(self.question.domain.quantile_in_words, rows))
 

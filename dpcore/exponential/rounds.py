@@ -26,10 +26,10 @@ from dpcore.exponential.choice import part_by_mass
 from dpcore.exponential.choosing import (
     NOTHING,
     Cells,
+    ChosenCell,
     ChosenQuantiles,
-    Found,
-    Part,
-    found_among,
+    QuantileGap,
+    choose_among,
     sides,
 )
 from dpcore.exponential.intervals import chosen_ends, run_edges
@@ -42,7 +42,7 @@ from dpcore.trees.forest import SPINE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Request:
+class ChunkRequest:
     """What a group asks its chunks.
 
     Attributes:
@@ -52,7 +52,7 @@ class Request:
     """
 
     rows: Integers
-    parts: dict[int, Part]
+    parts: dict[int, QuantileGap]
     found: ChosenQuantiles
 
     def to_bytes(self) -> bytes:
@@ -71,7 +71,7 @@ class Request:
         )
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> ChunkRequest:
     """The inverse of `Asked.to_bytes`."""
     rows, whole, shares, cells, below, ends = unpack_many(data)
     parts = zip(
@@ -79,9 +79,9 @@ def read_request(data: bytes) -> Request:
         np.frombuffer(shares, "<f8").reshape(-1, 2).tolist(),
         strict=True,
     )
-    return Request(
+    return ChunkRequest(
         rows=_read(rows),
-        parts={place: Part(*numbers, *ends) for (place, *numbers), ends in parts},
+        parts={place: QuantileGap(*numbers, *ends) for (place, *numbers), ends in parts},
         found=ChosenQuantiles(
             _read(cells),
             np.frombuffer(below, "<f8").astype(np.float64),
@@ -91,7 +91,12 @@ def read_request(data: bytes) -> Request:
 
 
 def answered(
-    plan: ExponentialPlan, tree: str, chunk: Chunk, counts: Integers, data: bytes, own: NoiseSource
+    plan: ExponentialPlan,
+    tree: str,
+    chunk: Chunk,
+    counts: Integers,
+    data: bytes,
+    key_noise: NoiseSource,
 ) -> bytes:
     """What a chunk answers.
 
@@ -101,25 +106,25 @@ def answered(
         chunk: which.
         counts: (leaves of the chunk,) exact.
         asked: `Asked.to_bytes`; empty at first: how many rows it has.
-        own: the release's source.
+        key_noise: the release's source.
     """
     if not data:
         return b"%d" % counts.sum()
     request = read_request(data)
-    own = own.of_counts(np.concatenate([counts, _numbers(data)]))
+    key_noise = key_noise.for_counts(np.concatenate([counts, _numbers(data)]))
     before = int(request.rows[: chunk.index].sum())
     ends = before + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     cells = Cells(chunk.start - chunk.key * plan.cells, ends)
     if not request.parts:
         return _written(_ranks_at(_all_edges(plan, request), cells))
     ranks = ranks_by_place(plan)
-    found = [
-        found_among(
-            cells, part, ranks[place], plan, own.stream(tree, chunk.key, chunk.index, place)
+    results = [
+        choose_among(
+            cells, part, ranks[place], plan, key_noise.stream(tree, chunk.key, chunk.index, place)
         )
         for place, part in request.parts.items()
     ]
-    return pack_many([_packed(each) for each in found])
+    return pack_many([_packed(each) for each in results])
 
 
 def next_request(
@@ -128,7 +133,7 @@ def next_request(
     key: int,
     answers: Sequence[bytes],
     data: bytes,
-    own: NoiseSource,
+    key_noise: NoiseSource,
 ) -> bytes:
     """What a group asks next, `Asked.to_bytes`: without parts where all quantiles are chosen.
 
@@ -138,33 +143,33 @@ def next_request(
         key: the code of the key.
         answers: of its chunks, in their order.
         asked: what they answer; empty at first.
-        own: the release's source.
+        key_noise: the release's source.
     """
     if not data:
         rows = np.array([int(each) for each in answers], np.int64)
-        wanted = len(plan.quantiles)
-        none = ChosenQuantiles(np.zeros(wanted, np.int64), np.zeros(wanted))
-        whole = Part(0, plan.cells - 1, 0, int(rows.sum()))
-        return Request(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
+        quantile_count = len(plan.quantiles)
+        none = ChosenQuantiles(np.zeros(quantile_count, np.int64), np.zeros(quantile_count))
+        whole = QuantileGap(0, plan.cells - 1, 0, int(rows.sum()))
+        return ChunkRequest(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
     request, ranks = read_request(data), ranks_by_place(plan)
-    own = own.of_counts(_numbers(data, *answers))
+    key_noise = key_noise.for_counts(_numbers(data, *answers))
     if not request.parts:
         ranks = np.sum([_read(each) for each in answers], axis=0)
-        return _with_ends(plan, tree, key, request, ranks, own).to_bytes()
+        return _with_ends(plan, tree, key, request, ranks, key_noise).to_bytes()
     columns = zip(*(map(_unpacked, unpack_many(each)) for each in answers), strict=True)
-    parts: dict[int, Part] = {}
+    parts: dict[int, QuantileGap] = {}
     for (place, part), found in zip(request.parts.items(), columns, strict=True):
-        stream = own.stream(tree, key, SPINE, place)
+        stream = key_noise.stream(tree, key, SPINE, place)
         chosen = found[part_by_mass([each.mass for each in found], stream)]
         lower, upper = sides(part, chosen)
         request.found.cells[place], request.found.shares[place] = chosen.cell, lower.high
         for side, between in ((ranks[place].lower, lower), (ranks[place].upper, upper)):
             if side is not None:
                 parts[side.place] = between
-    return Request(rows=request.rows, parts=parts, found=request.found).to_bytes()
+    return ChunkRequest(rows=request.rows, parts=parts, found=request.found).to_bytes()
 
 
-def _all_edges(plan: ExponentialPlan, request: Request) -> Integers:
+def _all_edges(plan: ExponentialPlan, request: ChunkRequest) -> Integers:
     """The edges of the runs around every quantile, one after the other, without the last one."""
     edges = [run_edges(cell, plan.cells)[:-1] for cell in request.found.cells.tolist()]
     return np.concatenate(edges)
@@ -178,20 +183,25 @@ def _ranks_at(edges: Integers, cells: Cells) -> Integers:
 
 
 def _with_ends(
-    plan: ExponentialPlan, tree: str, key: int, request: Request, ranks: Integers, own: NoiseSource
-) -> Request:
+    plan: ExponentialPlan,
+    tree: str,
+    key: int,
+    request: ChunkRequest,
+    ranks: Integers,
+    key_noise: NoiseSource,
+) -> ChunkRequest:
     """With the ends of intervals, from the ranks at `_all_edges`."""
     ends, start = [], 0
     for place, cell in enumerate(request.found.cells.tolist()):
         edges = run_edges(cell, plan.cells)
         stop = start + len(edges) - 1
         # The first ones are of quantiles.
-        stream = own.stream(tree, key, SPINE, len(plan.quantiles) + place)
+        stream = key_noise.stream(tree, key, SPINE, len(plan.quantiles) + place)
         around = np.append(ranks[start:stop], request.rows.sum())
         ends.append(chosen_ends(around, edges, plan, place, stream))
         start = stop
     found = request.found._replace(ends=np.array(ends, np.int64).T)
-    return Request(rows=request.rows, parts={}, found=found)
+    return ChunkRequest(rows=request.rows, parts={}, found=found)
 
 
 def ranks_by_place(plan: ExponentialPlan) -> dict[int, Rank]:
@@ -199,17 +209,17 @@ def ranks_by_place(plan: ExponentialPlan) -> dict[int, Rank]:
     return {path[-1].place: path[-1] for path in plan.first.paths()}
 
 
-def _packed(found: Found) -> bytes:
+def _packed(found: ChosenCell) -> bytes:
     if not found.mass:
         return b""
     return b"%d %d %d %d %d" % (*found[:3], found.share.numerator, found.share.denominator)
 
 
-def _unpacked(data: bytes) -> Found:
+def _unpacked(data: bytes) -> ChosenCell:
     if not data:
         return NOTHING
     mass, cell, cut, numerator, denominator = map(int, data.split())
-    return Found(mass, cell, cut, Fraction(numerator, denominator))
+    return ChosenCell(mass, cell, cut, Fraction(numerator, denominator))
 
 
 def _written(numbers: Integers) -> bytes:

@@ -57,13 +57,13 @@ class Weights:
 
     def at(self, numbers: Integers) -> Floats:
         """The weights of numbers from 0 to 2^62, in their shape."""
-        found: Floats = self._tables[0][numbers & 255]
+        result: Floats = self._tables[0][numbers & 255]
         for digit in range(1, _DIGITS):
             above = numbers >> (_DIGIT_BITS * digit)
             if not above.any():
                 break
-            found = found * self._tables[digit][above & 255]
-        return found
+            result = result * self._tables[digit][above & 255]
+        return result
 
     def means(self, steps: Integers, doublings: int) -> Floats:
         """The mean weights of ``k steps`` over k from 0 to 2^doublings - 1, (n,).
@@ -76,25 +76,25 @@ class Weights:
             doublings: at most 12.
         """
         power = self.at(steps)
-        found = np.ones(len(power))
+        result = np.ones(len(power))
         for _ in range(doublings):
-            found = found * ((1.0 + power) * 0.5)
+            result = result * ((1.0 + power) * 0.5)
             power = power * power
-        return found
+        return result
 
 
 @lru_cache(maxsize=256)
-def weights_of(rate: Fraction) -> Weights:
+def cached_weights(rate: Fraction) -> Weights:
     """`Weights`, whose tables are kept."""
     return Weights(rate)
 
 
 def _products(powers: list[float]) -> Floats:
     """(2^n,) the product of the powers at the binary digits of 0 to 2^n - 1."""
-    found = np.ones(1)
+    result = np.ones(1)
     for power in powers:
-        found = np.concatenate([found, found * power])
-    return found
+        result = np.concatenate([result, result * power])
+    return result
 
 
 def _rounded_exp(exponent: Fraction) -> float:

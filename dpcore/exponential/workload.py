@@ -10,7 +10,7 @@ from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion, exact_quantile
 from dpcore.ordered.make import OrderedDomain
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 
 
@@ -30,7 +30,8 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
     >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> round(ages.predicted(ages.planned(one, Terms(unit=ADD_REMOVE_ROW))), 3)  # rows, of rank
+    >>> round(ages.predicted(ages.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))),
+    ...     3)  # rows, of rank
     1.414
     """
 
@@ -42,7 +43,7 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
     def error_unit(self) -> str:
         return "rows"
 
-    def planned(self, share: Share, terms: Terms) -> ExponentialQuestion:
+    def planned(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion:
         if self.domain.counts_units and self.keys is not None:
             raise Refusal("domain", "a tree of units by their rows goes with no by")
         plan = ExponentialPlan(

@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "candidate": ("WeightedSums",),
-    "forest": ("errors_of",),
-    "mechanism": ("FactorisedMechanism",),
+    "forest": ("compute_errors",),
+    "mechanism": ("FactorizedMechanism",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL"),
 }

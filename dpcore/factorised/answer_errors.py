@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.factorised.forest import errors_of
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.forest import compute_errors
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.widths import NormalWidths
-from dpcore.questions.answer_errors import AnswerErrors, Run, SumError
+from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumError
 from dpcore.questions.intervals import Ends, difference_ends
 from dpcore.trees.forest import PrefixSolution
 
 
-class FactorisedAnswerErrors(AnswerErrors):
+class FactorizedAnswerErrors(AnswerErrors):
     """Errors of the answers about weighted sums of cells, at one confidence.
 
     Args:
@@ -25,14 +25,14 @@ class FactorisedAnswerErrors(AnswerErrors):
         widths: half-widths of intervals.
     """
 
-    def __init__(self, plan: FactorisedPlan, widths: NormalWidths) -> None:
+    def __init__(self, plan: FactorizedPlan, widths: NormalWidths) -> None:
         super().__init__(plan.tree)
-        self._widths, self._errors = widths, errors_of(plan)
+        self._widths, self._errors = widths, compute_errors(plan)
 
     def node(self, level: int, std_error: float) -> float:
         return self._widths.width * std_error
 
-    def sum(self, runs: Sequence[Run], key: int) -> SumError:
+    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError:
         variance = self._errors.runs(runs)
         return SumError(variance=variance, margin=self._widths.width * math.sqrt(variance))
 

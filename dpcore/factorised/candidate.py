@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcore.factorised.forest import errors_of
-from dpcore.factorised.mechanism import FactorisedMechanism
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.forest import compute_errors
+from dpcore.factorised.mechanism import FactorizedMechanism
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import MOST_LEAVES, listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.levels.candidate import Candidate
@@ -18,7 +18,7 @@ from dpcore.uniform.setting import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightedSums(Candidate[FactorisedMechanism]):
+class WeightedSums(Candidate[FactorizedMechanism]):
     """The strategy whose predicted error is the smallest, of weighted sums of cells.
 
     Args:
@@ -74,8 +74,8 @@ class WeightedSums(Candidate[FactorisedMechanism]):
                 "objective", f"the mechanism factorised is not planned for {self.objective.kind}"
             )
 
-    def mechanism(self, setting: TreeSetting) -> FactorisedMechanism:
-        plan = FactorisedPlan(
+    def mechanism(self, setting: TreeSetting) -> FactorizedMechanism:
+        plan = FactorizedPlan(
             tree=listed_tree(setting.leaves),
             unit=setting.unit,
             budget=setting.budget,
@@ -84,7 +84,7 @@ class WeightedSums(Candidate[FactorisedMechanism]):
             keyed=setting.keyed,
         )
         _ = plan.law  # refuses a budget that is too small
-        return FactorisedMechanism(plan=plan)
+        return FactorizedMechanism(plan=plan)
 
     def read(self, *, public_total: bool) -> Read:
         """Return what the strategy is best for."""
@@ -96,7 +96,7 @@ class WeightedSums(Candidate[FactorisedMechanism]):
             return Read(kind="quantiles", shares=self.objective.quantiles)
         return Read(kind="cdf")
 
-    def predicted(self, mechanism: FactorisedMechanism) -> float:
+    def predicted(self, mechanism: FactorizedMechanism) -> float:
         """Return the error of what the strategy is for, in rows."""
         plan = mechanism.plan
-        return errors_of(plan).rmse(self.read(public_total=plan.public_total))
+        return compute_errors(plan).rmse(self.read(public_total=plan.public_total))

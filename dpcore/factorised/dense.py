@@ -38,7 +38,7 @@ from dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upp
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.optimum import weighted_gram
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.refusal import ANOTHER_MATRIX, MatrixError
 
 # Of the entries: a column of norm 1 is a column of whole numbers of this norm.
@@ -52,7 +52,7 @@ _DECIMALS = Context(prec=50)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseStrategy(Strategy):
+class DenseStrategy(MatrixStrategy):
     """The strategy of some weights.
 
     Args:
@@ -82,40 +82,40 @@ class DenseStrategy(Strategy):
         return len(self.weights)
 
     @property
-    def _of(self) -> _Matrix:
+    def _cached(self) -> _Matrix:
         return _matrix(self)
 
     @property
     def largest(self) -> int:
-        return int(np.abs(self._of.entries).max())
+        return int(np.abs(self._cached.entries).max())
 
     @property
     def column_norm(self) -> int:
-        return int(self._of.gram.diagonal().max())
+        return int(self._cached.gram.diagonal().max())
 
     @property
     def column_distance(self) -> int:
-        return self._of.distance
+        return self._cached.distance
 
     def measured(self, counts: Integers) -> Integers:
-        return integer_product(counts, self._of.entries.T)
+        return integer_product(counts, self._cached.entries.T)
 
     def estimated(self, measurements: Integers) -> Floats:
-        return np.asarray(solved_upper(self._of.numbers, measurements.T.astype(np.float64)).T)
+        return np.asarray(solved_upper(self._cached.numbers, measurements.T.astype(np.float64)).T)
 
     def coefficients(self, weights: Floats) -> Floats:
-        return solved_lower(self._of.numbers.T, weights[:, None])[:, 0]
+        return solved_lower(self._cached.numbers.T, weights[:, None])[:, 0]
 
     @property
     def prefix_variances(self) -> Floats:
-        return row_dots(self._of.prefixes[1:], self._of.prefixes[1:])
+        return row_dots(self._cached.prefixes[1:], self._cached.prefixes[1:])
 
     @property
     def total_covariances(self) -> Floats:
-        return row_dots(self._of.prefixes[1:], self._of.prefixes[-1])
+        return row_dots(self._cached.prefixes[1:], self._cached.prefixes[-1])
 
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
-        rows = self._of.prefixes[stops] - self._of.prefixes[starts]
+        rows = self._cached.prefixes[stops] - self._cached.prefixes[starts]
         return row_dots(rows, rows)
 
 
@@ -206,7 +206,7 @@ class _ExactFactor:
         self._root, self._scale = np.sqrt(np.array(weights)), scale
         matrix = square_root(weighted_gram(read.gram(len(weights)), self._root))
         self._factor = cholesky_factor(matrix)
-        self._largest = self._largest_of(matrix)
+        self._largest = self._largest_diagonal(matrix)
         columns = scale / (self._root * math.sqrt(self._largest))
         self.scaled = np.asarray(self._factor.sum.T * columns)
 
@@ -236,7 +236,7 @@ class _ExactFactor:
         value = _DECIMALS.multiply(value, self._scale)
         return _DECIMALS.subtract(value, math.floor(value))
 
-    def _largest_of(self, matrix: Corrected) -> Decimal:
+    def _largest_diagonal(self, matrix: Corrected) -> Decimal:
         """The largest diagonal entry of D^-1 S D^-1."""
         diagonal = zip(matrix.start.diagonal(), matrix.correction.diagonal(), strict=True)
         sums = (_DECIMALS.add(Decimal(one), Decimal(other)) for one, other in diagonal)

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.read import Read
 
 # Ranges of a width, or of all, whose errors are looked at.
@@ -29,14 +29,14 @@ _LOOKED_AT = 2048
 _IRRATIONAL = [[0.6180339887498949], [math.sqrt(2.0)]]
 
 
-class FactorisedErrors:
+class FactorizedErrors:
     """The variances of a plan's estimates, in rows^2.
 
     Args:
         plan: of the tree.
     """
 
-    def __init__(self, plan: FactorisedPlan) -> None:
+    def __init__(self, plan: FactorizedPlan) -> None:
         self._strategy, self._noise = plan.strategy, plan.law.variance
         self._public_total, self._tree = plan.public_total, plan.tree
 
@@ -65,7 +65,7 @@ class FactorisedErrors:
         """The root mean square error of what is read, in rows: of a prefix, over all K; of prefix -
         q total, over these and the q; of a range, over the widths and the places of each."""
         if read.kind == "ranges":
-            return math.sqrt(np.mean([self._mean_of(*each) for each in self._ranges(read)]))
+            return math.sqrt(np.mean([self._mean_variance(*each) for each in self._ranges(read)]))
         found = self.prefixes
         if read.kind == "quantiles":
             shares = np.array(read.shares)[:, None]
@@ -84,18 +84,18 @@ class FactorisedErrors:
             ends = np.sort((place % 1 * cells).astype(np.int64), axis=0)
             yield ends[0], ends[1] + 1
 
-    def _mean_of(self, starts: Integers, stops: Integers) -> float:
+    def _mean_variance(self, starts: Integers, stops: Integers) -> float:
         return float(self.ranges(starts, stops).mean())
 
     @cached_property
     def levels(self) -> list[Floats]:
         """Per level (n,) of the tree's nodes."""
-        found = []
+        result = []
         for level, size in enumerate(self._tree.level_sizes):
             below = self._tree.leaves_below(level)
             starts = np.arange(size, dtype=np.int64) * below
-            found.append(self.ranges(starts, np.minimum(starts + below, self._tree.leaves)))
-        return found
+            result.append(self.ranges(starts, np.minimum(starts + below, self._tree.leaves)))
+        return result
 
     def ranges(self, starts: Integers, stops: Integers) -> Floats:
         """(n,) of the sums of cells start..stop - 1."""

@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.errors import FactorisedErrors
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.errors import FactorizedErrors
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.noise.source import NoiseSource
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
 from dpcore.trees.closest_cdf import closest_cdf_l2
@@ -30,10 +30,10 @@ from dpcore.trees.forest import (
     RootSolutions,
     level_solutions,
 )
-from dpcore.trees.whole_trees import WholeTrees
+from dpcore.trees.whole_trees import SingleChunkTrees
 
 
-class FactorisedForest(WholeTrees):
+class FactorizedForest(SingleChunkTrees):
     """The trees of one plan, one per key.
 
     Args:
@@ -45,7 +45,7 @@ class FactorisedForest(WholeTrees):
 
     def __init__(
         self,
-        plan: FactorisedPlan,
+        plan: FactorizedPlan,
         keys: int = 1,
         chunk_leaves: int = CHUNK_LEAVES,
         *,
@@ -57,9 +57,9 @@ class FactorisedForest(WholeTrees):
         self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=most)
 
     @property
-    def errors(self) -> FactorisedErrors:
+    def errors(self) -> FactorizedErrors:
         """Standard errors of all estimates."""
-        return errors_of(self.plan)
+        return compute_errors(self.plan)
 
     @property
     def root_variance(self) -> float:
@@ -75,7 +75,9 @@ class FactorisedForest(WholeTrees):
         noise however large they are, so privacy does not depend on their size.
         """
         leaves = counts.reshape(chunk.rows, -1)
-        stream = noise.of_counts(leaves).stream(tree, chunk.key, chunk.index, self.plan.tree.height)
+        stream = noise.for_counts(leaves).stream(
+            tree, chunk.key, chunk.index, self.plan.tree.height
+        )
         drawn = self.plan.law.sample(stream, leaves.size).reshape(leaves.shape)
         return [self.plan.strategy.measured(leaves) + drawn]
 
@@ -124,6 +126,6 @@ class FactorisedForest(WholeTrees):
 
 
 @lru_cache(maxsize=4)
-def errors_of(plan: FactorisedPlan) -> FactorisedErrors:
+def compute_errors(plan: FactorizedPlan) -> FactorizedErrors:
     """Compute the errors of a plan, which takes long."""
-    return FactorisedErrors(plan)
+    return FactorizedErrors(plan)

@@ -11,20 +11,20 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.codec import INLINE, coded
-from dpcore.factorised.answer_errors import FactorisedAnswerErrors
-from dpcore.factorised.forest import FactorisedForest
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.answer_errors import FactorizedAnswerErrors
+from dpcore.factorised.forest import FactorizedForest
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import listed_tree
 from dpcore.factorised.widths import NormalWidths
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.questions.intervals import SlopedIntervals
-from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.trees.forest import LevelSolution
 from dpcore.uniform.plan import Consistency
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
+class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
     """The nodes, CDF and quantiles of a tree from noisy weighted sums of its cells.
 
     Args:
@@ -40,7 +40,7 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
     output_only = ("consistency",)
     widths_kind = NormalWidths
 
-    plan: FactorisedPlan = field(metadata=INLINE)
+    plan: FactorizedPlan = field(metadata=INLINE)
     consistency: Consistency = field(
         default=Consistency.L2, metadata=coded(omit=Consistency.TOP_DOWN)
     )
@@ -50,9 +50,9 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
             raise ValueError("consistency: of a strategy l2 or top_down")
 
     @classmethod
-    def from_entries(cls, left: dict[str, Any], **context: Any) -> FactorisedMechanism:
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> FactorizedMechanism:
         """Refuse fan-outs that are not those of such a tree."""
-        mechanism: FactorisedMechanism = super().from_entries(left, **context)
+        mechanism: FactorizedMechanism = super().from_entries(left, **context)
         tree = mechanism.plan.tree
         listed = listed_tree(tree.leaves)
         if tree != listed:
@@ -67,8 +67,8 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
     def public_total(self) -> bool:
         return self.plan.public_total
 
-    def forest(self, layout: Layout) -> FactorisedForest:
-        return FactorisedForest(
+    def forest(self, layout: ChunkLayout) -> FactorizedForest:
+        return FactorizedForest(
             self.plan,
             keys=layout.keys,
             chunk_leaves=layout.chunk_leaves,
@@ -78,13 +78,13 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
     def widths(self, confidence: float) -> NormalWidths:
         return NormalWidths(confidence=confidence)
 
-    def intervals(self, forest: FactorisedForest, widths: NormalWidths) -> FactorisedIntervals:
-        return FactorisedIntervals(widths.width, forest.root_variance)
+    def intervals(self, forest: FactorizedForest, widths: NormalWidths) -> FactorizedIntervals:
+        return FactorizedIntervals(widths.width, forest.root_variance)
 
     def answer_errors(
-        self, forest: FactorisedForest, widths: NormalWidths, rows: Callable[[int], pa.Table]
-    ) -> FactorisedAnswerErrors:
-        return FactorisedAnswerErrors(self.plan, widths)
+        self, forest: FactorizedForest, widths: NormalWidths, rows: Callable[[int], pa.Table]
+    ) -> FactorizedAnswerErrors:
+        return FactorizedAnswerErrors(self.plan, widths)
 
     @property
     def strategy_in_words(self) -> str:
@@ -102,7 +102,7 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
             "largest_weight": plan.strategy.largest,
             "column_norm_squared": plan.strategy.column_norm,
             "column_distance_squared": plan.strategy.column_distance,
-            "noise": scale_of(plan.law),
+            "noise": exact_scale(plan.law),
         } | self._repaired
 
     @property
@@ -113,7 +113,7 @@ class FactorisedMechanism(Mechanism[FactorisedForest, NormalWidths]):
         return {"consistency": self.consistency.value}
 
 
-class FactorisedIntervals(SlopedIntervals):
+class FactorizedIntervals(SlopedIntervals):
     """Normal intervals from the variances of a plan.
 
     Args:

@@ -3,7 +3,7 @@
 A strategy measures M x with noise of variance sigma^2 on each sum; estimates by least squares have
 the covariance sigma^2 X^-1, X = M'M. A row that comes or goes moves M x by a column of M, so with
 columns of norm at most 1, that is diag X <= 1, and sigma = 1, a workload A has the total variance
-tr(G X^-1), G = A'A. Any factorisation of a positive X is as good as another, so what is looked for
+tr(G X^-1), G = A'A. Any factorization of a positive X is as good as another, so what is looked for
 is
 
     min tr(G X^-1)  over X > 0 with diag X <= 1.
@@ -97,9 +97,9 @@ def optimal_weights(gram: Gram, cells: int, tolerance: float = TOLERANCE) -> Opt
         sizes.insert(0, -(-sizes[0] // 2))
     weights, bits = np.ones(sizes[0]), _FINE_BITS if cells <= _MOST_FINE else _COARSE_BITS
     for size in sizes:
-        found = _fixed_point(gram(size), _refined(weights, size), tolerance, bits)
-        weights = found.weights
-    return found
+        result = _fixed_point(gram(size), _refined(weights, size), tolerance, bits)
+        weights = result.weights
+    return result
 
 
 def _fixed_point(gram: Floats, weights: Floats, tolerance: float, bits: int) -> Optimum:
@@ -190,7 +190,7 @@ def prefix_gram(cells: int) -> Floats:
     return np.asarray(cells - np.maximum(index[:, None], index))
 
 
-def centred_gram(cells: int) -> Floats:
+def centerd_gram(cells: int) -> Floats:
     """G of prefix - (t / n) total over all prefixes t, and a little of the total, which makes it
     definite. Where the total is public an error of it is no error, and of the strategies with
     columns of norm 1 the best for these differences is then 5 % better than that for prefixes,

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from dpcore.codec import CONTEXT, INLINE, Coded
 from dpcore.factorised.sensitivity import strategy_law
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 # The rows of a tree of which every sum with its noise is within 64 bits.
 ROWS = 2**33
@@ -21,12 +21,12 @@ _MOST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorisedPlan(Coded):
+class FactorizedPlan(Coded):
     """How the cells of one tree are measured.
 
     Args:
         tree: whose nodes are told, and whose counts add up; nothing is measured by its levels.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: the rho that all sums together spend.
         strategy: which sums get noise.
         public_total: the number of rows N is public.
@@ -39,10 +39,10 @@ class FactorisedPlan(Coded):
 
     written = ("tree", "budget", "public_total", "strategy")
 
-    tree: Tree = field(metadata=INLINE)
+    tree: UniformTree = field(metadata=INLINE)
     unit: PrivacyUnit = field(metadata=CONTEXT)
     budget: Budget = field(metadata=INLINE)
-    strategy: Strategy
+    strategy: MatrixStrategy
     public_total: bool = False
     keyed: bool = field(default=False, metadata=CONTEXT)
 

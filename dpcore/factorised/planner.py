@@ -7,9 +7,9 @@ from functools import lru_cache
 from dpcore.factorised.dense import DenseStrategy, dense_strategy
 from dpcore.factorised.optimum import optimal_weights
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 # Finding the best strategy of so many cells takes some ten seconds.
 MOST_OPTIMAL = 2**11
@@ -20,7 +20,7 @@ FANOUT = 16
 
 
 @lru_cache(maxsize=8)
-def plan_strategy(cells: int, read: Read) -> Strategy:
+def plan_strategy(cells: int, read: Read) -> MatrixStrategy:
     """The strategy for what is read of so many cells; it depends on nothing else.
 
     Args:
@@ -36,17 +36,17 @@ def plan_strategy(cells: int, read: Read) -> Strategy:
     if cells > MOST_LEAVES:
         raise ValueError(f"cells: {cells} are more than {MOST_LEAVES}")
     if cells > MOST_OPTIMAL:
-        return ToeplitzStrategy.of(cells)
+        return ToeplitzStrategy.from_size(cells)
     return best_strategy(cells, read)
 
 
 def best_strategy(cells: int, read: Read) -> DenseStrategy:
     """The best strategy that there is, to a part in a thousand of the variance."""
-    found = optimal_weights(lambda size: read.on_fewer(cells, size).gram(size), cells)
-    return dense_strategy(read, tuple(found.weights.tolist()))
+    weights = optimal_weights(lambda size: read.on_fewer(cells, size).gram(size), cells)
+    return dense_strategy(read, tuple(weights.weights.tolist()))
 
 
-def listed_tree(cells: int) -> Tree:
+def listed_tree(cells: int) -> UniformTree:
     """The tree whose nodes are listed: of 16 children each, the root of up to 16.
 
     >>> listed_tree(1000).fanouts, listed_tree(3).fanouts, listed_tree(1).fanouts
@@ -56,4 +56,4 @@ def listed_tree(cells: int) -> Tree:
     while cells > FANOUT ** (below + 1):
         below += 1
     first = -(-cells // FANOUT**below)
-    return Tree(leaves=cells, fanouts=(first,) * (first > 1) + (FANOUT,) * below)
+    return UniformTree(leaves=cells, fanouts=(first,) * (first > 1) + (FANOUT,) * below)

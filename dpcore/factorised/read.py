@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dpcore.arrays import Floats
 from dpcore.codec import Coded
-from dpcore.factorised.optimum import centred_gram, prefix_gram, range_gram, rank_gram
+from dpcore.factorised.optimum import centerd_gram, prefix_gram, range_gram, rank_gram
 
 KINDS = ("cdf", "centred", "quantiles", "ranges")
 # The part of all prefixes in what is read else, so that every cell is estimated.
@@ -43,7 +43,7 @@ class Read(Coded):
         if self.kind == "cdf":
             return prefix_gram(cells)
         if self.kind == "centred":
-            return centred_gram(cells)
+            return centerd_gram(cells)
         if self.kind == "quantiles":
             own = rank_gram(cells, self.shares)
         else:

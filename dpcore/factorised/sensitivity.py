@@ -5,13 +5,13 @@ The one owner of the sensitivity of integer strategies.
 
 from __future__ import annotations
 
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.noise.laws import DiscreteGaussian, NoiseLaw
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import PrivacyUnit
 
 
-def strategy_sensitivity(unit: PrivacyUnit, strategy: Strategy, *, keyed: bool) -> int:
+def strategy_sensitivity(unit: PrivacyUnit, strategy: MatrixStrategy, *, keyed: bool) -> int:
     """The squared L2 sensitivity of M x, over all keys, for one privacy unit.
 
     A row in cell i adds the column m_i to what is measured of its key's tree. Let n = max |m_i|^2
@@ -35,7 +35,7 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: Strategy, *, keyed: bool) 
     the keys with any.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         strategy: M.
         keyed: there is a tree for each key.
 
@@ -56,7 +56,9 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: Strategy, *, keyed: bool) 
     return (full + (rest > 0)) * per_key**2 * max(2 * norm, distance)
 
 
-def strategy_law(unit: PrivacyUnit, strategy: Strategy, budget: Budget, *, keyed: bool) -> NoiseLaw:
+def strategy_law(
+    unit: PrivacyUnit, strategy: MatrixStrategy, budget: Budget, *, keyed: bool
+) -> NoiseLaw:
     """The noise of every sum: discrete Gaussian of sigma^2 = L2^2 / (2 rho), which is rho-zCDP.
 
     Raises:

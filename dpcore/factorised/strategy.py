@@ -18,7 +18,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.codec import Coded
 
 
-class Strategy(Coded, ABC):
+class MatrixStrategy(Coded, ABC):
     """An integer strategy. Variances are in units of that of the noise of one sum; any machine
     builds the same matrix from the specification."""
 

@@ -40,7 +40,7 @@ from dpcore.arithmetic.convolutions import (
 )
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 
 # Of the coefficients, the square root of this times K at least, of which the smallest keep bits.
 _SCALE_BITS = 8
@@ -55,7 +55,7 @@ _VARIANCE_BITS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToeplitzStrategy(Strategy):
+class ToeplitzStrategy(MatrixStrategy):
     """The square-root strategy with even columns.
 
     Args:
@@ -73,7 +73,7 @@ class ToeplitzStrategy(Strategy):
     steps: int = STEPS
 
     @classmethod
-    def of(cls, cells: int) -> ToeplitzStrategy:
+    def from_size(cls, cells: int) -> ToeplitzStrategy:
         """The one of so many cells."""
         return cls(cells=cells, scale=2 ** (_SCALE_BITS + -(-(cells - 1).bit_length() // 2)))
 
@@ -82,19 +82,19 @@ class ToeplitzStrategy(Strategy):
         return self.cells
 
     @property
-    def _of(self) -> _Numbers:
+    def _cached(self) -> _Numbers:
         return _numbers(self)
 
     @property
     def largest(self) -> int:
-        return int(self._of.coefficients[0] * self._of.factors[-1])
+        return int(self._cached.coefficients[0] * self._cached.factors[-1])
 
     @property
     def column_norm(self) -> int:
         return max(
             int(factor) ** 2 * int(norm)
             for factor, norm in zip(
-                self._of.factors.tolist(), self._of.norms[::-1].tolist(), strict=True
+                self._cached.factors.tolist(), self._cached.norms[::-1].tolist(), strict=True
             )
         )
 
@@ -103,24 +103,27 @@ class ToeplitzStrategy(Strategy):
         return 2 * self.column_norm
 
     def measured(self, counts: Integers) -> Integers:
-        return integer_series_product(counts * self._of.factors, self._of.coefficients)
+        return integer_series_product(counts * self._cached.factors, self._cached.coefficients)
 
     def estimated(self, measurements: Integers) -> Floats:
-        return series_product(measurements.astype(np.float64), self._of.inverse) / self._of.factors
+        return (
+            series_product(measurements.astype(np.float64), self._cached.inverse)
+            / self._cached.factors
+        )
 
     def coefficients(self, weights: Floats) -> Floats:
-        return series_product((weights / self._of.factors)[::-1], self._of.inverse)[::-1]
+        return series_product((weights / self._cached.factors)[::-1], self._cached.inverse)[::-1]
 
     @property
     def prefix_variances(self) -> Floats:
-        return self._of.prefix_variances
+        return self._cached.prefix_variances
 
     @property
     def total_covariances(self) -> Floats:
-        return self._of.total_covariances
+        return self._cached.total_covariances
 
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
-        return self._of.range_variances(starts, stops)
+        return self._cached.range_variances(starts, stops)
 
 
 @lru_cache(maxsize=4)
@@ -163,14 +166,14 @@ class _Numbers:
     def inverse(self) -> Floats:
         """(K,) the coefficients of C^-1, by Newton's steps on power series."""
         wanted, series = len(self.coefficients), self.coefficients.astype(np.float64)
-        found = np.array([1.0 / series[0]])
-        while found.size < wanted:
-            size = min(2 * found.size, wanted)
-            known = np.pad(found, (0, size - found.size))
+        result = np.array([1.0 / series[0]])
+        while result.size < wanted:
+            size = min(2 * result.size, wanted)
+            known = np.pad(result, (0, size - result.size))
             error = -series_product(known, series[:size])
             error[0] += 2.0
-            found = series_product(known, error)
-        return found
+            result = series_product(known, error)
+        return result
 
     @cached_property
     def sums(self) -> Floats:
@@ -187,17 +190,17 @@ class _Numbers:
     def prefix_variances(self) -> Floats:
         """(K,) g_k^2 |B_t|^2 + 2 g_k B_t F_k + |F_k|^2, F_k the sum over the segments before."""
         cells, squares = len(self.sums), np.cumsum(self.sums * self.sums)
-        found, before = np.empty(cells), np.zeros(cells)
+        result, before = np.empty(cells), np.zeros(cells)
         stops = [*self.starts[1:].tolist(), cells]
         for start, stop, step in zip(self.starts.tolist(), stops, self._steps, strict=True):
             if start:
                 before[:start] += step * self.sums[start - 1 :: -1]
             factor, own = 1.0 / self.factors[start], slice(start, stop)
-            found[own] = factor * factor * squares[own]
+            result[own] = factor * factor * squares[own]
             if start:
                 crossed = later_terms(before[:start], self.sums[:stop], _VARIANCE_BITS)
-                found[own] += 2 * factor * crossed + dot(before, before)
-        return found
+                result[own] += 2 * factor * crossed + dot(before, before)
+        return result
 
     @cached_property
     def total_covariances(self) -> Floats:
@@ -207,18 +210,18 @@ class _Numbers:
 
     def row(self, last: int) -> Floats:
         """(K,) R_t, of the prefix that ends with a cell; -1: of the empty one."""
-        found = np.zeros(len(self.sums))
+        result = np.zeros(len(self.sums))
         if last >= 0:
-            found[: last + 1] = self.sums[last::-1] / self.factors[last]
+            result[: last + 1] = self.sums[last::-1] / self.factors[last]
             for start, step in zip(self.starts[1:].tolist(), self._steps[1:], strict=True):
                 if start <= last:
-                    found[:start] += step * self.sums[start - 1 :: -1]
-        return found
+                    result[:start] += step * self.sums[start - 1 :: -1]
+        return result
 
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
         """(n,) of ranges: within one segment from the squares of differences of b, summed; of the
         others from their rows."""
-        found = np.zeros(len(starts))
+        result = np.zeros(len(starts))
         some = stops > starts
         within = some & (self.factors[starts * some] == self.factors[stops * some - some])
         squares = np.concatenate([[0.0], np.cumsum(self.sums * self.sums)])
@@ -227,8 +230,8 @@ class _Numbers:
             differences = self.sums[width:] - self.sums[: len(self.sums) - width]
             before = np.concatenate([[0.0], np.cumsum(differences * differences)])[starts[own]]
             factors = self.factors[starts[own]].astype(np.float64)
-            found[own] = (before + squares[width]) / (factors * factors)
+            result[own] = (before + squares[width]) / (factors * factors)
         for place in np.flatnonzero(some & ~within).tolist():
             row = self.row(int(stops[place]) - 1) - self.row(int(starts[place]) - 1)
-            found[place] = dot(row, row)
-        return found
+            result[place] = dot(row, row)
+        return result

@@ -62,33 +62,33 @@ class _Unit(NamedTuple):
     begin: Callable[[Integers], Integers]
 
 
-def _units_of(days: Integers, unit: str) -> Integers:
+def _to_units(days: Integers, unit: str) -> Integers:
     return days.view("M8[D]").astype(f"M8[{unit}]").view(np.int64)
 
 
-def _days_of(units: Integers, unit: str) -> Integers:
+def _to_days(units: Integers, unit: str) -> Integers:
     return units.view(f"M8[{unit}]").astype("M8[D]").view(np.int64)
 
 
-def _week_of(days: Integers) -> Integers:
+def _to_weeks(days: Integers) -> Integers:
     return (days + 3) // _WEEK  # 1970-01-01 was a Thursday
 
 
 _DAYS = _Unit(lambda days: days, lambda days: days)
 _UNITS = {
-    "year": _Unit(lambda days: _units_of(days, "Y"), lambda years: _days_of(years, "Y")),
+    "year": _Unit(lambda days: _to_units(days, "Y"), lambda years: _to_days(years, "Y")),
     "quarter": _Unit(
-        lambda days: _units_of(days, "M") // 3, lambda quarters: _days_of(quarters * 3, "M")
+        lambda days: _to_units(days, "M") // 3, lambda quarters: _to_days(quarters * 3, "M")
     ),
-    "month": _Unit(lambda days: _units_of(days, "M"), lambda months: _days_of(months, "M")),
-    "week": _Unit(_week_of, lambda weeks: weeks * _WEEK - 3),
+    "month": _Unit(lambda days: _to_units(days, "M"), lambda months: _to_days(months, "M")),
+    "week": _Unit(_to_weeks, lambda weeks: weeks * _WEEK - 3),
     "day": _DAYS,
     "weekday": _DAYS,
 }
 # The first week of a year is that of its first Thursday.
 _YEAR_OF_WEEKS = _Unit(
-    lambda days: _units_of(_week_of(days) * _WEEK, "Y"),
-    lambda years: -(-_days_of(years, "Y") // _WEEK) * _WEEK - 3,
+    lambda days: _to_units(_to_weeks(days) * _WEEK, "Y"),
+    lambda years: -(-_to_days(years, "Y") // _WEEK) * _WEEK - 3,
 )
 
 
@@ -132,13 +132,13 @@ def universe_from_calendar(
     check_calendar(names)
     lasting, again = _cut(names)
     runs, utc = _runs(lasting, lower, upper)
-    found = [*_lasting_levels(lasting, runs), *_levels_again(again, len(runs[-1]) if runs else 1)]
+    results = [*_lasting_levels(lasting, runs), *_levels_again(again, len(runs[-1]) if runs else 1)]
     return Universe(
         form="calendar",
         levels=names,
-        separators=("", *(each.separator for each in found[1:])),
-        level_labels=tuple(each.labels for each in found),
-        child_starts=tuple(each.starts for each in found),
+        separators=("", *(each.separator for each in results[1:])),
+        level_labels=tuple(each.labels for each in results),
+        child_starts=tuple(each.starts for each in results),
         utc=utc,
     )
 
@@ -240,7 +240,7 @@ class CalendarLeaves:
     >>> months = universe_from_calendar(("quarter", "month"), date(2013, 4, 1), date(2013, 10, 1))
     >>> leaves = CalendarLeaves(months)
     >>> days = np.array(["2013-03-31", "2013-04-01", "2013-09-30", "2013-10-01"], "M8[D]")
-    >>> leaves.hourly, leaves.of(days.view(np.int64)).tolist()
+    >>> leaves.hourly, leaves.find_leaves(days.view(np.int64)).tolist()
     (False, [-1, 0, 5, -1])
     """
 
@@ -258,7 +258,7 @@ class CalendarLeaves:
             self._unit = _DAYS if lasting[-1] == "hour" else _unit(lasting[-1], lasting)
             self._days = self._unit.begin(np.array([self._first, self._first + self._count]))
 
-    def of(self, steps: Integers) -> Integers:
+    def find_leaves(self, steps: Integers) -> Integers:
         """The leaf of each moment, (n,), of its own; -1 where there is none.
 
         Args:
@@ -288,20 +288,20 @@ class CalendarLeaves:
 
 def _first_number(path: str, levels: tuple[str, ...]) -> int:
     """The number of the unit of the last of some levels that a path of them names."""
-    found = _PATH.fullmatch(path)
-    assert found is not None
+    match = _PATH.fullmatch(path)
+    assert match is not None
     year, quarter, week, month, day, hour = (
-        int(found[name] or low)
+        int(match[name] or low)
         for name, low in zip(
             ("year", "quarter", "week", "month", "day", "hour"), (0, 1, 1, 0, 1, 0), strict=True
         )
     )
     if "week" in levels:
         first = int(_YEAR_OF_WEEKS.begin(np.array([year - 1970]))[0]) + (week - 1) * _WEEK
-        first += WEEKDAYS.split("|").index(found["weekday"]) if found["weekday"] else 0
+        first += WEEKDAYS.split("|").index(match["weekday"]) if match["weekday"] else 0
     else:
         months = (year - 1970) * 12 + (month or 3 * quarter - 2) - 1
-        first = int(_days_of(np.array([months]), "M")[0]) + day - 1
+        first = int(_to_days(np.array([months]), "M")[0]) + day - 1
     if levels[-1] == "hour":
         return first * _DAY + hour
     return int(_unit(levels[-1], levels).number(np.array([first]))[0])
@@ -329,7 +329,7 @@ def _check_beginning(levels: Sequence[str], field: str, bound: date, moment: np.
         begins = bool(day[0] == moment and unit.begin(unit.number(days))[0] == days[0])
     if not begins:
         what = {"week": "a week, a Monday", "weekday": "a day", "hour": "an hour"}
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             field, f"{bound} must be the beginning of {what.get(finest, f'a {finest}')}."
         )
 
@@ -349,20 +349,20 @@ def _moments(lower: date, upper: date) -> tuple[np.datetime64, np.datetime64, bo
     moments = []
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, date):
-            raise Refusal.of_value(name, f"{bound!r} must be a date, or a date and time.")
+            raise Refusal.from_value(name, f"{bound!r} must be a date, or a date and time.")
         moment = bound if isinstance(bound, datetime) else datetime(*bound.timetuple()[:3])
         try:
             moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment)
         except OverflowError:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 name, f"{bound} must be in the years 1 to 9999 in UTC."
             ) from None
     if (moments[0].tzinfo is None) != (moments[1].tzinfo is None):
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             "lower", f"{lower} and upper {upper} must both have a time zone, or neither."
         )
     if not moments[0] < moments[1]:
-        raise Refusal.of_value("lower", f"{lower} must be less than upper {upper}.")
+        raise Refusal.from_value("lower", f"{lower} must be less than upper {upper}.")
     first, end = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in moments)
     return first, end, moments[0].tzinfo is not None
 
@@ -388,11 +388,11 @@ def _codes(units: tuple[str, ...], levels: Sequence[str], run: range) -> Integer
     for start in range(0, len(run), _BLOCK):
         block = run[start : start + _BLOCK]
         nodes = np.arange(block.start, block.stop)
-        codes[start : start + _BLOCK] = _codes_of(units, levels, nodes)
+        codes[start : start + _BLOCK] = _node_codes(units, levels, nodes)
     return codes
 
 
-def _codes_of(units: tuple[str, ...], levels: Sequence[str], nodes: Integers) -> Integers:
+def _node_codes(units: tuple[str, ...], levels: Sequence[str], nodes: Integers) -> Integers:
     hours = nodes if units[-1] == "hour" else None
     days = nodes // _DAY if hours is not None else _unit(units[-1], levels).begin(nodes)
     codes = np.zeros(len(nodes), np.int64)

@@ -66,11 +66,11 @@ class ColumnReader(ABC):
         return map_chunks(column, self._codes, MISSING)
 
     def _codes(self, column: pa.Array) -> Integers:
-        found = self.positions(column)
+        result = self.positions(column)
         missing = missing_rows(column)
         if missing is not None:
-            found[missing] = MISSING
-        return found
+            result[missing] = MISSING
+        return result
 
 
 def column_readers(universe: Universe) -> tuple[ColumnReader, ...]:
@@ -190,7 +190,7 @@ class _CalendarReader(ColumnReader):
         return bool(pa.types.is_date(type)) and not self._utc
 
     def positions(self, column: pa.Array) -> Integers:
-        return self._leaves.of(self._steps(column))
+        return self._leaves.find_leaves(self._steps(column))
 
     def _steps(self, column: pa.Array) -> Integers:
         """Hours or days since 1970-01-01."""

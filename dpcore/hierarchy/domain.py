@@ -21,11 +21,11 @@ from dpcore.codec import Coded, coded
 from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
 from dpcore.hierarchy.universe import OTHER, Universe
 from dpcore.rows.column import value_type
-from dpcore.rows.fates import MISSING as MISSING_ROWS
-from dpcore.rows.fates import Fate
 from dpcore.rows.lookup import IntegerIndex
 from dpcore.rows.number_texts import ABSENT
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
+from dpcore.rows.row_outcomes import MISSING as MISSING_ROWS
+from dpcore.rows.row_outcomes import RowOutcome
 
 POLICIES = ("drop", "other")
 _KEY_LIMIT = 2**62
@@ -148,16 +148,16 @@ class HierarchyDomain(Coded):
         for name, reader in zip(self.columns, self._readers, strict=True):
             self.check_column_type(name, columns[name].type)
             codes.append(reader.codes(columns[name]))
-        return self._settled(self._leaves_of(codes), self.tree.leaves - 1)
+        return self._apply_policies(self._find_leaves(codes), self.tree.leaves - 1)
 
-    def _settled(self, found: Integers, other: int) -> Integers:
+    def _apply_policies(self, found: Integers, other: int) -> Integers:
         """What was found for each row, with what the policies give where nothing was."""
         lost = np.flatnonzero(found < 0)
         if len(lost):
-            fates = [
+            replacements = [
                 other if policy == OTHER else DROPPED for policy in (self.unknown, self.missing)
             ]
-            found[lost] = np.where(found[lost] == MISSING, fates[1], fates[0])
+            found[lost] = np.where(found[lost] == MISSING, replacements[1], replacements[0])
         return found
 
     @property
@@ -192,20 +192,22 @@ class HierarchyDomain(Coded):
         parents = _parent_index(self.universe).positions(upper)
         found = np.where(parents < 0, ABSENT, parents * self.radix + number)
         found = np.where(codes < 0, codes, found)
-        return self._settled(found, (self.tree.level_sizes[-2] - 1) * self.radix)
+        return self._apply_policies(found, (self.tree.level_sizes[-2] - 1) * self.radix)
 
-    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
         """Rows without a leaf, by cause."""
         codes = [
             reader.codes(columns[name])
             for name, reader in zip(self.columns, self._readers, strict=True)
         ]
         named = zip(self.columns, codes, strict=True)
-        found = [Fate(name, MISSING_ROWS, self.missing, each == MISSING) for name, each in named]
-        unknown = self._leaves_of(codes) == ABSENT
-        return [*found, Fate(", ".join(self.columns), "unknown", self.unknown, unknown)]
+        outcomes = [
+            RowOutcome(name, MISSING_ROWS, self.missing, each == MISSING) for name, each in named
+        ]
+        unknown = self._find_leaves(codes) == ABSENT
+        return [*outcomes, RowOutcome(", ".join(self.columns), "unknown", self.unknown, unknown)]
 
-    def _leaves_of(self, codes: list[Integers]) -> Integers:
+    def _find_leaves(self, codes: list[Integers]) -> Integers:
         """The leaves of rows by their codes, (rows,): -1 unknown, -2 missing."""
         if self.universe.form not in ("columns", "digits"):
             return codes[0]

@@ -180,7 +180,7 @@ def universe_of_codes(
         ),
     )
     if not changed.all():
-        # Of two equal neighbours the first is a leaf of the universe, which can say its path.
+        # Of two equal neighbors the first is a leaf of the universe, which can say its path.
         leaf = np.cumsum(changed)[np.argmin(changed)] - 1
         path = universe.paths(universe.height, np.array([leaf]))[0].as_py()
         raise ValueError(f"{_columns(column)}: the leaf {quoted(path)} stands more than once.")

@@ -109,7 +109,7 @@ def universe_from_codes(
             raise _twice(column, int(prefix[twice[0]]), width)
     prefix, last, starts = _last_level(prefix, digits[-1])
     leaves = LevelLabels(codes=last, picture="0" * digits[-1])
-    return _of_digits(names, prefix, digits, leaves, starts)
+    return _universe_from_digits(names, prefix, digits, leaves, starts)
 
 
 def universe_from_code_blocks(
@@ -145,7 +145,7 @@ def universe_from_code_blocks(
         blocks, lambda block: _code_numbers(column, read(block), width), 10 ** digits[-1]
     )
     leaves = LevelLabels(codes=codes.last_numbers, picture="0" * digits[-1])
-    universe = _of_digits(names, codes.prefixes, digits, leaves, codes.starts)
+    universe = _universe_from_digits(names, codes.prefixes, digits, leaves, codes.starts)
     try:
         _ = universe.digest  # which reads all leaves once
     except CodeTwice as error:
@@ -172,7 +172,7 @@ def _last_level(codes: Integers, count: int) -> tuple[Integers, Integers, Intege
     return upper[firsts], codes - upper * 10**count, np.append(firsts, len(codes))
 
 
-def _of_digits(
+def _universe_from_digits(
     levels: tuple[str, ...],
     parents: Integers,
     digits: Sequence[int],

@@ -71,7 +71,7 @@ class LevelLabels:
         texts = self.values.cast(pa.large_string())  # type: ignore[union-attr]
         return pc.replace_substring_regex(texts, r"([\\/])", r"\\\1")
 
-    def code_of(self, text: str) -> int | None:
+    def find_code(self, text: str) -> int | None:
         """The code of a label, or None."""
         if self.values is None:
             code = int(read_labels(pa.array([text], pa.large_string()), self.picture)[0])

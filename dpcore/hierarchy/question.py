@@ -19,8 +19,8 @@ from dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
 from dpcore.hierarchy.universe import OTHER, Universe
 from dpcore.irregular.plan import sum_sensitivities
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.questions.entry import budget_entry, policies_of
-from dpcore.questions.mechanism import Layout
+from dpcore.questions.entry import budget_entry, column_policies
+from dpcore.questions.mechanism import ChunkLayout
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
 from dpcore.questions.question import PublicTable
@@ -35,9 +35,9 @@ from dpcore.questions.root_messages import (
 from dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import M, TreeQuestion
-from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import pack_many, unpack_many
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
 from dpcore.trees.forest import Measurements, RootSolutions
@@ -90,7 +90,7 @@ class HierarchyQuestion(TreeQuestion[M]):
             raise ValueError("plan: its noise is too small for the bounds of the measure")
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ChunkLayout:
         return replace(super().layout, spine_leaves=self.spine_leaves)
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
@@ -133,15 +133,15 @@ class HierarchyQuestion(TreeQuestion[M]):
             Place(key, branch_index(number)) for key in range(self.key_count) for number in numbers
         ]
 
-    def branch_of(self, place: Place) -> Place:
-        return Place(place.group, branch_index(self.forest.chunking.branch_of(place.number)))
+    def branch_place(self, place: Place) -> Place:
+        return Place(place.group, branch_index(self.forest.chunking.chunk_branch(place.number)))
 
     def _branch(self, place: Place) -> Chunk:
         return self.forest.chunking.branch(place.group, branch_index(place.number))
 
     def draw_branch(self, branch: Place, sent: Mapping[Place, bytes], noise: NoiseSource) -> Drawn:
         forest: Any = self.forest
-        chunk, received = self._branch(branch), SentRoots.of(sent)
+        chunk, received = self._branch(branch), SentRoots.from_messages(sent)
         measured = forest.measure_branch(self.name, chunk, received.totals, noise)
         known = [*measured, received.roots.reshape(chunk.rows, -1)]
         totals = forest.chunk_totals(chunk, received.totals)
@@ -161,7 +161,7 @@ class HierarchyQuestion(TreeQuestion[M]):
         solutions, solved = forest.solve_branch(
             chunk, [*unpack_measured(levels, chunk.rows), roots], unpack_solutions(returned)
         )
-        chunks = chunking.chunks_of(branch_index(branch.number))
+        chunks = chunking.branch_chunks(branch_index(branch.number))
         places = [Place(branch.group, index) for index in chunks]
         stops = np.cumsum([chunking[index].units for index in chunks]).tolist()
         returned_to = pack_solutions(solutions, places, stops)
@@ -182,7 +182,7 @@ class HierarchyQuestion(TreeQuestion[M]):
             radix=domain.radix,
             takes_unknown=domain.unknown == OTHER,
         )
-        return slots if self.key_count * slots.of_key <= MOST_SLOTS else None
+        return slots if self.key_count * slots.per_key <= MOST_SLOTS else None
 
     @property
     def is_matched(self) -> bool:
@@ -209,7 +209,7 @@ class HierarchyQuestion(TreeQuestion[M]):
         if self.keys is None:
             return cells
         codes = self.keys.row_codes(columns)
-        slots = codes * self.slots.of_key + cells
+        slots = codes * self.slots.per_key + cells
         slots[(cells < 0) | (codes < 0)] = -1
         return slots
 
@@ -225,12 +225,12 @@ class HierarchyQuestion(TreeQuestion[M]):
         values, dropped = self.measure.values(columns[self.measure.column])
         return Increments(ids, values), ids >= 0 if dropped is None else (ids >= 0) & ~dropped
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
-        found = super().fates(columns)
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        result = super().row_outcomes(columns)
         if (bounds := self.measure) is not None:
             missing = missing_flags(columns[bounds.column])
-            found.append(Fate(bounds.column, MISSING, bounds.missing, missing))
-        return found
+            result.append(RowOutcome(bounds.column, MISSING, bounds.missing, missing))
+        return result
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class HierarchyQuestion(TreeQuestion[M]):
         return f"{bounds.column} of {self.name} into [{bounds.lower}, {bounds.upper}]"
 
     def entry(self) -> dict[str, object]:
-        policies = policies_of(self)
+        policies = column_policies(self)
         if (bounds := self.measure) is not None:
             policies.setdefault(bounds.column, {}).update(
                 bounds=[bounds.lower, bounds.upper], outside="clamp", missing=bounds.missing

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import OTHER
-from dpcore.questions.answer_errors import Run
+from dpcore.questions.answer_errors import SeriesRun
 from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, named_level
@@ -31,7 +31,7 @@ class ReleasedHierarchy(ReleasedTree):
             super().at_confidence(confidence)  # refuses
         return ReleasedHierarchy(self.question, self._read, confidence)
 
-    def level_of(self, name: str) -> int:
+    def find_level(self, name: str) -> int:
         return named_level(self.question.domain.tree.level_names, name)
 
     def find(self, path: str) -> tuple[int, int]:
@@ -43,7 +43,7 @@ class ReleasedHierarchy(ReleasedTree):
         """
         return self.question.domain.tree.find(path)
 
-    def node_of(self, value: object, level: int) -> int:
+    def find_node(self, value: object, level: int) -> int:
         """The node of a level that lies on a path.
 
         Raises:
@@ -97,7 +97,7 @@ class ReleasedHierarchy(ReleasedTree):
             for name, below in zip(names, (tree.leaf_range(*node) for node in nodes), strict=True)
         ]
         check_apart(runs)
-        return self._sum_of(nodes, sum_label(names), key)
+        return self._sum_nodes(nodes, sum_label(names), key)
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """Return the number of rows before a timestamp, for a calendar.
@@ -109,7 +109,7 @@ class ReleasedHierarchy(ReleasedTree):
             raise ValueError(f"cdf: tree {self._name} has no simultaneous band")
         time = self._time("cdf")
         asked = None if time.is_exact(value) else f"before {value}"
-        return self._between(0, time.boundary_of(value), key, asked)
+        return self._between(0, time.find_boundary(value), key, asked)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """Return the number of rows from one timestamp to before another, for a calendar.
@@ -121,7 +121,7 @@ class ReleasedHierarchy(ReleasedTree):
             ValueError: it is no calendar; lower after upper, or no such moments or key.
         """
         time = self._time("range")
-        start, stop = time.boundary_of(lower), time.boundary_of(upper)
+        start, stop = time.find_boundary(lower), time.find_boundary(upper)
         if start > stop:
             raise ValueError(f"range: {lower} is after {upper}")
         exact = time.is_exact(lower) and time.is_exact(upper)
@@ -131,28 +131,28 @@ class ReleasedHierarchy(ReleasedTree):
     def _is_calendar(self) -> bool:
         return self.question.domain.universe.form == "calendar"
 
-    def _time(self, asking: str) -> TimeLine:
+    def _time(self, query: str) -> TimeLine:
         """The leaves of a calendar in time."""
         universe = self.question.domain.universe
         if not self._is_calendar:
-            raise self._has_no_order(asking)
+            raise self._has_no_order(query)
         name, leaves = universe.levels[-1], universe.leaves
         first, last = universe.paths(universe.height, np.array([0, leaves - 1])).to_pylist()
-        found = time_line(name, (first, last), leaves, utc=universe.utc)
-        if found is None:
+        result = time_line(name, (first, last), leaves, utc=universe.utc)
+        if result is None:
             raise ValueError(
-                f"{asking}: tree {self._name} is a calendar by {name}, which is no line of time"
+                f"{query}: tree {self._name} is a calendar by {name}, which is no line of time"
             )
-        return found
+        return result
 
     def _between(self, start: int, stop: int, key: object, asked: str | None) -> Answer:
         """The leaves ``start`` to ``stop`` - 1 of a calendar."""
         time = self._time("range")
         label = "nothing" if start == stop else f"[{time.text(start)}, {time.text(stop)})"
         nodes = self.question.domain.tree.shape.covering(start, stop)
-        return replace(self._sum_of(nodes, label, key), asked=asked)
+        return replace(self._sum_nodes(nodes, label, key), asked=asked)
 
-    def _sum_of(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
+    def _sum_nodes(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
         """The count of some nodes together, of which none is below another."""
         if len(nodes) == 1:
             return replace(self.node(*nodes[0], key), label=label)
@@ -160,7 +160,7 @@ class ReleasedHierarchy(ReleasedTree):
         error = self.errors.sum_of_nodes(nodes, code)
         return self._sum_answer(label, self._together(nodes, code), error, code)
 
-    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
         tree = self.question.domain.tree.shape
         return self._together([node for run in runs for node in tree.covering(*run)], code)
 
@@ -169,7 +169,7 @@ class ReleasedHierarchy(ReleasedTree):
         estimates, count = list[float](), 0
         for level in sorted({level for level, _ in nodes}):
             own = [node for at, node in nodes if at == level]
-            rows = self._rows_of(level, own, code)
+            rows = self._select_rows(level, own, code)
             assert len(rows) == len(own)
             estimates += rows["estimate"].to_pylist()
             count += sum(rows["count"].to_pylist())

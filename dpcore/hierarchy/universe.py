@@ -176,7 +176,7 @@ class Universe:
         Raises:
             ValueError: a node of level 1 has this label.
         """
-        if self.has_other or self.level_labels[0].code_of(OTHER) is not None:
+        if self.has_other or self.level_labels[0].find_code(OTHER) is not None:
             raise ValueError(
                 f"the universe must not have the label {OTHER!r} on its first level when a policy "
                 f"is {OTHER!r}."
@@ -257,7 +257,7 @@ class Universe:
         labels = self._texts(level, nodes, escaped=self.form in ("columns", "parents"))
         if level == 1:
             return labels
-        # Siblings are mostly neighbours, and their parent's path is made once for a run of them.
+        # Siblings are mostly neighbors, and their parent's path is made once for a run of them.
         parents = self.parents(level, nodes)
         firsts = np.flatnonzero(np.diff(parents, prepend=ABSENT))
         runs = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(nodes)))
@@ -298,15 +298,15 @@ class Universe:
         >>> days.find("2013-02"), days.find("2013-02-05")
         ((1, 1), (2, 35))
         """
-        found = self._found(path)
-        if found is None and self.form in _SEPARATED:
+        result = self._find(path)
+        if result is None and self.form in _SEPARATED:
             separator = self.separators[-1] or "/"
-            found = self._found(path.removeprefix(separator))
-        if found is None:
+            result = self._find(path.removeprefix(separator))
+        if result is None:
             raise ValueError(f"path {path!r}: the universe has no node of this path.")
-        return found
+        return result
 
-    def _found(self, path: str) -> tuple[int, int] | None:
+    def _find(self, path: str) -> tuple[int, int] | None:
         """The level and id of the node of a path as it is, or None."""
         if path == "":
             return 0, 0
@@ -322,7 +322,7 @@ class Universe:
 
     def _child(self, level: int, parent: int, label: str | None) -> int | None:
         labels, starts = self.level_labels[level - 1], self.child_starts[level - 1]
-        code = None if label is None else labels.code_of(label)
+        code = None if label is None else labels.find_code(label)
         if code is None:
             return None
         first, end = int(starts[parent]), int(starts[parent + 1])
@@ -419,13 +419,13 @@ def check_level_names(levels: Sequence[str]) -> None:
     dpcore.refusal.Refusal: levels hold 'year' more than once.
     """
     if not levels:
-        raise Refusal.of_value("levels", "must be at least one.")
+        raise Refusal.from_value("levels", "must be at least one.")
     if len(levels) > MAX_DEPTH:
-        raise Refusal.of_value("levels", f"must be at most {MAX_DEPTH}, not {len(levels)}.")
+        raise Refusal.from_value("levels", f"must be at most {MAX_DEPTH}, not {len(levels)}.")
     for name in levels:
         if not isinstance(name, str) or not name or name == ROOT:
             rule = f"{name!r} must be a text of at least one character other than {ROOT!r}"
             raise Refusal("levels", rule, f"levels: {rule}.")
     twice = [name for name in levels if list(levels).count(name) > 1]
     if twice:
-        raise Refusal.of_value("levels", f"hold {twice[0]!r} more than once.")
+        raise Refusal.from_value("levels", f"hold {twice[0]!r} more than once.")

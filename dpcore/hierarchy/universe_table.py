@@ -38,7 +38,7 @@ def universe_from_table(table: pa.Table) -> Universe:
     >>> universe_from_table(places.to_table()) == places
     True
     """
-    return _universe_of(_head_of(table.schema, table.num_rows), table)
+    return _read_universe(_read_head(table.schema, table.num_rows), table)
 
 
 def universe_tables(universe: Universe) -> Iterator[pa.Table]:
@@ -77,7 +77,7 @@ def leaf_picture(schema: pa.Schema, rows: int) -> tuple[int, str] | None:
     Raises:
         ValueError: the table is none, or of another version.
     """
-    head = _head_of(schema, rows)
+    head = _read_head(schema, rows)
     if not is_parted(head["form"], head["sizes"][-1]):
         return None
     return head["sizes"][-1], head["pictures"][-1]
@@ -94,10 +94,10 @@ def parted_universe(upper: pa.Table, rows: int, leaves: PartedIntegers) -> Unive
     Raises:
         ValueError: the table is none, or of another version.
     """
-    return _universe_of(_head_of(upper.schema, rows), upper, leaves)
+    return _read_universe(_read_head(upper.schema, rows), upper, leaves)
 
 
-def _universe_of(
+def _read_universe(
     head: Mapping[str, Any], table: pa.Table, leaves: PartedIntegers | None = None
 ) -> Universe:
     sizes, pictures, integers = head["sizes"], head["pictures"], head["integers"]
@@ -126,7 +126,7 @@ def _universe_of(
     )
 
 
-def _head_of(schema: pa.Schema, rows: int) -> dict[str, Any]:
+def _read_head(schema: pa.Schema, rows: int) -> dict[str, Any]:
     metadata = schema.metadata or {}
     if TABLE_METADATA not in metadata or any(
         name not in schema.names or schema.field(name).type != type

@@ -26,7 +26,7 @@ from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.sums import MeasureColumn
 from dpcore.thresholds.forest import TreeThresholds
@@ -110,7 +110,7 @@ class HierarchyWorkload(
             )
 
     def planned(
-        self, share: Share, terms: Terms
+        self, share: Share, terms: ReleaseTerms
     ) -> HierarchyQuestion[IrregularMechanism] | HierarchyQuestion[ThresholdMechanism]:
         if share.delta is not None or self.mechanism == THRESHOLDS:
             return self._by_thresholds(share, terms)
@@ -139,7 +139,9 @@ class HierarchyWorkload(
             return predicted_threshold_error(question)
         return predicted_hierarchy_error(question)
 
-    def _by_thresholds(self, share: Share, terms: Terms) -> HierarchyQuestion[ThresholdMechanism]:
+    def _by_thresholds(
+        self, share: Share, terms: ReleaseTerms
+    ) -> HierarchyQuestion[ThresholdMechanism]:
         """
         Raises:
             Refusal: there is no delta, the tree is too large, or thresholds cannot rise for the
@@ -148,13 +150,13 @@ class HierarchyWorkload(
         if share.delta is None:
             raise Refusal("delta", "the mechanism thresholds needs one beside epsilon")
         assert self.objective is not None
-        found = _threshold_candidate(
+        candidate = _threshold_candidate(
             self.domain.tree.shape,
             GroupPrivacy(epsilon=share.budget.amount, delta=share.delta, unit=terms.unit),
             self.objective,
             root_bound=self.rows_at_most,
         )
-        if found is None or not isinstance(found.plan, ThresholdPlan):
+        if candidate is None or not isinstance(candidate.plan, ThresholdPlan):
             raise Refusal(
                 "mechanism",
                 "thresholds need a tree of at most 2^17 leaves and an error that is forgiven",
@@ -165,7 +167,7 @@ class HierarchyWorkload(
             mechanism=ThresholdMechanism(
                 plan=TreeThresholds(
                     tree=self.domain.tree.shape,
-                    thresholds=found.plan,
+                    thresholds=candidate.plan,
                     keyed=self.keys is not None,
                     rows_at_most=self.rows_at_most,
                 ),
@@ -176,7 +178,7 @@ class HierarchyWorkload(
             weight=self.weight,
         )
 
-    def _public_level(self, terms: Terms) -> int | None:
+    def _public_level(self, terms: ReleaseTerms) -> int | None:
         """The lowest level that is public: as declared, else the root where no row can be dropped
         under substitute, by the domain or before it, and no key and no value accompany it.
 
@@ -207,7 +209,7 @@ class HierarchyWorkload(
         # A tree of one leaf would have nothing left to measure.
         return 0 if total and self.domain.tree.shape.leaves > 1 else None
 
-    def _measured(self, budget: Budget, terms: Terms) -> tuple[IrregularPlan, str]:
+    def _measured(self, budget: Budget, terms: ReleaseTerms) -> tuple[IrregularPlan, str]:
         """How the tree is measured, and the name of its estimation."""
         shape, keyed = self.domain.tree.shape, self.keys is not None
         sensitivities: Sensitivities = ()
@@ -245,7 +247,7 @@ def predicted_hierarchy_error(
     if question.mechanism.objective is not None:
         objective = question.mechanism.objective
         least_squares = question.mechanism.estimation == LEAST_SQUARES
-        of = objective.of_estimates if least_squares else objective.of_measurements
+        of = objective.predict_estimates if least_squares else objective.predict_measurements
         return of(question.mechanism.plan)
     plan, forest = question.mechanism.plan, question.forest
     weights = question.mechanism.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
@@ -263,7 +265,7 @@ def predicted_threshold_error(
 ) -> float:
     """The bound of the objective of a hierarchy that is measured by thresholds."""
     plan = question.mechanism.plan
-    return question.mechanism.objective.of_thresholds(plan.errors, plan.tree.height)
+    return question.mechanism.objective.bound_thresholds(plan.errors, plan.tree.height)
 
 
 # Searches of seconds, which comparing compositions needs several times.
@@ -276,8 +278,8 @@ def _best_of_noise(
 ) -> tuple[IrregularPlan, str]:
     """The best split for errors relative to counts, and the name of its estimation: the one that is
     requested, or of all."""
-    found = noise_candidates(plan, objective)
-    allowed = [each for each in found if estimation in (None, each.estimation)]
+    candidates = noise_candidates(plan, objective)
+    allowed = [each for each in candidates if estimation in (None, each.estimation)]
     best = min(allowed, key=lambda each: each.predicted)
     assert isinstance(best.plan, IrregularPlan)
     return best.plan, best.estimation

@@ -60,14 +60,14 @@ class AxisBits:
         Args:
             positions: of each axis (n,), from 0 to 2^depth - 1.
         """
-        found = np.zeros(len(positions[0]), np.uint64)
+        result = np.zeros(len(positions[0]), np.uint64)
         for position, tables in zip(positions, self._tables, strict=True):
             for number, table in enumerate(tables):
                 digit = position >> (number * _DIGIT)
                 if number + 1 < len(tables):
                     digit &= (1 << _DIGIT) - 1
-                found |= table.take(digit, mode="clip")
-        return found
+                result |= table.take(digit, mode="clip")
+        return result
 
     def positions(self, depth: int, nodes: Nodes) -> list[Integers]:
         """Return, for each axis, the positions (n,) of nodes of a depth, in halves of that depth.
@@ -76,11 +76,11 @@ class AxisBits:
         ...                                                              np.uint64))]
         [[3, 2], [0, 1]]
         """
-        found = [np.zeros(len(nodes), np.int64) for _ in self.depths]
+        result = [np.zeros(len(nodes), np.int64) for _ in self.depths]
         for level, axis in enumerate(self.order[:depth]):
             bit = (nodes >> np.uint64(depth - 1 - level)) & np.uint64(1)
-            found[axis] = (found[axis] << 1) | bit.astype(np.int64)
-        return found
+            result[axis] = (result[axis] << 1) | bit.astype(np.int64)
+        return result
 
     @cached_property
     def _tables(self) -> tuple[tuple[Nodes, ...], ...]:

@@ -85,7 +85,7 @@ def box_sums(partition: ReleasedPartition, sides: Sides) -> BoxSums:
 
 
 def _visited(partition: ReleasedPartition, sides: Sides) -> Sequence[_Visited]:
-    found = []
+    result = []
     cut = np.zeros(1, np.int64)
     for place, above, level in partition.tree.pairs():
         split, fanout = level.split(above), level.fanout(above)
@@ -97,9 +97,9 @@ def _visited(partition: ReleasedPartition, sides: Sides) -> Sequence[_Visited]:
         children = family[inside][:, np.newaxis] * fanout + np.arange(fanout)
         share = partition.covered(place, children.reshape(-1), sides).reshape(children.shape)
         deeper = (share > 0) & (share < 1) & partition.is_split(place)[children]
-        found.append(_Visited(children, share, deeper))
+        result.append(_Visited(children, share, deeper))
         cut = children[deeper]
-    return found
+    return result
 
 
 def _summed(

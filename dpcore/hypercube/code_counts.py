@@ -17,7 +17,7 @@ from dpcore.arrays import Integers
 from dpcore.hypercube.held import HeldCounts
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.tree import Nodes, prefixes
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Counter, Increments, Partial, Place
@@ -40,7 +40,7 @@ class HeldCodes(HeldCounts):
     """
 
     tree: str
-    plan: Mechanism
+    plan: PartitionMechanism
     bits: int
 
     @property
@@ -51,7 +51,7 @@ class HeldCodes(HeldCounts):
     def dense_cells(self) -> int:
         return (self.plan.state_bytes or 0) // 8
 
-    def balance_of(self, place: Place) -> int:
+    def place_balance(self, place: Place) -> int:
         return 0
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
@@ -63,7 +63,7 @@ class HeldCodes(HeldCounts):
         parts = [NodeCounts.from_bytes(data) for data in partials if data]
         return NodeCounts.merged([NodeCounts.empty(pa.uint64()), *parts])
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         if not isinstance(counts, NodeCounts):
             raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
         codes = prefixes(fixed_width_values(counts.keys), self.bits, self.plan.depths[-1])
@@ -83,7 +83,7 @@ class HeldCodes(HeldCounts):
         counts = np.concatenate([part.counts for part in parts])
         return NodeNoise(
             tree=self.tree,
-            counts=CodeCounts.of(self.plan.depths[-1], codes, counts),
+            counts=CodeCounts.from_codes(self.plan.depths[-1], codes, counts),
             laws=self.plan.laws,
             public_total=self.plan.public_total,
             source=replace(noise, own_digest=own),

@@ -28,7 +28,7 @@ from dpcore.partitions.tree import MOST_BITS, Nodes
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK
-from dpcore.rows.fates import Fate
+from dpcore.rows.row_outcomes import RowOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +117,9 @@ class HypercubeDomain(Coded):
         for axis in self.axes:
             axis.check_type(types[axis.column])
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
         """Rows without a cell of their own along an axis, by cause."""
-        return [fate for axis in self.axes for fate in axis.fates(columns)]
+        return [outcome for axis in self.axes for outcome in axis.row_outcomes(columns)]
 
     def codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
         """The codes of the rows that every policy keeps, in their order.
@@ -197,18 +197,18 @@ class HypercubeDomain(Coded):
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
         """Return which nodes hold a cell, as `dpcore.partitions.tree.Hierarchy.has_cells` does."""
         starts, stops = self.ranges(depth, nodes)
-        found = np.ones(len(nodes), np.bool_)
+        result = np.ones(len(nodes), np.bool_)
         for start, stop in zip(starts, stops, strict=True):
-            found &= start < stop
-        return found
+            result &= start < stop
+        return result
 
     def cells(self, depth: int, nodes: Nodes) -> Floats:
         """Return the number of cells of each node, as `dpcore.partitions.tree.Hierarchy.cells`
         does."""
-        found = np.ones(len(nodes))
+        result = np.ones(len(nodes))
         for start, stop in zip(*self.ranges(depth, nodes), strict=True):
-            found *= np.maximum(stop - start, 0)
-        return found
+            result *= np.maximum(stop - start, 0)
+        return result
 
     def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
         """Return which nodes can be divided, as `dpcore.partitions.tree.Hierarchy.is_divisible`

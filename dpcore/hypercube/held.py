@@ -28,8 +28,8 @@ class HeldCounts(ABC):
         return 0
 
     @abstractmethod
-    def balance_of(self, place: Place) -> int:
-        """Return the balance of a place, as `Question.balance_of` does."""
+    def place_balance(self, place: Place) -> int:
+        """Return the balance of a place, as `Question.place_balance` does."""
 
     @abstractmethod
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
@@ -40,8 +40,8 @@ class HeldCounts(ABC):
         """Merge partial counts, as `Question.merge` does."""
 
     @abstractmethod
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut exact counts into partial counts, as `Question.partials_of` does."""
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut exact counts into partial counts, as `Question.split_counts` does."""
 
     @abstractmethod
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:

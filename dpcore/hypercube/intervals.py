@@ -57,6 +57,6 @@ def interval(
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
     """
-    centre, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
+    center, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
     half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
-    return np.clip(centre - half, 0.0, most), np.clip(centre + half, 0.0, most)
+    return np.clip(center - half, 0.0, most), np.clip(center + half, 0.0, most)

@@ -86,7 +86,7 @@ class HeldTables(HeldCounts):
     def dense_cells(self) -> int:
         return (self.plan.state_bytes or 0) // 8
 
-    def balance_of(self, place: Place) -> int:
+    def place_balance(self, place: Place) -> int:
         """The level's: a row counts in each, and in a sketch once a hash row."""
         return place.group
 
@@ -104,20 +104,20 @@ class HeldTables(HeldCounts):
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         return TableCounter(self, self.hashes(choices))
 
-    def size_of(self, place: Place) -> int:
+    def place_size(self, place: Place) -> int:
         """How many numbers a place has."""
         if place == COUNTERS:
             return 1 << self.plan.depths[self._sketches.counters]
         return self._sketches.shape.cells
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> TableCounts:
-        total = np.zeros(self.size_of(place), np.int64)
+        total = np.zeros(self.place_size(place), np.int64)
         for data in partials:
             if data:
                 total += unpack(data)
         return TableCounts(counts=total)
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         if not isinstance(counts, NodeCounts):
             raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
         counter = TableCounter(self, self.hashes(choices))
@@ -126,19 +126,19 @@ class HeldTables(HeldCounts):
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
         exact = unpack(counts)
-        own = noise.of_counts(exact)
+        key_noise = noise.for_counts(exact)
         if place != COUNTERS:
             law = self.plan.law(place.group)
             assert law is not None
-            return to_bytes(add_noise(law, exact, own.stream(self.tree, 0, -1, place.group)))
+            return to_bytes(add_noise(law, exact, key_noise.stream(self.tree, 0, -1, place.group)))
         codes = np.arange(len(exact), dtype=np.uint64)
         depth = self.plan.depths[self._sketches.counters]
         nodes = NodeNoise(
             tree=self.tree,
-            counts=CodeCounts.of(depth, codes, exact),
+            counts=CodeCounts.from_codes(depth, codes, exact),
             laws=self.plan.laws,
             public_total=self.plan.public_total,
-            source=own,
+            source=key_noise,
         )
         return pack_many([pack(self._noisy(nodes, level)) for level in range(self.levels.start)])
 
@@ -174,7 +174,7 @@ class TableCounter(Counter):
 
     def add(self, increments: Increments, rows: int, /) -> int:
         if self._counted is None:
-            counters = np.zeros(self._held.size_of(COUNTERS), np.int64)
+            counters = np.zeros(self._held.place_size(COUNTERS), np.int64)
             self._counted = counters, self._held.sketches.empty()
         counters, tables = self._counted
         assert isinstance(increments.cells, pa.Array)

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.partitions.least_squares import TreeEstimate, least_squares
-from dpcore.partitions.mechanism import NodeVariances
-from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, children_of
+from dpcore.partitions.least_squares import GrownEstimate, least_squares
+from dpcore.partitions.mechanism import LevelVariances
+from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, descendant_nodes
 
 # The cells [start, stop) of a box along each axis.
 Sides = Sequence[tuple[int, int]]
@@ -55,7 +55,7 @@ class ReleasedPartition:
 
     domain: HypercubeDomain
     depths: tuple[int, ...]
-    variances: NodeVariances | None
+    variances: LevelVariances | None
     read: Callable[[int], pa.Table]
 
     @cached_property
@@ -75,11 +75,11 @@ class ReleasedPartition:
             order = np.argsort(above.nodes, kind="stable")
             places = order[np.searchsorted(above.nodes, parents, sorter=order)]
             places.sort()
-            nodes = children_of(above.nodes[places], bits)
+            nodes = descendant_nodes(above.nodes[places], bits)
             levels.append(self._level(place, nodes, np.repeat(places, 1 << bits)))
-        return self._told(GrownTree(levels=tuple(levels)))
+        return self._with_variances(GrownTree(levels=tuple(levels)))
 
-    def _told(self, tree: GrownTree) -> GrownTree:
+    def _with_variances(self, tree: GrownTree) -> GrownTree:
         """The tree with the variances of what was measured of its nodes."""
         if self.variances is None:
             return tree
@@ -121,7 +121,7 @@ class ReleasedPartition:
         return self._column("count")
 
     @cached_property
-    def squares(self) -> TreeEstimate | None:
+    def squares(self) -> GrownEstimate | None:
         """The variances of the estimates, without estimates; None where they are not known."""
         return None if self.variances is None else least_squares(self.tree)
 
@@ -152,15 +152,17 @@ class ReleasedPartition:
     def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
         """Return, for every node above a depth that was split, its level, its place in it, its
         count, and how many more parts its children are."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
+        results = [
+            (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+        ]
         for level, above, below in self.tree.pairs():
             if finest is not None and above.depth >= finest:
                 break
             place = below.split(above)
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
             count = self.counts[level - 1][place]
-            found.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
-        levels, places, counts, more = zip(*found, strict=True)
+            results.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
+        levels, places, counts, more = zip(*results, strict=True)
         return (
             np.concatenate(levels),
             np.concatenate(places),
@@ -241,7 +243,7 @@ class ReleasedPartition:
         Returns:
             by two axes the rows between the edges of the first, (m,), and of the second, (m',).
         """
-        found = {
+        result = {
             (first, second): np.zeros((len(edges[first]) - 1, len(edges[second]) - 1))
             for second in range(len(edges))
             for first in range(second)
@@ -253,10 +255,10 @@ class ReleasedPartition:
                 _overlaps(start[block], stop[block], own)
                 for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
             ]
-            for (first, second), grid in found.items():
+            for (first, second), grid in result.items():
                 weighted = inside[first] * parts.counts[block, np.newaxis]
                 grid += _sums_of_products(weighted, inside[second])
-        return found
+        return result
 
 
 def _sums_of_products(first: Floats, second: Floats) -> Floats:

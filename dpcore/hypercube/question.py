@@ -22,7 +22,7 @@ from dpcore.hypercube.held import HeldCounts
 from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.level_tables import HeldTables
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
 from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Holding, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure
@@ -43,7 +43,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column
-from dpcore.rows.fates import Fate
+from dpcore.rows.row_outcomes import RowOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class HypercubeQuestion(Question):
     output_only = ("confidence", "weight")
 
     domain: HypercubeDomain
-    plan: Mechanism = field(metadata=coded(read=mechanism_from_spec))
+    plan: PartitionMechanism = field(metadata=coded(read=mechanism_from_spec))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,8 +98,8 @@ class HypercubeQuestion(Question):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.domain.check_types(types)
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
-        return self.domain.fates(columns)
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        return self.domain.row_outcomes(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(pa.array(self.domain.codes(columns)))
@@ -119,20 +119,20 @@ class HypercubeQuestion(Question):
     def places(self) -> list[Place]:
         return self.held.places
 
-    def balance_of(self, place: Place) -> int:
-        return self.held.balance_of(place)
+    def place_balance(self, place: Place) -> int:
+        return self.held.place_balance(place)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
         return self.held.merge(place, partials)
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of codes, as `HypercubeDomain.leaf_counts` gives them, into partial
         counts.
 
         Raises:
             ValueError: they are no counts of codes.
         """
-        return self.held.partials_of(counts, choices)
+        return self.held.split_counts(counts, choices)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         return Drawn(sent=self.held.draw(place, counts, noise), kept=None)

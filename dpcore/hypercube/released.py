@@ -90,7 +90,7 @@ class ReleasedHypercube(Released):
         _, high = interval(outer.estimate, outer.std_error, margin, most)
         return float(low), float(high)
 
-    def of_column(self, column: str) -> Released:
+    def select_column(self, column: str) -> Released:
         return ReleasedColumn(self, self._axis(column))
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
@@ -105,13 +105,13 @@ class ReleasedHypercube(Released):
         """Return a quantile of the only column, as `Released.quantile` does."""
         return self._only_column("quantile").quantile(quantile, key)
 
-    def _only_column(self, asking: str) -> Released:
+    def _only_column(self, query: str) -> Released:
         first, *others = self.question.columns
         if others:
             raise ValueError(
-                f"{asking}: say of which column; there are {', '.join([first, *others])}"
+                f"{query}: say of which column; there are {', '.join([first, *others])}"
             )
-        return self.of_column(first)
+        return self.select_column(first)
 
     def sampler(self) -> RowSampler:
         return RowSampler(name=self._name, partition=self.partition)
@@ -135,7 +135,7 @@ class ReleasedHypercube(Released):
             cells[place] = start, stop
             rounded |= not (_is_edge(axis, lower) and _is_edge(axis, upper))
         words = self.question.domain.box_in_words(cells, names_all=False)
-        answer = replace(self.sum_of(cells, self._label(cells)), in_words=words)
+        answer = replace(self.box_count(cells, self._label(cells)), in_words=words)
         if not rounded:
             return answer
         named = [
@@ -150,7 +150,7 @@ class ReleasedHypercube(Released):
             f"sum: tree {self._name} is a partition, whose nodes have no paths; ask box"
         )
 
-    def sum_of(self, sides: Sides, label: str) -> Answer:
+    def box_count(self, sides: Sides, label: str) -> Answer:
         """The count of the rows in a box of cells.
 
         Args:
@@ -178,7 +178,7 @@ class ReleasedHypercube(Released):
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
 
-    def level_of(self, name: str) -> int:
+    def find_level(self, name: str) -> int:
         depths = self.question.plan.depths
         if not (name.isdecimal() and int(name) in depths):
             raise ValueError(f"level: {name} is none of {', '.join(map(str, depths))}")
@@ -187,16 +187,16 @@ class ReleasedHypercube(Released):
     def numbered_level(self, name: str | None) -> int:
         if name is None:
             raise ValueError("level: is needed with --node and --value")
-        return self.level_of(name)
+        return self.find_level(name)
 
-    def node_of(self, value: object, level: int) -> int:
+    def find_node(self, value: object, level: int) -> int:
         """The node of a level that holds a value of the only column."""
         axis: OrderedDomain
         (axis, *others) = self.question.domain.axes
         if others:
             raise ValueError("value: the tree has several columns; ask for a box")
         domain: HypercubeDomain = self.question.domain
-        position: int = axis.cell_of(value) >> (cell_bits(axis) - domain.depths[0])
+        position: int = axis.find_cell(value) >> (cell_bits(axis) - domain.depths[0])
         return position >> (domain.bits - level)
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
@@ -272,8 +272,8 @@ class ReleasedColumn(Released):
     @property
     def axis(self) -> OrderedDomain:
         """The domain of the column."""
-        found: OrderedDomain = self.question.domain.axes[self._place]
-        return found
+        result: OrderedDomain = self.question.domain.axes[self._place]
+        return result
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """Return a point of the CDF of the column, as `Released.cdf` does; see
@@ -324,4 +324,4 @@ def _is_edge(axis: OrderedDomain, value: object) -> bool:
 
 def _boundary(axis: OrderedDomain, value: object, open_: int) -> int:
     """The number of cells below a value; an empty text leaves the side open."""
-    return open_ if value in ("", None) else axis.boundary_of(value)
+    return open_ if value in ("", None) else axis.find_boundary(value)

@@ -98,5 +98,5 @@ class RowSampler:
 
 def _uniform(stream: RandomStream, size: int) -> Floats:
     """(size,) multiples of 2^-53 in [0, 1)."""
-    found: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return found
+    result: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return result

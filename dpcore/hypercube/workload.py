@@ -10,14 +10,14 @@ from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 
-PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], Mechanism]] = {
+PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
     "privhp": plan_partition,
     "privtree": plan_privtree,
     "adaptive": plan_adaptive,
@@ -52,12 +52,12 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
                 raise Refusal("noise", "privtree has Laplace noise")
         super().check(measure, delta=delta)
 
-    def public_total(self, terms: Terms) -> bool:
+    def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
         drops rows."""
         return terms.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not terms.drops_rows
 
-    def setting(self, share: Share, terms: Terms) -> PartitionSetting:
+    def setting(self, share: Share, terms: ReleaseTerms) -> PartitionSetting:
         """What the plan is made for."""
         return PartitionSetting(
             bits=self.domain.bits,
@@ -68,7 +68,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             public_total=self.public_total(terms),
         )
 
-    def planned(self, share: Share, terms: Terms) -> HypercubeQuestion:
+    def planned(self, share: Share, terms: ReleaseTerms) -> HypercubeQuestion:
         return HypercubeQuestion(
             name=self.name,
             domain=self.domain,
@@ -77,7 +77,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             weight=self.weight,
         )
 
-    def _plan(self, setting: PartitionSetting) -> Mechanism:
+    def _plan(self, setting: PartitionSetting) -> PartitionMechanism:
         return PLANNERS[self.mechanism](setting, self.choices)
 
     def predicted(self, question: HypercubeQuestion) -> float:

@@ -107,14 +107,14 @@ class AsMeasuredForest(IrregularForest):
         if tree.height == 0:
             return [of_class[0][:1]]
         chains = np.where(tree.fanouts[-1] == 1, tree.chains[-1] + 1, 0)
-        found = [of_class[-1][chains]]
-        below = found[0]
+        result = [of_class[-1][chains]]
+        below = result[0]
         for level in range(tree.height - 1, -1, -1):
             if level < tree.height - 1:
-                below = found[0][tree.child_starts[level][:-1]]
+                below = result[0][tree.child_starts[level][:-1]]
             own = of_class[level][tree.chains[level]]
-            found.insert(0, np.where(self._is_repeated(level), below, own))
-        return found
+            result.insert(0, np.where(self._is_repeated(level), below, own))
+        return result
 
     @cached_property
     def node_variances(self) -> list[Floats]:
@@ -123,12 +123,12 @@ class AsMeasuredForest(IrregularForest):
 
     @cached_property
     def spine_variances(self) -> list[Floats]:
-        return self._variances_of(self.chunking.spine_chunk(0, 1))
+        return self._level_variances(self.chunking.spine_chunk(0, 1))
 
     def chunk_variances(self, chunk: Chunk) -> list[Floats]:
-        return self._variances_of(chunk)
+        return self._level_variances(chunk)
 
-    def _variances_of(self, chunk: Chunk) -> list[Floats]:
+    def _level_variances(self, chunk: Chunk) -> list[Floats]:
         """Per level of a chunk, or of the spine."""
         first_level, ranges = self.chunking.first_level(chunk), self.chunking.node_ranges(chunk)
         levels = [

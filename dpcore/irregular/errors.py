@@ -34,15 +34,15 @@ import numpy.typing as npt
 from dpcore.arithmetic.elementary import log, power
 from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw, moments_of
+from dpcore.errors.law import ErrorLaw, law_cumulants
 from dpcore.errors.merged_law import (
+    LawTerms,
     MergedLaw,
-    Terms,
     distinct,
     group_widths,
     joined,
     power_sums,
-    sum_of,
+    sum_laws,
 )
 from dpcore.errors.moments import NodeMoments, noise_cumulant
 from dpcore.irregular.plan import IrregularPlan
@@ -77,7 +77,7 @@ class _Summary:
         widths: (groups,) the largest less the least coefficient.
     """
 
-    terms: Terms
+    terms: LawTerms
     group: Integers
     classes: Integers
     places: list[Integers]
@@ -124,15 +124,15 @@ class IrregularErrors:
     @cached_property
     def _children(self) -> list[Floats]:
         """m per level l < h: the weight of the children in z, 1 where a node is not measured."""
-        found = []
+        result = []
         for variances, sums in zip(
             self._plan.variances_above_leaves, self._below_and_sums[1], strict=True
         ):
             total = variances + sums
             with np.errstate(invalid="ignore"):
                 share = variances / np.where(total > 0, total, 1.0)
-            found.append(np.where(np.isinf(variances), 1.0, share))
-        return found
+            result.append(np.where(np.isinf(variances), 1.0, share))
+        return result
 
     @cached_property
     def _below_and_sums(self) -> tuple[list[Floats], list[Floats]]:
@@ -158,10 +158,10 @@ class IrregularErrors:
         ratios = [np.ones(1)]
         for level, (children, gain) in enumerate(zip(self._children, self._gains, strict=True)):
             outside = children * ratios[-1] - 1.0
-            ratios.append(1.0 + gain * self._of_parents(level, outside))
+            ratios.append(1.0 + gain * self._to_children(level, outside))
         return ratios
 
-    def _of_parents(self, level: int, values: Floats) -> Floats:
+    def _to_children(self, level: int, values: Floats) -> Floats:
         """Values of a level for its children; the leaves' are by their parent."""
         if level == self._tree.height - 1:
             return values
@@ -219,18 +219,18 @@ class IrregularErrors:
             below.insert(0, own[0] + integer_power(children, order) * sums[0])
             if level:
                 sums.insert(0, tree.child_sum(level - 1, below[0]))
-        above, found = np.zeros(1), [below[0] * integer_power(self._ratios[0], order)]
+        above, result = np.zeros(1), [below[0] * integer_power(self._ratios[0], order)]
         for level in range(height):
             ratio, gain = self._ratios[level], self._gains[level]
             outside = integer_power(self._children[level] * ratio - 1.0, order)
             from_parent = above + integer_power(ratio, order) * own[level] + outside * sums[level]
             # Of the sum over the siblings, the child's own part is taken out again.
-            siblings = self._of_parents(level, from_parent) - below[level + 1] * self._of_parents(
+            siblings = self._to_children(level, from_parent) - below[level + 1] * self._to_children(
                 level, outside
             )
             above = integer_power(gain, order) * siblings
-            found.append(integer_power(self._ratios[level + 1], order) * below[level + 1] + above)
-        return found
+            result.append(integer_power(self._ratios[level + 1], order) * below[level + 1] + above)
+        return result
 
     def node(self, level: int, node: int) -> MergedLaw:
         """The law of the error of one node's estimate.
@@ -255,18 +255,18 @@ class IrregularErrors:
         top = self._branching
         is_small = sum(self._tree.level_sizes[:-1]) < _LARGE or top + 1 == self._tree.height
         if level <= top or is_small:
-            return sum_of([self._merged(self._terms(0, alphas[0], path, alphas))])
+            return sum_laws([self._merged(self._terms(0, alphas[0], path, alphas))])
         # The path's first siblings are most of the tree: what they add is merged once for all.
         children = float(self._children[top][0])
         ratio = float(self._ratios[top][0])
         own = self._own_of_root(top, (1 - children) * alphas[top] * ratio)
         outside = alphas[top] * (children * ratio - 1.0)
         below = self._terms(top + 1, alphas[top + 1] + outside, path, alphas)
-        known = sum_of([own, self._merged(below)])
+        known = sum_laws([own, self._merged(below)])
         rest = self._rest(self._coarse_siblings, path[top + 1], outside)
         if rest.difference > _CLOSE * (known.variance + rest.variance):
             rest = self._rest(self._siblings, path[top + 1], outside)
-        return sum_of([known, rest])
+        return sum_laws([known, rest])
 
     def sum(self, nodes: Iterable[tuple[int, int]]) -> MergedLaw:
         """The law of the error of the sum of some nodes' estimates.
@@ -340,7 +340,7 @@ class IrregularErrors:
             parts.append(self._own(level, chains, own, counts))
             places.append(np.concatenate([[0], np.cumsum(kept)]))
             if not is_leaf:
-                coefficient = self._of_parents(level, self._children[level] * coefficient)
+                coefficient = self._to_children(level, self._children[level] * coefficient)
         starts = np.cumsum([0, *(part.sizes.size for part in parts)]).tolist()
         terms = joined(parts)
         groups, classes = self._groups(terms, most)
@@ -380,7 +380,7 @@ class IrregularErrors:
         difference = square * float((off * noise[0]).sum())
         fourth = square * square * float((off * widths**2 * np.maximum(noise[1], 0.0)).sum())
         return MergedLaw(
-            law=self._law_of(classes, sizes * abs(coefficient), counts),
+            law=self._error_law(classes, sizes * abs(coefficient), counts),
             difference=difference,
             difference_fourth=3 * difference * difference + fourth,
         )
@@ -396,7 +396,7 @@ class IrregularErrors:
             path.insert(0, parent)
         return path, alphas
 
-    def _terms(self, top: int, start: float, path: list[int], alphas: list[float]) -> Terms:
+    def _terms(self, top: int, start: float, path: list[int], alphas: list[float]) -> LawTerms:
         """The measurements below and at the path's node of a level, whose z has coefficient start,
         in the estimate of the path's last node."""
         tree, level, parts = self._tree, len(path) - 1, []
@@ -435,16 +435,18 @@ class IrregularErrors:
         kept: npt.NDArray[np.bool_] = (coefficients != 0) & noisy[chains] & (counts > 0)
         return kept
 
-    def _own(self, level: int, chains: Integers, coefficients: Floats, counts: Integers) -> Terms:
+    def _own(
+        self, level: int, chains: Integers, coefficients: Floats, counts: Integers
+    ) -> LawTerms:
         """The terms of a level's own noise: of the nodes that are measured."""
         kept = self._kept(level, chains, coefficients, counts)
-        return Terms(
+        return LawTerms(
             classes=chains[kept] + level * (self._tree.height + 1),
             sizes=np.abs(coefficients[kept]),
             counts=np.broadcast_to(counts, kept.shape)[kept],
         )
 
-    def _merged(self, terms: Terms) -> MergedLaw:
+    def _merged(self, terms: LawTerms) -> MergedLaw:
         """The law of a sum of terms; terms of very many coefficients are merged."""
         if not terms.sizes.size:
             return MergedLaw(law=ErrorLaw(terms=()))
@@ -453,13 +455,13 @@ class IrregularErrors:
         if found:
             groups, classes = found
             counts, _, second = power_sums(terms, groups, classes.size)
-            return MergedLaw(law=self._law_of(classes, np.sqrt(second / counts), counts))
+            return MergedLaw(law=self._error_law(classes, np.sqrt(second / counts), counts))
         merged = self._in_groups(terms, _COARSE_GROUPS)
         if merged.difference > _CLOSE * merged.variance:
             merged = self._in_groups(terms, _MOST_GROUPS)
         return merged
 
-    def _in_groups(self, terms: Terms, most: int) -> MergedLaw:
+    def _in_groups(self, terms: LawTerms, most: int) -> MergedLaw:
         groups, classes = self._groups(terms, most)
         counts, _, second = power_sums(terms, groups, classes.size)
         sizes = np.sqrt(second / counts)
@@ -468,12 +470,12 @@ class IrregularErrors:
         difference = float((terms.counts * off * noise[0]).sum())
         fourth = float((terms.counts * off**2 * np.maximum(noise[1], 0.0)).sum())
         return MergedLaw(
-            law=self._law_of(classes, sizes, counts),
+            law=self._error_law(classes, sizes, counts),
             difference=difference,
             difference_fourth=3 * difference * difference + fourth,
         )
 
-    def _law_of(self, classes: Integers, sizes: Floats, counts: Floats) -> ErrorLaw:
+    def _error_law(self, classes: Integers, sizes: Floats, counts: Floats) -> ErrorLaw:
         return ErrorLaw(
             terms=tuple(
                 (law, size, round(count))
@@ -487,11 +489,11 @@ class IrregularErrors:
     @cached_property
     def _class_moments(self) -> Floats:
         """(2, classes) the variance and the fourth cumulant of each class's noise."""
-        found = np.array([moments_of(law) if law else (0.0, 0.0) for law in self._laws])
-        moments: Floats = found.T
+        cumulants = np.array([law_cumulants(law) if law else (0.0, 0.0) for law in self._laws])
+        moments: Floats = cumulants.T
         return moments
 
-    def _groups(self, terms: Terms, most: int) -> tuple[Integers, Integers]:
+    def _groups(self, terms: LawTerms, most: int) -> tuple[Integers, Integers]:
         """The group of each term, and the class of each group.
 
         A class's coefficients fall into cells of one relative width, the last of which takes the

@@ -122,7 +122,7 @@ class IrregularForest(LinearForest):
         return estimation_weights(chunk.tree, [*above, self._leaf_variances(*ranges[-2])])
 
     def measure_levels(
-        self, tree: str, chunk: Chunk, levels: Sequence[Integers], own: NoiseSource
+        self, tree: str, chunk: Chunk, levels: Sequence[Integers], key_noise: NoiseSource
     ) -> Measurements:
         whole, first_level = self.plan.tree, self.chunking.first_level(chunk)
         measured, chains = Measurements(), self._root_chains(chunk)
@@ -143,7 +143,7 @@ class IrregularForest(LinearForest):
                 place = (tree, chunk.key, chunk.index, self.stream_code(level, chain))
                 exact = counts[..., mine]
                 noisy[..., mine] = (
-                    exact if law is None else add_noise(law, exact, own.stream(*place))
+                    exact if law is None else add_noise(law, exact, key_noise.stream(*place))
                 )
             measured.append(noisy)
             if level < whole.height:

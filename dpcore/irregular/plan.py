@@ -7,7 +7,7 @@ class has one law.
 
 Guarantee (proof sketch). On the path from the root to a leaf the chains partition the levels, so
 the pooled amounts of the measured nodes of any path sum to sum_l x_l, at most the budget. Between
-neighbouring data sets let D_v be the change of node v's count and (L1, L2^2) the sensitivity of a
+neighboring data sets let D_v be the change of node v's count and (L1, L2^2) the sensitivity of a
 level, so that over any level sum |D_v| <= L1 and sum D_v^2 <= L2^2. A measured node has the rate
 r_v = sum x_l / L1_l over the levels l of its chain (for rho: x_l / L2_l^2), Laplace noise of scale
 1 / r_v (Gaussian of sigma^2 = 1 / (2 r_v)), and so loses |D_v| r_v (D_v^2 r_v). The nodes of a
@@ -21,7 +21,7 @@ of `sum_sensitivities`.
 
 *Public levels.* The counts of one level, and so of all above it and of the single children that
 repeat them, may be declared public (invariants). The guarantee is then weaker: it speaks of pairs
-of substitute neighbours that agree on those counts. These nodes cost nothing, and a row that is
+of substitute neighbors that agree on those counts. These nodes cost nothing, and a row that is
 replaced stays below the same public node. Public sums say less: two such data sets agree on the
 sums, so a row that is replaced either keeps its value below the same public node, or adds 0 both
 before and after. What is measured moves by no more than a level's sensitivity in either case.
@@ -56,7 +56,7 @@ def level_sensitivities(
 
     Args:
         tree: of one root.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         keyed: there is one tree per key, so no level has a single node.
 
     >>> level_sensitivities(IrregularTree.from_fanouts([[1], [2]]), SUBSTITUTE_ROW)
@@ -75,7 +75,7 @@ def sum_sensitivities(
 
     Args:
         tree: of one root.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         lower: the least value of a row.
         upper: the largest.
         keyed: there is one tree per key, so no level has a single node.
@@ -99,7 +99,7 @@ class IrregularPlan(Coded):
 
     Args:
         tree: its shape, of one root.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: what all levels may spend together.
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
             0: not measured by itself. The leaves' is above 0, and that of a public level is 0. By
@@ -259,13 +259,13 @@ class IrregularPlan(Coded):
         """Per level l < h, (n_l,) the variance of the measurement of every node: 0 where public,
         infinite where not measured."""
         tree = self.tree
-        found = []
+        results = []
         for level in range(tree.height):
             public = np.array([self.is_public(level, chain) for chain in range(level + 1)])
             repeated = (tree.fanouts[level] == 1) & ~public[tree.chains[level]]
             variances = self.class_variances[level][tree.chains[level]]
-            found.append(np.where(repeated, math.inf, variances))
-        return tuple(found)
+            results.append(np.where(repeated, math.inf, variances))
+        return tuple(results)
 
     @cached_property
     def leaf_variances(self) -> Floats:

@@ -20,7 +20,7 @@ exponent
 
 For rho (sigma^2 >= 1) the error is convex in the shares and one start suffices. For epsilon it is
 not, and a level without budget stays without: so all sets of measured levels are tried, or in a
-large tree levels are left out, put back or exchanged for their neighbours, as long as the error
+large tree levels are left out, put back or exchanged for their neighbors, as long as the error
 falls.
 
 Source: derived here, as `dpcore.uniform.strategies`.
@@ -135,7 +135,7 @@ def predicted_node_rmse(plan: IrregularPlan, weights: NodeWeights) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class _Candidate:
     shares: Floats
     error: float
 
@@ -165,7 +165,7 @@ class _Search:
         # Discrete noise of sigma^2 below 1 falls faster than 1 / r.
         self._is_convex = self._measure is Measure.RHO and float(self._unit_rates.max()) <= 0.5
         self._step_length = 1.5 if self._is_convex else 1.0
-        self._known: dict[tuple[bool, ...], _Found] = {}
+        self._known: dict[tuple[bool, ...], _Candidate] = {}
 
     def best(self) -> Floats:
         """(h + 1,) the best shares found."""
@@ -179,9 +179,9 @@ class _Search:
             self._try(levels)
             if not self._is_convex:
                 self._exchange(inner)
-        return self._settled(self._best().shares, "final").shares
+        return self._descend(self._best().shares, "final").shares
 
-    def _best(self) -> _Found:
+    def _best(self) -> _Candidate:
         return min(self._known.values(), key=lambda found: found.error)
 
     def _exchange(self, inner: range) -> None:
@@ -199,7 +199,7 @@ class _Search:
 
     @staticmethod
     def _changes(shares: Floats, inner: range) -> Iterator[Floats]:
-        """A level left out, small shares first; put back; or exchanged for its neighbour."""
+        """A level left out, small shares first; put back; or exchanged for its neighbor."""
         measured = [level for level in inner if shares[level] > 0]
         for level in sorted(measured, key=lambda each: float(shares[each])):
             changed = shares.copy()
@@ -220,22 +220,22 @@ class _Search:
         """Settles shares, unless the same levels have been tried."""
         support = tuple(bool(share) for share in shares)
         if support not in self._known:
-            found = self._settled(shares / shares.sum(), "rough")
-            self._known[support] = found
+            candidate = self._descend(shares / shares.sum(), "rough")
+            self._known[support] = candidate
             # Where levels turned out to be worth nothing, what is left has been tried too.
-            self._known.setdefault(tuple(bool(share) for share in found.shares), found)
+            self._known.setdefault(tuple(bool(share) for share in candidate.shares), candidate)
 
-    def _settled(self, shares: Floats, care: str) -> _Found:
+    def _descend(self, shares: Floats, care: str) -> _Candidate:
         """The shares after steps until they settle; levels of small share are left out."""
         for _ in range(_STEPS[care]):
             moved = self._step(shares)
-            settled = float(np.abs(moved - shares).max()) < _SETTLED[care]
+            is_converged = float(np.abs(moved - shares).max()) < _SETTLED[care]
             shares = moved
-            if settled:
+            if is_converged:
                 break
         shares[:-1][shares[:-1] < _SMALLEST_SHARE] = 0.0
         shares = shares / shares.sum()
-        return _Found(shares=shares, error=self._errors(shares).weighted_sum(*self._weights))
+        return _Candidate(shares=shares, error=self._errors(shares).weighted_sum(*self._weights))
 
     def _errors(self, shares: Floats) -> NodeVariances:
         tables = self._tables(shares)
@@ -288,8 +288,8 @@ class _Search:
         # Levels that are worth little would vanish over many steps.
         moved[:-1][(moved[:-1] < _SMALLEST_SHARE) & (ratio[:-1] < 1)] = 0.0
         moved[-1] = max(moved[-1], _LEAST_LEAF_SHARE)
-        whole: Floats = moved / moved.sum()
-        return whole
+        total: Floats = moved / moved.sum()
+        return total
 
 
 def _noise_variances(measure: Measure, rates: Floats) -> tuple[Floats, Floats, Floats]:

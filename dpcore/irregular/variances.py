@@ -129,11 +129,11 @@ class NodeVariances:
         tree, spread = self.tree, self.estimates
         sums, below = self._sums_and_below
         gammas = self._gammas(weights, leaf_weights)
-        alpha, found = gammas[0], []
+        alpha, results = gammas[0], []
         for level in range(tree.height):
             positive = sums[level] > 0
             inverse = np.divide(1.0, sums[level], out=np.zeros_like(alpha), where=positive)
-            found.append(alpha * _squared_share(below[level], self.variances[level]))
+            results.append(alpha * _squared_share(below[level], self.variances[level]))
             beta = alpha * (below[level] * inverse) ** 2
             if level == tree.height - 1:
                 break
@@ -146,7 +146,7 @@ class NodeVariances:
         fanout = tree.fanouts[-1]
         # The leaves have one variance, A = n s: the terms of the pass down are those of Omega.
         leaves = fanout * beta + leaf_weights * (1 - 1 / fanout)
-        return found, leaves
+        return results, leaves
 
     def _gammas(self, weights: Sequence[Floats], leaf_weights: Floats) -> list[Floats]:
         """dF / dg_v per level l < h: the weight of a node's variance, those below it included."""

@@ -138,7 +138,7 @@ def irregular_widths(
     return IrregularWidths(
         confidence=confidence,
         levels=tuple(
-            _level_widths(_Level.of(plan, errors, level), confidence)
+            _level_widths(_Level.from_plan(plan, errors, level), confidence)
             for level in range(plan.tree.height + 1)
         ),
     )
@@ -176,7 +176,7 @@ class _Level:
     moments: NodeMoments
 
     @classmethod
-    def of(cls, plan: IrregularPlan, errors: IrregularErrors, level: int) -> _Level:
+    def from_plan(cls, plan: IrregularPlan, errors: IrregularErrors, level: int) -> _Level:
         moments, tree = errors.moments(level), plan.tree
         kept = moments.variance > ROUNDING
         nodes = np.arange(kept.size, dtype=np.int64)
@@ -210,8 +210,8 @@ class _Level:
             self.moments.sixth[places] / integer_power(spread, 3),
             spread,
         )
-        found = [each.argmax() for each in scaled] + [each.argmin() for each in scaled]
-        return places[sorted(set(found))].tolist()  # type: ignore[no-any-return]
+        results = [each.argmax() for each in scaled] + [each.argmin() for each in scaled]
+        return places[sorted(set(results))].tolist()  # type: ignore[no-any-return]
 
     def width(self, place: int, confidence: float, *, blurred: bool) -> float:
         """Return the half-width of the interval of one node, in standard errors."""

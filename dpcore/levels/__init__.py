@@ -6,14 +6,8 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "candidate": ("Candidate", "Made", "WholeLevels"),
-    "errors": ("errors_of",),
-    "irregular": (
-        "IrregularMechanism",
-        "LEAST_SQUARES",
-        "NONE",
-        "SMALLEST_FIRST",
-        "TOP_DOWN",
-    ),
+    "errors": ("estimate_errors",),
+    "irregular": ("IrregularMechanism", "LEAST_SQUARES", "NONE", "SMALLEST_FIRST", "TOP_DOWN"),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),
     "relative_planner": ("noise_candidates", "threshold_candidate"),

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Measured, TreePlan
 from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
@@ -26,7 +26,7 @@ PlanErrors = UniformErrors | IndependentErrors | EstimatorErrors
 
 
 @lru_cache(maxsize=16)
-def errors_of(plan: TreePlan) -> PlanErrors:
+def estimate_errors(plan: TreePlan) -> PlanErrors:
     """The laws of a plan's own estimates.
 
     >>> from dpcore.papers.mechanisms import independent_mechanism
@@ -37,7 +37,7 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     >>> plan = independent_mechanism(TreeSetting(
     ...     leaves=9, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(8))))
-    >>> errors_of(plan).prefix(3).terms
+    >>> estimate_errors(plan).prefix(3).terms
     ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
     """
     if plan.measured is Measured.PREFIXES:
@@ -52,7 +52,7 @@ def errors_of(plan: TreePlan) -> PlanErrors:
 
 # Every release under a plan and every check of it in one process needs the same ones.
 @lru_cache(maxsize=32)
-def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
+def estimate_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     """The widths of the intervals of a plan's own estimates.
 
     For the papers' estimators those of the widest law among nodes of each kind, and among
@@ -64,7 +64,7 @@ def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
     """
     if plan.is_efficient:
         return interval_widths(plan, confidence)
-    errors, tree = errors_of(plan), plan.tree
+    errors, tree = estimate_errors(plan), plan.tree
     levels = tuple(
         max(
             standard_width(errors.node(level, node), confidence)
@@ -85,7 +85,7 @@ def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
     return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix)
 
 
-def _boundaries(tree: Tree) -> list[int]:
+def _boundaries(tree: UniformTree) -> list[int]:
     if tree.leaves <= _FEW:
         return list(range(tree.leaves))
     ends = {min(tree.leaves, tree.leaves_below(level)) - 1 for level in range(tree.height)}
@@ -115,7 +115,7 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=ADD_REMOVE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)))
     >>> range_error(plan, 1, 3).terms  # two leaves
@@ -125,7 +125,7 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     """
     if not 0 <= start <= stop <= plan.tree.leaves:
         raise ValueError(f"range: {start} to {stop} is not within 0 to {plan.tree.leaves}")
-    return errors_of(plan).range(start, stop)
+    return estimate_errors(plan).range(start, stop)
 
 
 def runs_error(plan: TreePlan, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
@@ -135,7 +135,7 @@ def runs_error(plan: TreePlan, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
         plan: of the tree.
         runs: [start, stop) of each, rising, with gaps between them.
     """
-    return errors_of(plan).sum(runs)
+    return estimate_errors(plan).sum(runs)
 
 
 def range_margin(law: ErrorLaw, confidence: float) -> float:

@@ -21,10 +21,10 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.levels.answer_errors import IrregularAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.questions.intervals import IntervalRule
-from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.trees.forest import LevelSolution
 
 LEAST_SQUARES, NONE = "least_squares", "none"
@@ -90,7 +90,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
             if (law := plan.law(level, 0)) is not None
         )
 
-    def check(self, layout: Layout, forest: Callable[[], IrregularForest]) -> None:
+    def check(self, layout: ChunkLayout, forest: Callable[[], IrregularForest]) -> None:
         _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts
         chunking = forest().chunking
         is_split = chunking.split_level < self.plan.tree.height or not chunking.branches
@@ -100,7 +100,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
                 "subtrees that no chunk holds together, needs a level in between"
             )
 
-    def forest(self, layout: Layout) -> IrregularForest:
+    def forest(self, layout: ChunkLayout) -> IrregularForest:
         kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
         return kind(
             self.plan,
@@ -172,7 +172,7 @@ def named_level_entries(plan: IrregularPlan, names: Sequence[str]) -> list[dict[
         for chain in plan.classes(level):
             law = plan.law(level, chain)
             if law is not None:
-                noise.append({"chain": chain, **scale_of(law)})
+                noise.append({"chain": chain, **exact_scale(law)})
             elif plan.is_public(level, chain):
                 noise.append({"chain": chain, "law": "none: public and exact"})
         levels.append(

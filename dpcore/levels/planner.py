@@ -1,6 +1,6 @@
 """The planner: fan-outs, and the part of the budget that each level gets, for the smallest error.
 
-The error is that of the estimate which uses all measurements (generalised least squares), as an
+The error is that of the estimate which uses all measurements (generalized least squares), as an
 objective of `dpcore.uniform.objectives` predicts it, and not that of the raw noisy counts. The best
 strategies for continuous noise (`dpcore.uniform.strategies`) are turned into plans at the budget
 and judged by the exact error on the trimmed tree with the discrete noise that a release draws. No
@@ -28,12 +28,12 @@ from dpcore.papers.mechanisms import (
 )
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import plan_batch
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import Fanouts, Strategy, one_level, search_strategies
+from dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
 
 # Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
 _LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
@@ -69,12 +69,12 @@ def plan_tree(
     """
     leaves, shape = setting.leaves, fanouts
     if fanouts:
-        tree = Tree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
+        tree = UniformTree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
         # The root's fan-out counts its existing children only, so that products fit 64 bits.
         shape = (tree.level_sizes[1], *fanouts[1:])
     strategies = [one_level(leaves)] if fanouts is None or leaves == 1 else []
     if leaves > 1:
-        found = search_strategies(setting.of_one, objective=objective, fanouts=shape)
+        found = search_strategies(setting.at_unit_budget, objective=objective, fanouts=shape)
         if fanouts is not None:
             found = tuple(replace(each, fanouts=fanouts) for each in found)
         strategies = [*found, *strategies]
@@ -307,7 +307,7 @@ class _TargetSearch:
         return decimal_rank(exp(first + part * (last - first)))
 
 
-def plan_strategy(strategy: Strategy, setting: TreeSetting) -> TreePlan:
+def plan_strategy(strategy: TreeStrategy, setting: TreeSetting) -> TreePlan:
     """The plan of a strategy at a budget, split by `Budget.split`.
 
     Args:
@@ -317,5 +317,5 @@ def plan_strategy(strategy: Strategy, setting: TreeSetting) -> TreePlan:
     amounts = setting.budget.split(strategy.shares)
     if setting.public_total and not strategy.fanouts:
         amounts = (Fraction(0),)
-    tree = Tree(leaves=setting.leaves, fanouts=strategy.fanouts)
-    return TreePlan.of(setting, tree, amounts)
+    tree = UniformTree(leaves=setting.leaves, fanouts=strategy.fanouts)
+    return TreePlan.from_amounts(setting, tree, amounts)

@@ -81,14 +81,16 @@ class RelativeObjective(Coded):
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "metric", f"is {self.metric!r}; it must be one of {', '.join(METRICS)}"
             )
         if self.is_relative:
             if self.kappa is None or not 0 < self.kappa < math.inf:
-                raise Refusal.of_value("kappa", f"is {self.kappa}; {self.metric} needs one above 0")
+                raise Refusal.from_value(
+                    "kappa", f"is {self.kappa}; {self.metric} needs one above 0"
+                )
         elif self.alpha is None or not 0 <= self.alpha < math.inf:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "alpha", f"is {self.alpha}; {self.metric} needs one of at least 0"
             )
         for name in ("guess", "level_weights"):
@@ -160,7 +162,7 @@ class RelativeObjective(Coded):
         mean = dot(weights, means)
         return mean if self.is_relative else math.sqrt(mean)
 
-    def of_variance(self, variance: npt.ArrayLike, level: int, height: int) -> Floats:
+    def predict_from_variance(self, variance: npt.ArrayLike, level: int, height: int) -> Floats:
         """The metric of normal errors at the count of a level, for a search.
 
         Args:
@@ -178,11 +180,11 @@ class RelativeObjective(Coded):
         ends = np.array([variance * (1 - _SLOPE_STEP), variance * (1 + _SLOPE_STEP)])
         if not 0 < variance < math.inf:
             return 0.0
-        values = self.of_variance(ends, level, height)
+        values = self.predict_from_variance(ends, level, height)
         values = values if self.is_relative else np.square(values)
         return max(0.0, float(values[1] - values[0]) / (2 * _SLOPE_STEP * variance))
 
-    def of_estimates(self, plan: IrregularPlan) -> float:
+    def predict_estimates(self, plan: IrregularPlan) -> float:
         """Predict the objective after least squares on the measurements of a plan.
 
         >>> from dpcore.trees.irregular import IrregularTree
@@ -194,7 +196,8 @@ class RelativeObjective(Coded):
         ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)),
         ...     level_amounts=(Fraction(1, 400), Fraction(1, 400)))
         >>> objective = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
-        >>> round(objective.of_estimates(plan), 3), round(objective.of_measurements(plan), 3)
+        >>> round(objective.predict_estimates(plan), 3), round(objective.predict_measurements(plan),
+        ...     3)
         (11.547, 14.142)
         """
         errors, tree = IrregularErrors(plan), plan.tree
@@ -214,7 +217,7 @@ class RelativeObjective(Coded):
             levels.append((values, np.asarray(numbers, dtype=np.float64)))
         return self.combined(levels)
 
-    def of_measurements(self, plan: IrregularPlan) -> float:
+    def predict_measurements(self, plan: IrregularPlan) -> float:
         """Predict the objective of the measurements of a plan as they are.
 
         A node whose single child repeats its count is read there. A node that is not measured has
@@ -225,24 +228,24 @@ class RelativeObjective(Coded):
         for level, classes in enumerate(level_classes(plan)):
             every, numbers = np.unique(classes, axis=0, return_counts=True)
             values = [
-                self._of_class(plan, measured, chain, float(counts[level]))
+                self._predict_class(plan, measured, chain, float(counts[level]))
                 for measured, chain in every.tolist()
             ]
             levels.append((np.array(values), numbers.astype(np.float64)))
         return self.combined(levels)
 
-    def _of_class(self, plan: IrregularPlan, level: int, chain: int, count: float) -> float:
+    def _predict_class(self, plan: IrregularPlan, level: int, chain: int, count: float) -> float:
         law = plan.law(level, chain)
         if law is None:
             return 0.0 if plan.is_public(level, chain) else math.inf
-        return self._of_law(law, count)
+        return self._predict_law(law, count)
 
-    def _of_law(self, law: NoiseLaw, count: float) -> float:
+    def _predict_law(self, law: NoiseLaw, count: float) -> float:
         if self.kappa is not None and self.is_relative:
             return float(law_smoothed_relative_error(law, count, self.kappa))
         return float(law_alpha_rmse(law, count, self.alpha or 0.0))
 
-    def of_thresholds(self, errors: ThresholdErrors, height: int) -> float:
+    def bound_thresholds(self, errors: ThresholdErrors, height: int) -> float:
         """Bound the objective of counts between thresholds, from above.
 
         Args:
@@ -268,13 +271,13 @@ def level_classes(plan: IrregularPlan) -> list[Integers]:
         tree.chains_below(height - 1, chains[-1]) if height else np.zeros(1, dtype=np.int64)
     )
     below = np.stack([np.full(tree.level_sizes[-1], height), chains[-1]], axis=1)
-    found = [below]
+    result = [below]
     for level in reversed(range(height)):
         own = np.stack([np.full(tree.level_sizes[level], level), chains[level]], axis=1)
         # A public count is read where it is public.
         public = np.array([plan.is_public(level, chain) for chain in range(level + 1)])
         repeated = (tree.fanouts[level] == 1) & ~public[chains[level]]
         first = tree.child_starts[level][:-1]
-        below = np.where(repeated[:, None], found[0][first], own)
-        found.insert(0, below)
-    return found
+        below = np.where(repeated[:, None], result[0][first], own)
+        result.insert(0, below)
+    return result

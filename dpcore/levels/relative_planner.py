@@ -9,10 +9,10 @@ Candidates, for one given tree:
 
 Under pure epsilon there are Laplace candidates only. Under (epsilon, delta) Laplace noise still
 spends epsilon, Gaussian noise the rho that implies (epsilon, delta)
-(`dpcore.privacy.conversion.rho_of`). No data are touched, and the guarantee of none of them depends
-on a prediction.
+(`dpcore.privacy.conversion.zcdp_rho`). No data are touched, and the guarantee of none of them
+depends on a prediction.
 
-The split for an objective minimises a weighted mean of variances (`dpcore.irregular.planner`) with
+The split for an objective minimizes a weighted mean of variances (`dpcore.irregular.planner`) with
 weights that are the slopes of the objective's mean in each level's variance, in turns; for the
 largest error, the weights of the levels grow with their errors.
 
@@ -78,27 +78,27 @@ def noise_candidates(
         objective: what the plan is best for.
     """
     equal, name = with_equal_shares(plan), _NAMES[plan.budget.measure]
-    found = [
+    results = [
         RelativeCandidate(
             label=f"{name} tree",
             plan=equal,
             estimation="none",
-            predicted=objective.of_measurements(equal),
+            predicted=objective.predict_measurements(equal),
         )
     ]
     splits = [(equal, "equal split")]
     if 0 < plan.tree.height <= _TALLEST_SEARCH[plan.budget.measure]:
         splits.append((_best_split(equal, objective), "best split"))
-    found += [
+    results += [
         RelativeCandidate(
             label=f"least squares, {name}, {split}",
             plan=each,
             estimation="least_squares",
-            predicted=objective.of_estimates(each),
+            predicted=objective.predict_estimates(each),
         )
         for each, split in splits
     ]
-    return tuple(found)
+    return tuple(results)
 
 
 def threshold_candidate(
@@ -131,16 +131,16 @@ def threshold_candidate(
         )
 
     def score(errors: ThresholdErrors) -> float:
-        return objective.of_thresholds(errors, height)
+        return objective.bound_thresholds(errors, height)
 
-    found: list[tuple[float, ThresholdPlan]] = []
+    results: list[tuple[float, ThresholdPlan]] = []
     for alpha in _layouts(objective):
         plan = calibrate(unit, height=height, alpha=alpha, root_bound=root_bound, score=score)
         errors = ThresholdErrors(plan, height=height, root_bound=root_bound)
-        found.append((score(errors), plan))
-    if not found:
+        results.append((score(errors), plan))
+    if not results:
         return None
-    predicted, plan = min(found, key=lambda pair: pair[0])
+    predicted, plan = min(results, key=lambda pair: pair[0])
     return RelativeCandidate(
         label="thresholds", plan=plan, estimation="thresholds", predicted=predicted
     )
@@ -150,7 +150,7 @@ def _best_split(equal: IrregularPlan, objective: RelativeObjective) -> Irregular
     """The split of the least objective, found by turns of weights and splits."""
     height = equal.tree.height
     multipliers = objective.weights(height)
-    best, best_value, plan = equal, objective.of_estimates(equal), equal
+    best, best_value, plan = equal, objective.predict_estimates(equal), equal
     weights = np.zeros(height + 1)
     for _ in range(_TURNS[equal.budget.measure]):
         moved, multipliers = _turned(objective, plan, multipliers)
@@ -158,7 +158,7 @@ def _best_split(equal: IrregularPlan, objective: RelativeObjective) -> Irregular
             break
         weights = moved
         plan = with_best_shares(equal, NodeWeights(levels=tuple(weights.tolist())))
-        value = objective.of_estimates(plan)
+        value = objective.predict_estimates(plan)
         if value < best_value:
             best, best_value = plan, value
     return best
@@ -177,7 +177,10 @@ def _turned(
     if objective.metric == "alpha_mrmse":
         largest = [float(level.max()) for level in [*estimates.estimates, estimates.leaf_estimates]]
         values = np.array(
-            [float(objective.of_variance(each, lv, height)) for lv, each in enumerate(largest)]
+            [
+                float(objective.predict_from_variance(each, lv, height))
+                for lv, each in enumerate(largest)
+            ]
         )
         grown = multipliers * np.square(values)
         multipliers = grown / grown.sum() if grown.sum() > 0 else multipliers

@@ -18,7 +18,7 @@ from dpcore.levels.answer_errors import ThresholdAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.privacy.spending import Spending
 from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
@@ -57,7 +57,7 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
         plan = self.plan.thresholds
         return Spending(epsilon=plan.epsilon, delta=plan.delta)
 
-    def forest(self, layout: Layout) -> ThresholdForest:
+    def forest(self, layout: ChunkLayout) -> ThresholdForest:
         return ThresholdForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
 
     def widths(self, confidence: float) -> ThresholdIntervals:

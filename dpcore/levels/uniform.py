@@ -11,13 +11,13 @@ import pyarrow as pa
 from dpcore.arrays import Floats
 from dpcore.codec import INLINE, coded
 from dpcore.levels.answer_errors import UniformAnswerErrors
-from dpcore.levels.errors import widths_of
+from dpcore.levels.errors import estimate_widths
 from dpcore.papers.forest import PapersForest
 from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.intervals import SlopedIntervals
-from dpcore.questions.mechanism import Layout, Mechanism
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.trees.forest import LevelSolution
-from dpcore.uniform.entry import levels_of
+from dpcore.uniform.entry import level_entries
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
@@ -75,7 +75,9 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
         """Whether the answer is one of the papers', which need a whole tree at once."""
         return not self.plan.is_efficient or self.consistency in (Consistency.L1, Consistency.L2)
 
-    def check(self, layout: Layout, forest: Callable[[], UniformForest | PapersForest]) -> None:
+    def check(
+        self, layout: ChunkLayout, forest: Callable[[], UniformForest | PapersForest]
+    ) -> None:
         leaves = self.plan.tree.leaves
         if self._is_published and leaves > layout.chunk_leaves:
             raise ValueError(
@@ -83,7 +85,7 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
                 f"closest CDF, which need a whole tree at once: at most {layout.chunk_leaves}"
             )
 
-    def forest(self, layout: Layout) -> UniformForest | PapersForest:
+    def forest(self, layout: ChunkLayout) -> UniformForest | PapersForest:
         if self._is_published:
             return PapersForest(
                 self.plan,
@@ -99,7 +101,7 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
         )
 
     def widths(self, confidence: float) -> IntervalWidths:
-        return widths_of(self.plan, confidence)
+        return estimate_widths(self.plan, confidence)
 
     def intervals(
         self, forest: UniformForest | PapersForest, widths: IntervalWidths
@@ -119,7 +121,7 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
             "mechanism": self.plan.measured.value,
             "estimation": self.plan.estimator.value,
             "consistency": self.consistency.value,
-            "levels": levels_of(self.plan),
+            "levels": level_entries(self.plan),
         }
 
 

@@ -14,10 +14,10 @@ FACE = {
         "RandomStream",
         "ReleaseKey",
         "draw_nonce",
-        "key_id_of",
+        "key_id_from_check",
         "public_stream",
     ),
-    "scales": ("scale_of",),
+    "scales": ("exact_scale",),
     "source": (
         "KeyedChoices",
         "MAX_COUNT",

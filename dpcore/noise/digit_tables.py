@@ -129,25 +129,26 @@ def draw(table: DigitTable, stream: Bits, size: int) -> Integers:
     (3,)
     """
     out = np.empty(size, dtype=np.int64)
-    fill = _fill_settled if table.low_bits == 0 else _fill_proposed
+    fill = _fill_resolved if table.low_bits == 0 else _fill_proposed
     rejected = [
-        start + fill(table, stream.of(slice(start, start + _BLOCK)), out[start : start + _BLOCK])
+        start
+        + fill(table, stream.select(slice(start, start + _BLOCK)), out[start : start + _BLOCK])
         for start in range(0, size, _BLOCK)
     ]
     again = np.concatenate(rejected) if rejected else np.empty(0, dtype=np.int64)
     if again.size:
-        out[again] = draw(table, stream.of(again), again.size)
+        out[again] = draw(table, stream.select(again), again.size)
     return out
 
 
-def _fill_settled(table: DigitTable, stream: Bits, out: Integers) -> Integers:
+def _fill_resolved(table: DigitTable, stream: Bits, out: Integers) -> Integers:
     """Fill `out` from a table without low digit; return the rejected positions: none."""
     index = stream.uint16(out.size).astype(np.int64)
     # "wrap" is the one mode in which NumPy neither checks nor buffers; every index is in range.
     np.take(table.values, index, out=out, mode="wrap")
     ties = np.flatnonzero(out == _TIE)
     if ties.size:
-        out[ties] = _signed_digits(_settled_outcomes(table, stream.of(ties), index[ties]), 0)
+        out[ties] = _signed_digits(_resolved_outcomes(table, stream.select(ties), index[ties]), 0)
     return np.empty(0, dtype=np.int64)
 
 
@@ -162,14 +163,14 @@ def _fill_proposed(table: DigitTable, stream: Bits, out: Integers) -> Integers:
     doubtful = np.flatnonzero(word >= table.limits.take(index, mode="wrap"))
     if not doubtful.size:
         return doubtful
-    stream = stream.of(doubtful)
-    outcome = _settled_outcomes(table, stream, index[doubtful])
+    stream = stream.select(doubtful)
+    outcome = _resolved_outcomes(table, stream, index[doubtful])
     low_digit = low[doubtful].view(np.int64)
     out[doubtful] = _signed_digits(outcome, table.low_bits) ^ low_digit
     return doubtful[~_accepted(table, stream, outcome, low_digit, word[doubtful])]
 
 
-def _settled_outcomes(table: DigitTable, stream: Bits, index: Integers) -> Integers:
+def _resolved_outcomes(table: DigitTable, stream: Bits, index: Integers) -> Integers:
     """The outcome J of each U that begins with the 16 bits `index`, by 48 more bits or by all."""
     more = stream.uint64(index.size) >> np.uint64(_INDEX_BITS)
     u = (index.view(np.uint64) << np.uint64(64 - _INDEX_BITS)) | more
@@ -177,7 +178,7 @@ def _settled_outcomes(table: DigitTable, stream: Bits, index: Integers) -> Integ
     outcome: Integers = table.boundaries.size - below
     # U agrees with a boundary in all 64 bits: about once in 10^16 calls.
     for i in np.flatnonzero(table.boundaries.take(below, mode="clip") == u).tolist():
-        outcome[i] = _exact_outcome(table, stream.of(np.array([i])), int(u[i]))
+        outcome[i] = _exact_outcome(table, stream.select(np.array([i])), int(u[i]))
     return outcome
 
 
@@ -194,7 +195,7 @@ def _accepted(
     for i in np.flatnonzero((np.abs(margin) < _DOUBT) | (gamma > _TAYLOR_LIMIT)).tolist():
         k = int(base[i])
         increase = table.exponent(k + int(low_digit[i])) - table.exponent(k)
-        accepted[i] = _exact_bernoulli_exp(increase, stream.of(np.array([i])), int(v[i]))
+        accepted[i] = _exact_bernoulli_exp(increase, stream.select(np.array([i])), int(v[i]))
     return accepted
 
 

@@ -51,7 +51,7 @@ class Bits(Protocol):
     def uint64(self, n: int) -> npt.NDArray[np.uint64]:
         """The next 64 bits of `n` draws, shape (n,)."""
 
-    def of(self, draws: slice | npt.NDArray[np.int64]) -> Bits:
+    def select(self, draws: slice | npt.NDArray[np.int64]) -> Bits:
         """Return the bits for some of the draws, by their places in the array."""
 
 
@@ -103,7 +103,7 @@ class RandomStream:
         """Return the next `n` uniform 64-bit integers, shape (n,)."""
         return self._keystream(8 * n).view("<u8").astype(np.uint64, copy=False)
 
-    def of(self, draws: slice | npt.NDArray[np.int64]) -> RandomStream:
+    def select(self, draws: slice | npt.NDArray[np.int64]) -> RandomStream:
         """The stream itself: draws take bits in turn, whichever they are."""
         return self
 
@@ -173,7 +173,7 @@ class PlacedStreams:
         words = out[: _BLOCK_BYTES * n].view("<u8")[::2]
         return words.astype(np.uint64)
 
-    def of(self, draws: slice | npt.NDArray[np.int64]) -> PlacedStreams:
+    def select(self, draws: slice | npt.NDArray[np.int64]) -> PlacedStreams:
         """The streams of some of the places; what they give is not given again.
 
         Args:
@@ -234,7 +234,7 @@ class ReleaseKey:
     """The secret from which all random choices of a release are derived.
 
     The secret never shows: not in repr, and neither copying nor pickling is possible, so a key
-    cannot travel inside a serialised function; each worker loads it by its reference.
+    cannot travel inside a serialized function; each worker loads it by its reference.
 
     Args:
         secret: exactly 32 secret bytes.
@@ -358,7 +358,7 @@ class ReleaseKey:
         >>> ReleaseKey(bytes(32)).key_id
         'e7d3cc645c3203e9'
         """
-        return key_id_of(self.check_value())
+        return key_id_from_check(self.check_value())
 
     def digest(self, *parts: bytes | str | int) -> bytes:
         """Return HMAC-SHA256(key, encoding(parts)), 32 bytes.
@@ -438,7 +438,7 @@ class ReleaseKey:
         return hmac.digest(self._secret, b"".join(map(_encoded_part, parts)), "sha256")
 
 
-def key_id_of(check_value: bytes) -> str:
+def key_id_from_check(check_value: bytes) -> str:
     """Return the id of the key with a check value, which travels in its place; "" for none."""
     return check_value[:_KEY_ID_BYTES].hex()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 
 
-def scale_of(law: NoiseLaw) -> dict[str, str]:
+def exact_scale(law: NoiseLaw) -> dict[str, str]:
     """The exact parameter of a law of noise."""
     if isinstance(law, DiscreteLaplace):
         return {"law": "discrete Laplace", "scale": str(law.scale)}

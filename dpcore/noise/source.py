@@ -54,7 +54,7 @@ class NoiseSource:
         release: the release's id.
         spec_digest: of the specification: all that shapes the law of what is released.
         global_digest: from `counts_digest` of every chunk, summed.
-        own_digest: of the counts that get the noise, see `of_counts`.
+        own_digest: of the counts that get the noise, see `for_counts`.
         nonce: of the release's folder, public; empty in memory, where equal counts under one key
             are to give equal noise, so that asking twice averages nothing out.
     """
@@ -66,7 +66,7 @@ class NoiseSource:
     own_digest: bytes = b""
     nonce: bytes = b""
 
-    def of_counts(self, counts: Integers) -> NoiseSource:
+    def for_counts(self, counts: Integers) -> NoiseSource:
         """The source for these counts alone.
 
         The global digest covers them already. Should an engine compute counts anew from files that

@@ -108,7 +108,7 @@ class TruncatedLaplace:
         drawn = whole.sample(stream, size)
         outside = np.flatnonzero(np.abs(drawn) > self.radius)
         while outside.size:
-            drawn[outside] = whole.sample(stream.of(outside), outside.size)
+            drawn[outside] = whole.sample(stream.select(outside), outside.size)
             outside = outside[np.abs(drawn[outside]) > self.radius]
         return drawn
 

@@ -21,7 +21,7 @@ from dpcore.uniform.plan import Estimator, TreePlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class NamedPlan:
     """A plan under its name.
 
     Attributes:
@@ -34,7 +34,7 @@ class Candidate:
     plan: TreePlan
 
 
-def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, ...]:
+def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[NamedPlan, ...]:
     """What a plan is compared with, for the same leaves, budget and guarantee; itself is the last.
 
     A mechanism whose noise would not fit 64-bit counts is left out.
@@ -66,9 +66,9 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, .
     planned     full        12.6
     """
     planned = plan_tree(plan.setting, objective=_for_any_shape(objective))
-    shown = [*_published(plan), Candidate(label="planned", plan=planned)]
+    shown = [*_published(plan), NamedPlan(label="planned", plan=planned)]
     if plan != planned:
-        shown.append(Candidate(label="chosen", plan=plan))
+        shown.append(NamedPlan(label="chosen", plan=plan))
     return tuple(shown)
 
 
@@ -77,12 +77,12 @@ def _for_any_shape(objective: Objective) -> Objective:
     return CDF if isinstance(objective, NodeObjective) else objective
 
 
-def _fitting(label: str, plan: TreePlan) -> Candidate:
+def _fitting(label: str, plan: TreePlan) -> NamedPlan:
     _ = plan.laws  # refuses noise that does not fit 64-bit counts
-    return Candidate(label=label, plan=plan)
+    return NamedPlan(label=label, plan=plan)
 
 
-def _published(plan: TreePlan) -> Iterator[Candidate]:
+def _published(plan: TreePlan) -> Iterator[NamedPlan]:
     with suppress(ValueError):
         yield _fitting("independent", independent_mechanism(plan.setting))
     none, below, full = Estimator.NONE, Estimator.BELOW, Estimator.FULL

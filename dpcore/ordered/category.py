@@ -16,7 +16,7 @@ from dpcore.codec import coded
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
 from dpcore.refusal import Refusal
 from dpcore.rows.column import missing_rows
-from dpcore.rows.keys import needed_type, position_of, value_list
+from dpcore.rows.keys import find_position, needed_type, value_list
 from dpcore.rows.policies import DROPPED, check_column, check_policy
 from dpcore.rows.value_list import ValueList
 
@@ -43,7 +43,7 @@ class CategoryDomain(OrderedDomain):
     >>> size = CategoryDomain(column="size", categories=("S", "M", "L"))
     >>> size.cell_ids(pa.array(["M", "L", "XXL", None])).tolist()
     [1, 2, -1, -1]
-    >>> size.boundary_of("L")
+    >>> size.find_boundary("L")
     2
     """
 
@@ -63,7 +63,7 @@ class CategoryDomain(OrderedDomain):
         check_policy(self.column, "unknown", self.unknown, MISSING_POLICIES)
         check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
         if not isinstance(self.ordered, bool):
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "ordered", f"{self.ordered!r} must be true or false.", column=self.column
             )
         object.__setattr__(self, "_list", value_list(self.column, "categories", self.categories))
@@ -95,14 +95,14 @@ class CategoryDomain(OrderedDomain):
         runs = pc.binary_join_element_wise(first, last, "..")
         return pc.if_else(pa.array(stop - start == 1), first, runs)
 
-    def boundary_of(self, value: object) -> int:
-        return self.cell_of(value)
+    def find_boundary(self, value: object) -> int:
+        return self.find_cell(value)
 
     def is_edge(self, value: object) -> bool:
         return True
 
-    def cell_of(self, value: object) -> int:
-        return position_of(self.column, "category", self._list, value)
+    def find_cell(self, value: object) -> int:
+        return find_position(self.column, "category", self._list, value)
 
     def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
         return self._list.array.take(pa.array(cell))

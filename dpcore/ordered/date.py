@@ -49,7 +49,7 @@ class DateDomain(StepDomain):
         ValueError: naming the field, the value and the rule.
 
     >>> year = DateDomain(column="day", lower=date(2013, 1, 1), upper=date(2014, 1, 1))
-    >>> year.cells, year.cell_of("2013-12-31"), year.labels(0, 1)[0].as_py()
+    >>> year.cells, year.find_cell("2013-12-31"), year.labels(0, 1)[0].as_py()
     (365, 364, '2013-01-01')
     """
 
@@ -69,18 +69,18 @@ class DateDomain(StepDomain):
         self._check_common()
         for name in ("lower", "upper"):
             if type(getattr(self, name)) is not date:
-                raise Refusal.of_value(
+                raise Refusal.from_value(
                     name, f"{getattr(self, name)!r} must be a date.", column=self.column
                 )
         first, end = _day_number(self.lower), _day_number(self.upper)
         self._check_order(self.lower, self.upper, first, end)
         width = self.days_per_cell
         if not is_integer(width) or width < 1:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "days_per_cell", f"{width!r} must be a whole number from 1 on.", column=self.column
             )
         if (end - first) % width:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "days_per_cell",
                 f"{width} must divide the {end - first} days "
                 f"from lower {self.lower} to upper {self.upper} evenly.",
@@ -92,7 +92,7 @@ class DateDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.date32()
 
-    def _step_of(self, value: object) -> int:
+    def _find_step(self, value: object) -> int:
         moment = read_moment(value)
         if moment is None or not (moment.tzinfo is None or moment.utcoffset() == timedelta(0)):
             raise ValueError(f"column {self.column!r}: {value!r} must be a date (YYYY-MM-DD).")
@@ -144,7 +144,7 @@ class TimestampDomain(StepDomain):
     >>> day = TimestampDomain(
     ...     column="time", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
     ... )
-    >>> day.cell_of("2013-01-01 13:30"), day.labels(0, 1)[0].as_py()
+    >>> day.find_cell("2013-01-01 13:30"), day.labels(0, 1)[0].as_py()
     (13, '[2013-01-01 00:00:00, 2013-01-01 01:00:00)')
     """
 
@@ -165,13 +165,13 @@ class TimestampDomain(StepDomain):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not isinstance(bound, datetime):
-                raise Refusal.of_value(
+                raise Refusal.from_value(
                     name, f"{bound!r} must be a date and time.", column=self.column
                 )
             if bound.tzinfo is not None:
                 object.__setattr__(self, name, bound.astimezone(timezone.utc))
         if (self.lower.tzinfo is None) != (self.upper.tzinfo is None):
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "lower",
                 f"{self.lower} and upper {self.upper} must both have a time zone, or neither.",
                 column=self.column,
@@ -188,7 +188,7 @@ class TimestampDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.timestamp("us", tz="UTC" if self.is_aware else None)
 
-    def _step_of(self, value: object) -> int:
+    def _find_step(self, value: object) -> int:
         moment = read_moment(value)
         if moment is None or (moment.tzinfo is not None) != self.is_aware:
             zone = "with" if self.is_aware else "without"
@@ -245,7 +245,7 @@ class TimeDomain(StepDomain):
         ValueError: naming the field, the value and the rule.
 
     >>> day = TimeDomain(column="time", cells=48)
-    >>> day.cell_of("09:45"), day.labels(19, 20)[0].as_py(), day.upper_edges(19, 20)[0].as_py()
+    >>> day.find_cell("09:45"), day.labels(19, 20)[0].as_py(), day.upper_edges(19, 20)[0].as_py()
     (19, '[09:30, 10:00)', 10.0)
     """
 
@@ -268,12 +268,12 @@ class TimeDomain(StepDomain):
 
     def _bound(self, name: str) -> int:
         bound = getattr(self, name)
-        found = _read_clock(bound)
-        if found is None:
-            raise Refusal.of_value(
+        result = _read_clock(bound)
+        if result is None:
+            raise Refusal.from_value(
                 name, f"{bound!r} must be a time of day, as 09:30.", column=self.column
             )
-        return found
+        return result
 
     @property
     def value_type(self) -> pa.DataType:
@@ -283,11 +283,11 @@ class TimeDomain(StepDomain):
     def value_types(self) -> dict[str, pa.DataType]:
         return {self.column: pa.time64("us")}
 
-    def _step_of(self, value: object) -> int:
-        found = _read_clock(value)
-        if found is None:
+    def _find_step(self, value: object) -> int:
+        result = _read_clock(value)
+        if result is None:
             raise ValueError(f"column {self.column!r}: {value!r} must be a time of day, as 09:30.")
-        return found
+        return result
 
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps / _HOUR)

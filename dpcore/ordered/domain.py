@@ -22,8 +22,8 @@ from dpcore.codec import Coded
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
-from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")
@@ -66,7 +66,7 @@ class OrderedDomain(Coded, ABC):
         ranges."""
         return True
 
-    def of_units(self, rows: Integers) -> Integers | None:
+    def unit_cells(self, rows: Integers) -> Integers | None:
         """The cells of privacy units by how many rows each has; None where rows have cells."""
         return None
 
@@ -93,7 +93,7 @@ class OrderedDomain(Coded, ABC):
     def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray: ...
 
     @abstractmethod
-    def boundary_of(self, value: object) -> int:
+    def find_boundary(self, value: object) -> int:
         """The number of cells, 0..K, that lie wholly below a literal value.
 
         Range and CDF queries over [lower, upper) are sums of the cells between two boundaries.
@@ -102,10 +102,10 @@ class OrderedDomain(Coded, ABC):
     @abstractmethod
     def is_edge(self, value: object) -> bool:
         """Whether a literal value is an edge between two cells, or one of the ends: what lies below
-        any other is not known, and `boundary_of` rounds it down."""
+        any other is not known, and `find_boundary` rounds it down."""
 
     @abstractmethod
-    def cell_of(self, value: object) -> int:
+    def find_cell(self, value: object) -> int:
         """The cell of one literal value; ValueError when it is outside the domain."""
 
     @abstractmethod
@@ -282,16 +282,16 @@ class OrderedDomain(Coded, ABC):
         """The type of each column where a file does not give one, as CSV does not."""
         return {self.column: self.value_type}
 
-    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
         """Rows without a cell of their own, by cause."""
         column = columns[self.column]
         missing = missing_flags(column)
-        found = [Fate(self.column, MISSING, self._policies[MISSING], missing)]
+        outcomes = [RowOutcome(self.column, MISSING, self._policies[MISSING], missing)]
         # The same cells with policies that drop all others.
         lost = self._with_policies("drop").cell_ids(column) < 0
         for cause, policy, rows in self._astray(column, lost & ~missing):
-            found.append(Fate(self.column, cause, policy, rows))
-        return found
+            outcomes.append(RowOutcome(self.column, cause, policy, rows))
+        return outcomes
 
     def _with_policies(self, policy: str) -> OrderedDomain:
         return replace(self, **dict.fromkeys(self._policies, policy))  # type: ignore[type-var]
@@ -370,7 +370,7 @@ def interval_labels(
     ['[0, 0.5)', '[0.5, 1)']
     """
     if len(start) > 0 and np.array_equal(start[1:], stop[:-1]):
-        # Neighbours share an edge: writing numbers takes most of the time.
+        # Neighbors share an edge: writing numbers takes most of the time.
         texts = edge_texts(np.append(start, stop[-1]))
         lower, upper = texts[:-1], texts[1:]
     else:
@@ -382,7 +382,7 @@ def interval_labels(
 def check_cells(column: str, cells: object) -> None:
     """Refuse a number of cells that is not a whole number in 1..2^40."""
     if not is_integer(cells) or not 1 <= cells <= MAX_CELLS:  # type: ignore[operator]
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             "cells",
             f"{cells!r} must be a whole number from 1 to {MAX_CELLS} "
             "(the leaves of a larger tree fit on no machine).",

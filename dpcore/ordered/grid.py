@@ -63,15 +63,15 @@ class Grid:
     def __post_init__(self) -> None:
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if not abs(bound) <= _LARGEST_BOUND:
-                raise Refusal.of_value(
+                raise Refusal.from_value(
                     name, f"{bound!r} must be finite and within +-{_LARGEST_BOUND}."
                 )
         if not self.lower < self.upper:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "lower", f"{self.lower!r} must be less than upper {self.upper!r}."
             )
         if _constants(self).error > _LARGEST_ERROR and not self._increases():
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "cells",
                 f"{self.cells} are too many between lower {self.lower!r} and upper "
                 f"{self.upper!r}: float64 numbers cannot tell the edges apart.",
@@ -121,7 +121,7 @@ class Grid:
         out = np.empty(len(values), np.int64)
         search = _search if _constants(self).error > _LARGEST_ERROR else _guess_and_compare
         exact = _needs_rounding_down(values)
-        scratch = _Scratch.of(min(BLOCK, len(values)))
+        scratch = _Scratch.from_size(min(BLOCK, len(values)))
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(values), BLOCK):
                 block = values[start : start + BLOCK]
@@ -136,7 +136,7 @@ class _Scratch(NamedTuple):
     flags: Flags
 
     @classmethod
-    def of(cls, size: int) -> _Scratch:
+    def from_size(cls, size: int) -> _Scratch:
         return cls(np.empty(size), np.empty(size), np.empty(size, np.bool_))
 
 

@@ -17,8 +17,8 @@ from dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
 from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64
-from dpcore.rows.fates import Fate
 from dpcore.rows.policies import is_integer
+from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.rows.whole_numbers import is_number
 
 _NANOSECONDS = {
@@ -73,7 +73,7 @@ class IntegerDomain(StepDomain):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not is_integer(bound) or abs(bound) > LARGEST_STEP:
-                raise Refusal.of_value(
+                raise Refusal.from_value(
                     name,
                     f"{bound!r} must be a whole number in +-2^61, written without a point.",
                     column=self.column,
@@ -83,7 +83,7 @@ class IntegerDomain(StepDomain):
         cells = span if self.cells is None else self.cells
         check_cells(self.column, cells)
         if span % cells:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "cells",
                 f"{cells} must divide the {span} integers "
                 f"from lower {self.lower} to upper {self.upper} evenly.",
@@ -95,7 +95,7 @@ class IntegerDomain(StepDomain):
     def value_type(self) -> pa.DataType:
         return pa.int64()
 
-    def _step_of(self, value: object) -> int:
+    def _find_step(self, value: object) -> int:
         number = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, str):
             number = _number_from_text(value)
@@ -107,7 +107,7 @@ class IntegerDomain(StepDomain):
 
     def _is_whole(self, value: object) -> bool:
         number = _number_from_text(value) if isinstance(value, str) else value
-        return bool(number == self._step_of(value))
+        return bool(number == self._find_step(value))
 
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps, pa.int64())
@@ -151,7 +151,7 @@ class DurationDomain(IntegerDomain):
 
     def __post_init__(self) -> None:
         if self.unit not in _NANOSECONDS:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "unit",
                 f"{self.unit!r} must be one of {', '.join(_NANOSECONDS)}.",
                 column=self.column,
@@ -188,7 +188,7 @@ class UnitRowsDomain(StepDomain):
         ValueError: naming the field, the value and the rule.
 
     >>> rows = UnitRowsDomain(column="tailnum", most=100)
-    >>> rows.cells, rows.of_units(np.array([1, 7, 5000])).tolist()
+    >>> rows.cells, rows.unit_cells(np.array([1, 7, 5000])).tolist()
     (100, [0, 6, 99])
     """
 
@@ -205,7 +205,7 @@ class UnitRowsDomain(StepDomain):
     def __post_init__(self) -> None:
         self._check_common()
         if not is_integer(self.most) or not 2 <= self.most <= MOST_ROWS:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "most", f"{self.most!r} must be a whole number from 2 to 2^20.", column=self.column
             )
         self._set_cells(1, self.most + 1, self.most, 1)
@@ -228,16 +228,16 @@ class UnitRowsDomain(StepDomain):
             raise Refusal("column", f"{self.column} is no column of the privacy unit, {unit.name}")
         return unit.once
 
-    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
         return []  # units have cells, by how many rows they have
 
-    def of_units(self, rows: Integers) -> Integers:
+    def unit_cells(self, rows: Integers) -> Integers:
         return np.minimum(rows, self.most) - 1
 
     def _cell_ids(self, column: pa.Array) -> Integers:
         return np.zeros(len(column), np.int64)
 
-    def _step_of(self, value: object) -> int:
+    def _find_step(self, value: object) -> int:
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
             number = _number_from_text(value) if isinstance(value, str) else None
             if not isinstance(number, int):

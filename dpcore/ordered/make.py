@@ -70,12 +70,12 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
     """
     given = dict(values)
     if given.pop("kind", "ordered") != "ordered":
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             "kind", f"{values['kind']!r} must be 'ordered' for an ordered domain."
         )
     name = given.pop("type", "number")
     if not isinstance(name, str) or name not in DOMAIN_KINDS:
-        raise Refusal.of_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
+        raise Refusal.from_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
     check_version(given)
     domain = DOMAIN_KINDS[name]
     for field, value in given.items():
@@ -104,7 +104,7 @@ def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> obje
 def _from_iso_text(field: str, text: str) -> datetime:
     moment = read_moment(text)
     if moment is None:
-        raise Refusal.of_value(field, f"{text!r} must be an ISO 8601 date or time.")
+        raise Refusal.from_value(field, f"{text!r} must be an ISO 8601 date or time.")
     return moment
 
 
@@ -116,10 +116,10 @@ def _read_date_cells(given: dict[str, object]) -> None:
         return
     days = (upper - lower).days
     if not isinstance(cells, int) or cells < 1 or days % cells:
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             "cells", f"{cells!r} must divide the {days} days from lower {lower} to upper {upper}."
         )
     if given.setdefault("days_per_cell", days // cells) != days // cells:
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             "cells", f"{cells!r} and days_per_cell {given['days_per_cell']!r} disagree."
         )

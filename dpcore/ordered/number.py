@@ -75,7 +75,9 @@ class NumberDomain(OrderedDomain):
         try:
             grid = Grid(lower=self.lower, upper=self.upper, cells=self.cells)
         except Refusal as refusal:
-            raise Refusal.of_value(refusal.field, f"{refusal.rule}.", column=self.column) from None
+            raise Refusal.from_value(
+                refusal.field, f"{refusal.rule}.", column=self.column
+            ) from None
         object.__setattr__(self, "_grid", grid)
 
     @property
@@ -100,14 +102,14 @@ class NumberDomain(OrderedDomain):
     def _edge_texts(self, index: Integers) -> pa.StringArray:
         return pc.cast(pa.array(self._grid.edges(index)), pa.string())
 
-    def boundary_of(self, value: object) -> int:
+    def find_boundary(self, value: object) -> int:
         return max(self._position(value), 0)
 
     def is_edge(self, value: object) -> bool:
         number = _float_below(self.column, value)
-        return float(self._grid.edges(np.array([self.boundary_of(value)]))[0]) == number
+        return float(self._grid.edges(np.array([self.find_boundary(value)]))[0]) == number
 
-    def cell_of(self, value: object) -> int:
+    def find_cell(self, value: object) -> int:
         cell = self._position(value)
         if not 0 <= cell < self.cells:
             raise ValueError(
@@ -145,10 +147,10 @@ class NumberDomain(OrderedDomain):
 def _exact_float(column: str, name: str, value: object) -> float:
     """A bound as a float64 that equals it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Refusal.of_value(name, f"{value!r} must be a number.", column=column)
+        raise Refusal.from_value(name, f"{value!r} must be a number.", column=column)
     number = _as_float(value)
     if math.isfinite(number) and number != value:
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             name, f"{value!r} is no float64 number; use an integer domain.", column=column
         )
     return number + 0.0  # one zero: -0.0 and 0 make the same domain

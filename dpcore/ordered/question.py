@@ -16,7 +16,7 @@ from dpcore.arrays import Integers
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.entry import budget_entry, column_policies
 from dpcore.questions.intervals import Ends, Intervals
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Increments, Part
@@ -27,7 +27,7 @@ from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +75,15 @@ class OrderedQuestion(TreeQuestion[M]):
     def counts_rows(self) -> bool:
         return not self.domain.counts_units
 
-    def of_units(self, rows: Integers) -> Increments | None:
-        cells = self.domain.of_units(rows)
+    def unit_increments(self, rows: Integers) -> Increments | None:
+        cells = self.domain.unit_cells(rows)
         return None if cells is None else Increments(cells)
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> UniformTree:
         """Its shape."""
         shape = self.plan.tree
-        assert isinstance(shape, Tree)
+        assert isinstance(shape, UniformTree)
         return shape
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
@@ -158,7 +158,7 @@ class OrderedQuestion(TreeQuestion[M]):
             {"name": self.name}
             | budget_entry(self)
             | self.mechanism.entry(None)
-            | {"policies": policies_of(self), "interval_widths": self.widths.spec()}
+            | {"policies": column_policies(self), "interval_widths": self.widths.spec()}
         )
 
 
@@ -249,7 +249,7 @@ def quantiles_table(question: OrderedQuestion[Any], cells: QuantileCells) -> pa.
     times, categories); ``*_text`` always say them in the domain's notation.
     """
     domain, keys = question.domain, cells.cell.shape[0]
-    wanted = len(question.quantiles)
+    quantile_count = len(question.quantiles)
     known = pa.array(cells.cell.reshape(-1) < 0)  # the mask: true is null
     inside = np.maximum(cells.cell, 0).reshape(-1)
     values = domain.value_at(inside, cells.share.reshape(-1))
@@ -265,7 +265,7 @@ def quantiles_table(question: OrderedQuestion[Any], cells: QuantileCells) -> pa.
         dict(
             zip(
                 ("tree", "key"),
-                tree_and_key(question, 0, keys, wanted),
+                tree_and_key(question, 0, keys, quantile_count),
                 strict=True,
             )
         )

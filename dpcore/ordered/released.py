@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
-from dpcore.questions.answer_errors import Run, merged_runs
+from dpcore.questions.answer_errors import SeriesRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
 from dpcore.questions.released_tree import ReleasedTree
@@ -60,8 +60,8 @@ class ReleasedCdf(ReleasedTree):
         self._check_order("cdf")
         domain = self.question.domain
         asked = None if domain.is_edge(value) else f"below {value}"
-        answer = self._range(0, domain.boundary_of(value), key, simultaneous=simultaneous)
-        return replace(answer, asked=asked, in_words=self._in_words(0, domain.boundary_of(value)))
+        answer = self._range(0, domain.find_boundary(value), key, simultaneous=simultaneous)
+        return replace(answer, asked=asked, in_words=self._in_words(0, domain.find_boundary(value)))
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -70,7 +70,7 @@ class ReleasedCdf(ReleasedTree):
             ValueError: lower above upper, no values of the domain, or no such key; categories have
                 no order.
         """
-        start, stop, asked = self._cells_of(lower, upper)
+        start, stop, asked = self._interval_cells(lower, upper)
         answer = self._range(start, stop, key)
         return replace(answer, asked=asked, in_words=self._in_words(start, stop))
 
@@ -104,11 +104,11 @@ class ReleasedCdf(ReleasedTree):
         words = self._in_words(start, min(start + below, tree.leaves))
         return replace(super()._answer(row, total), in_words=words)
 
-    def _cells_of(self, lower: object, upper: object) -> tuple[int, int, str | None]:
+    def _interval_cells(self, lower: object, upper: object) -> tuple[int, int, str | None]:
         """The cells of an interval, and how it was put where it is rounded."""
         self._check_order("range")
         domain = self.question.domain
-        start, stop = domain.boundary_of(lower), domain.boundary_of(upper)
+        start, stop = domain.find_boundary(lower), domain.find_boundary(upper)
         if start > stop:
             raise ValueError(f"range: {lower} is above {upper}")
         exact = domain.is_edge(lower) and domain.is_edge(upper)
@@ -117,42 +117,42 @@ class ReleasedCdf(ReleasedTree):
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Return the sum of cells, as `Released.sum` does: values, each for the cell that holds it,
         pairs (lower, upper), or intervals as labels are written."""
-        parts = [self._part_of(path) for path in paths]
+        parts = [self._named_run(path) for path in paths]
         check_apart([run for run, _ in parts])
         labels = [asked or run.name for run, asked in parts]
         rounded = any(asked for _, asked in parts)
         runs = sorted((run.start, run.stop) for run, _ in parts if run.start < run.stop)
-        answer = self._sum_of(merged_runs(runs), sum_label([run.name for run, _ in parts]), key)
+        answer = self._sum_runs(merged_runs(runs), sum_label([run.name for run, _ in parts]), key)
         return replace(answer, asked=sum_label(labels) if rounded else None)
 
-    def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
+    def _named_run(self, path: object) -> tuple[NamedRun, str | None]:
         """The cells that a value or an interval represents, and how it was put if it is rounded."""
         if isinstance(path, (tuple, list)):
             return self._interval(*path)
         domain = self.question.domain
         try:
-            cell = domain.cell_of(path)
+            cell = domain.find_cell(path)
         except ValueError:
-            found = _INTERVAL.fullmatch(str(path))
-            if found is None:
+            match = _INTERVAL.fullmatch(str(path))
+            if match is None:
                 raise
-            return self._interval(*found.groups())
+            return self._interval(*match.groups())
         label = self._label(cell, cell + 1)
         exact = domain.is_edge(path) and _INTERVAL.fullmatch(label) is None
         return NamedRun(label, cell, cell + 1), None if exact else str(path)
 
     def _interval(self, lower: object, upper: object) -> tuple[NamedRun, str | None]:
-        start, stop, asked = self._cells_of(lower, upper)
+        start, stop, asked = self._interval_cells(lower, upper)
         return NamedRun(self._label(start, stop), start, stop), asked
 
-    def _sum_of(self, runs: list[tuple[int, int]], label: str, key: object) -> Answer:
+    def _sum_runs(self, runs: list[tuple[int, int]], label: str, key: object) -> Answer:
         """The count of several runs of cells together."""
         if len(runs) <= 1:
             run = (runs or [(0, 0)])[0]
             return replace(self._range(*run, key), label=label, in_words=self._in_words(*run))
         code = self._code(key)
-        found, error = self._counted(runs, code), self.errors.sum(runs, code)
-        return self._sum_answer(label, found, error, code)
+        count, error = self._counted(runs, code), self.errors.sum(runs, code)
+        return self._sum_answer(label, count, error, code)
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         """The count of a run of cells."""
@@ -161,10 +161,10 @@ class ReleasedCdf(ReleasedTree):
             error = self.errors.prefix(stop, code, simultaneous=simultaneous)
         else:
             error = self.errors.sum([(start, stop)], code)
-        found = self._counted([(start, stop)], code)
-        return self._sum_answer(self._label(start, stop), found, error, code)
+        count = self._counted([(start, stop)], code)
+        return self._sum_answer(self._label(start, stop), count, error, code)
 
-    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
         estimates, count = list[float](), 0
         for start, stop in runs:
             (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
@@ -204,7 +204,7 @@ class ReleasedCdf(ReleasedTree):
 
     def computed_quantile(self, quantile: float, key: object) -> dict[str, object]:
         """Return the row of any quantile, from the points of the CDF."""
-        asked = replace(self.question, quantiles=(quantile,))
+        question = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
         rows = self._cdf_rows(code)
         counts = rows["count"].to_numpy()[None]
@@ -216,8 +216,8 @@ class ReleasedCdf(ReleasedTree):
             leaves=leaves,
             ends=self.errors.quantile_ends(rows, self._total(code)["estimate"], code),
         )
-        row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
-        return self.question.domain.quantile_in_words(row | {"key": self.question.label_of(code)})
+        row: dict[str, object] = quantiles_table(question, cells).to_pylist()[0]
+        return self.question.domain.quantile_in_words(row | {"key": self.question.key_label(code)})
 
     @cached_property
     def _own_quantiles(self) -> pa.Table | None:
@@ -229,11 +229,11 @@ class ReleasedCdf(ReleasedTree):
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were requested."""
-        wanted = len(self.question.quantiles)
-        if self._own_quantiles is None or not wanted:
+        quantile_count = len(self.question.quantiles)
+        if self._own_quantiles is None or not quantile_count:
             return []
         rows: list[dict[str, Any]] = self._own_quantiles.slice(
-            self._code(key) * wanted, wanted
+            self._code(key) * quantile_count, quantile_count
         ).to_pylist()
         return list(map(self.question.domain.quantile_in_words, rows))
 
@@ -247,21 +247,21 @@ class ReleasedCdf(ReleasedTree):
         # A category without an order is a node by its name.
         if self.question.is_ordered:
             return super().at_path(path, key)
-        return self.node(self.height, self.node_of(path, self.height), key)
+        return self.node(self.height, self.find_node(path, self.height), key)
 
-    def node_of(self, value: object, level: int) -> int:
+    def find_node(self, value: object, level: int) -> int:
         """The node of a level that holds a value.
 
         Raises:
             ValueError: the value is none of the domain's, or there is no such level.
         """
         self._check_level(level)
-        return self.question.domain.cell_of(value) // self.question.tree.leaves_below(level)
+        return self.question.domain.find_cell(value) // self.question.tree.leaves_below(level)
 
-    def _check_order(self, asked: str) -> None:
+    def _check_order(self, query: str) -> None:
         if not self.question.is_ordered:
             raise ValueError(
-                f"{asked}: the categories of tree {self.question.name} have no order; ask for node "
+                f"{query}: the categories of tree {self.question.name} have no order; ask for node "
                 "or top (categories that have one say `ordered: true` in the domain of the tree)"
             )
 

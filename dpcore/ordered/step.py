@@ -48,7 +48,7 @@ class StepDomain(OrderedDomain):
     _width: int
 
     @abstractmethod
-    def _step_of(self, value: object) -> int:
+    def _find_step(self, value: object) -> int:
         """The step in which a literal value lies; ValueError when it is none."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class StepDomain(OrderedDomain):
         """Set as many cells as were requested, all of one width."""
         self._check_order(self.lower, self.upper, first, end)
         if (end - first) % self.cells:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "cells",
                 f"{self.cells} must divide the {end - first} "
                 f"{self.unit} from lower {self.lower} to upper {self.upper} evenly.",
@@ -96,7 +96,7 @@ class StepDomain(OrderedDomain):
 
     def _check_order(self, lower: object, upper: object, first: int, end: int) -> None:
         if not first < end:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "lower", f"{lower} must be less than upper {upper}.", column=self.column
             )
 
@@ -123,12 +123,12 @@ class StepDomain(OrderedDomain):
     def _edges(self, start: int, stop: int) -> Integers:
         return self._first + np.arange(start, stop, dtype=np.int64) * self._width
 
-    def boundary_of(self, value: object) -> int:
-        cells = (self._step_of(value) - self._first) // self._width
+    def find_boundary(self, value: object) -> int:
+        cells = (self._find_step(value) - self._first) // self._width
         return min(max(cells, 0), self.cells)
 
     def is_edge(self, value: object) -> bool:
-        steps = self._step_of(value) - self._first
+        steps = self._find_step(value) - self._first
         inside = 0 <= steps <= self.cells * self._width and steps % self._width == 0
         return inside and self._is_whole(value)
 
@@ -136,8 +136,8 @@ class StepDomain(OrderedDomain):
         """Whether a literal value is the beginning of its step."""
         return True
 
-    def cell_of(self, value: object) -> int:
-        cell = (self._step_of(value) - self._first) // self._width
+    def find_cell(self, value: object) -> int:
+        cell = (self._find_step(value) - self._first) // self._width
         if not 0 <= cell < self.cells:
             lower, upper = self._texts(np.array([self._first, self._end])).to_pylist()
             raise ValueError(f"column {self.column!r}: {value} is not in [{lower}, {upper}).")

@@ -10,7 +10,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Share, Terms, Way, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.uniform.setting import TreeSetting
 
@@ -33,7 +33,7 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
     ...      "outside": "clamp", "missing": "first"}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> question = ages.planned(one, Terms(unit=SUBSTITUTE_ROW))
+    >>> question = ages.planned(one, ReleaseTerms(unit=SUBSTITUTE_ROW))
     >>> question.mechanism.plan.public_total, round(ages.predicted(question), 1)
     (True, 10.2)
     """
@@ -66,7 +66,7 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
         )
         super().check(measure, delta=delta)
 
-    def public_total(self, terms: Terms) -> bool:
+    def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public, so that the root is exact: under
         substitute, without keys, and where nothing drops rows."""
         return (
@@ -76,7 +76,7 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
             and not terms.drops_rows
         )
 
-    def setting(self, share: Share, terms: Terms) -> TreeSetting:
+    def setting(self, share: Share, terms: ReleaseTerms) -> TreeSetting:
         """Return what is given of the tree before it is planned.
 
         Raises:
@@ -92,7 +92,7 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
             keyed=self.keys is not None,
         )
 
-    def planned(self, share: Share, terms: Terms) -> OrderedQuestion[Made]:
+    def planned(self, share: Share, terms: ReleaseTerms) -> OrderedQuestion[Made]:
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,

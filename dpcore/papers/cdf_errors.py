@@ -1,14 +1,14 @@
 """Errors of the published tree mechanism for CDFs, as its paper states them.
 
 All are squared l2-errors E_2 in rows^2: the variances of the K released prefix counts, summed over
-the K points. The paper's normalised errors are these divided by N^2; the mean per point is a K-th.
+the K points. The paper's normalized errors are these divided by N^2; the mean per point is a K-th.
 
 - tree: noise on the counts of all nodes; a prefix is the sum over its covering (F^tree).
 - refined: every count is first improved by those below it, and each prefix is then averaged with
   N minus what lies to its right (F^tree,ref). Still above the error of least squares, for which see
   `dpcore.uniform.prefix_error`.
 
-Neighbours are those of the paper: one row is substituted, and the number of rows N is public. So
+Neighbors are those of the paper: one row is substituted, and the number of rows N is public. So
 the root carries no noise, level variances are those of levels 1..h, and the last prefix is N
 exactly. Variances are in rows^2, for zCDP and for discrete noise as well.
 

@@ -8,7 +8,7 @@ error is normal.
 The estimates from below, z, are the common currency. One of a node is its own noise with weight
 1 - w_l and its children's z with weight w_l; none has w_l = 0 where the level is measured and 1
 where it is not, below the weight of least variance. Every other estimate is a sum of coefficients
-times z over *runs* of neighbouring nodes (a cover is one run a level) plus, for estimates from
+times z over *runs* of neighboring nodes (a cover is one run a level) plus, for estimates from
 above, the own noise of the nodes on a path. Walking down from the root, the coefficient of z of a
 node is what its parent passes on plus that of the runs that hold it; it is constant on O(h)
 intervals of a level, on which its noise has one coefficient. So any law takes O(h^2), however many
@@ -33,7 +33,7 @@ import numpy.typing as npt
 from dpcore.arrays import Floats
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import NoiseLaw
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Estimator, TreePlan, check_estimator
 
@@ -83,7 +83,7 @@ class EstimatorErrors:
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
     ...     level_amounts=(Fraction(0), Fraction(1), Fraction(1)), public_total=True)
     >>> for estimator in Estimator:
@@ -304,12 +304,13 @@ class IndependentErrors:
     >>> from fractions import Fraction
     >>> from dpcore.noise.laws import DiscreteLaplace
     >>> law = DiscreteLaplace(scale=Fraction(5))
-    >>> errors = IndependentErrors(tree=Tree(leaves=4, fanouts=(4,)), law=law, public_total=True)
+    >>> errors = IndependentErrors(tree=UniformTree(leaves=4, fanouts=(4,)), law=law,
+    ...     public_total=True)
     >>> [errors.node(1, leaf).variance / law.variance for leaf in range(4)]
     [1.0, 2.0, 2.0, 1.0]
     """
 
-    tree: Tree
+    tree: UniformTree
     law: NoiseLaw
     public_total: bool = False
 
@@ -347,16 +348,16 @@ class IndependentErrors:
         )
 
 
-def _check_node(level: int, node: int, tree: Tree) -> None:
+def _check_node(level: int, node: int, tree: UniformTree) -> None:
     if not (0 <= level <= tree.height and 0 <= node < tree.level_sizes[level]):
         raise ValueError(f"node: {node} of level {level} is not in the tree")
 
 
-def _check_leaf(leaf: int, tree: Tree) -> None:
+def _check_leaf(leaf: int, tree: UniformTree) -> None:
     if not 0 <= leaf < tree.leaves:
         raise ValueError(f"leaf: {leaf} is not from 0 to {tree.leaves - 1}")
 
 
-def _check_range(start: int, stop: int, tree: Tree) -> None:
+def _check_range(start: int, stop: int, tree: UniformTree) -> None:
     if not 0 <= start <= stop <= tree.leaves:
         raise ValueError(f"range: {start} to {stop} is not within 0 to {tree.leaves}")

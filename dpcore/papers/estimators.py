@@ -12,7 +12,7 @@ sum of a over siblings or children. With any fan-out and unequal variances of th
     full      t* = w t- + (1 - w) (the parent's t+ less the siblings' t-), weighted by precision
 
 Every one is linear in the measurements and unbiased. t- is the best estimate from a node and what
-lies below it, t+ from all that does not lie below it, t* from everything: it is the generalised
+lies below it, t+ from all that does not lie below it, t* from everything: it is the generalized
 least squares estimate, which `dpcore.trees.least_squares` computes.
 
 Estimates of prefixes (points of the CDF) come from those of the nodes. The *cover* of a prefix is
@@ -47,7 +47,7 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Estimator, check_estimator
 
 Measurements = Sequence[Floats | npt.NDArray[np.int64] | None]
@@ -74,7 +74,7 @@ class TreeEstimate:
 
 def estimate_tree(
     estimator: Estimator,
-    tree: Tree,
+    tree: UniformTree,
     variances: Sequence[float],
     measurements: Measurements,
     *,
@@ -101,7 +101,7 @@ def estimate_tree(
 
     Source: Honaker, equations 8 to 13; Rameshwar et al., equations 5 and 11 to 14. See the module.
 
-    >>> tree = Tree(leaves=4, fanouts=(2, 2))
+    >>> tree = UniformTree(leaves=4, fanouts=(2, 2))
     >>> noisy = [None, np.array([6, 3]), np.array([1, 3, 2, 2])]
     >>> for estimator in Estimator:
     ...     found = estimate_tree(estimator, tree, (0.0, 1.0, 1.0), noisy, total=10)
@@ -133,7 +133,7 @@ def estimate_tree(
 
 
 def independent_estimates(
-    tree: Tree,
+    tree: UniformTree,
     prefix_measurements: Floats | npt.NDArray[np.int64],
     variance: float,
     *,
@@ -159,7 +159,7 @@ def independent_estimates(
 
     Source: Rameshwar et al., section III-A.
 
-    >>> tree = Tree(leaves=4, fanouts=(2, 2))
+    >>> tree = UniformTree(leaves=4, fanouts=(2, 2))
     >>> found = independent_estimates(tree, np.array([2, 5, 6]), 3.0, total=10)
     >>> [level.tolist() for level in found.levels]
     [[10.0], [5.0, 5.0], [2.0, 3.0, 1.0, 4.0]]
@@ -191,7 +191,7 @@ def independent_estimates(
     )
 
 
-def _check_variances(tree: Tree, variances: Sequence[float], total: Total | None) -> None:
+def _check_variances(tree: UniformTree, variances: Sequence[float], total: Total | None) -> None:
     if len(variances) != tree.height + 1:
         raise ValueError(f"variances: {len(variances)} of them for {tree.height + 1} levels")
     if not all(variance >= 0 for variance in variances):
@@ -206,7 +206,7 @@ def _check_variances(tree: Tree, variances: Sequence[float], total: Total | None
 
 
 def _measured_levels(
-    tree: Tree, variances: Sequence[float], measurements: Measurements, total: Total | None
+    tree: UniformTree, variances: Sequence[float], measurements: Measurements, total: Total | None
 ) -> list[Floats | None]:
     """The measurements, checked, as floating-point numbers, with a public N as the root's."""
     if len(measurements) != tree.height + 1:
@@ -240,7 +240,7 @@ def _public_root(total: Total, batch: tuple[int, ...]) -> Floats:
 
 
 def _measured_below(
-    tree: Tree, measured: Sequence[Floats | None], variances: Sequence[float]
+    tree: UniformTree, measured: Sequence[Floats | None], variances: Sequence[float]
 ) -> tuple[list[Floats], list[Floats]]:
     """Each node's own measurement, or the sum of its nearest measured descendants; variances."""
     leaves = measured[-1]
@@ -293,11 +293,11 @@ def _siblings(tree: Shape, level: int, values: Floats) -> Floats:
 
 
 def _estimate(
-    tree: Tree,
+    tree: UniformTree,
     levels: Sequence[Floats],
     spreads: Sequence[Floats],
     *,
-    prefixes: Callable[[Tree, Sequence[Floats]], Floats],
+    prefixes: Callable[[UniformTree, Sequence[Floats]], Floats],
 ) -> TreeEstimate:
     """Nodes of independent errors, and sums of them, each node once, for the prefixes."""
     return TreeEstimate(
@@ -308,7 +308,9 @@ def _estimate(
     )
 
 
-def _refined(tree: Tree, weights: EstimationWeights, from_below: Sequence[Floats]) -> TreeEstimate:
+def _refined(
+    tree: UniformTree, weights: EstimationWeights, from_below: Sequence[Floats]
+) -> TreeEstimate:
     """Prefixes as (left cover + N - right cover) / 2, whose covers' errors are independent."""
     spreads, total = weights.below, from_below[0]
     right = _right_cover_sums(tree, from_below)
@@ -350,7 +352,7 @@ def _cover_sums(tree: Shape, levels: Sequence[Floats]) -> Floats:
     return np.concatenate([left[..., 1:], levels[0]], axis=-1)
 
 
-def _right_cover_sums(tree: Tree, levels: Sequence[Floats]) -> Floats:
+def _right_cover_sums(tree: UniformTree, levels: Sequence[Floats]) -> Floats:
     """(..., K) for each prefix, the sum over the right cover: that of the leaves after it."""
     right = np.zeros_like(levels[0])
     for level in range(tree.height):
@@ -358,7 +360,7 @@ def _right_cover_sums(tree: Tree, levels: Sequence[Floats]) -> Floats:
     return right
 
 
-def _right_sum(tree: Tree, level: int, values: Floats) -> Floats:
+def _right_sum(tree: UniformTree, level: int, values: Floats) -> Floats:
     """For each child, the sum over its siblings to the right: zero for the last, exactly."""
     *batch, size = values.shape
     parents = tree.level_sizes[level]

@@ -27,12 +27,12 @@ from dpcore.trees.forest import (
     RootSolutions,
     level_solutions,
 )
-from dpcore.trees.whole_trees import WholeTrees
+from dpcore.trees.whole_trees import SingleChunkTrees
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import Consistency, Measured, TreePlan
 
 
-class PapersForest(WholeTrees):
+class PapersForest(SingleChunkTrees):
     """The trees of one plan, one per key, each within one chunk.
 
     Args:
@@ -105,7 +105,7 @@ class PapersForest(WholeTrees):
             return self._efficient.measure(tree, chunk, counts, noise)
         leaves = counts.reshape(chunk.rows, shape.leaves)
         prefixes = np.cumsum(leaves, axis=-1)[..., : shape.leaves - self.plan.public_total]
-        stream = noise.of_counts(leaves).stream(tree, chunk.key, chunk.index, shape.height)
+        stream = noise.for_counts(leaves).stream(tree, chunk.key, chunk.index, shape.height)
         return [None] * shape.height + [add_noise(law, prefixes, stream)]
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:

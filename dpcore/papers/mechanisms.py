@@ -22,7 +22,7 @@ from typing import Literal
 from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
 from dpcore.papers.level_budgets import optimal_level_budgets
 from dpcore.papers.whole_fanouts import best_fanouts
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import plan_batch
 from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
@@ -65,9 +65,9 @@ def tree_mechanism(
     ((16, 16), 480.0)
     """
     shape = best_fanouts(setting.leaves, setting.budget.measure) if fanouts is None else fanouts
-    tree = Tree(leaves=setting.leaves, fanouts=shape)
+    tree = UniformTree(leaves=setting.leaves, fanouts=shape)
     amounts = _level_amounts(tree, setting, level_budgets)
-    return TreePlan.of(setting, tree, amounts, estimator=estimator)
+    return TreePlan.from_amounts(setting, tree, amounts, estimator=estimator)
 
 
 def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.FULL) -> TreePlan:
@@ -121,9 +121,9 @@ def independent_mechanism(setting: TreeSetting) -> TreePlan:
     >>> plan.laws
     (None, DiscreteLaplace(scale=Fraction(4, 1)))
     """
-    tree = Tree(leaves=setting.leaves, fanouts=_one_level(setting.leaves))
+    tree = UniformTree(leaves=setting.leaves, fanouts=_one_level(setting.leaves))
     amounts = _level_amounts(tree, setting, "equal")
-    return TreePlan.of(setting, tree, amounts, measured=Measured.PREFIXES)
+    return TreePlan.from_amounts(setting, tree, amounts, measured=Measured.PREFIXES)
 
 
 def _one_level(leaves: int) -> Fanouts:
@@ -158,7 +158,7 @@ def published_prefix_variance(plan: TreePlan) -> float:
         from_below = [float(values[0]) for values in reversed(below.full[:-1])]
         fanouts, variances = tree.fanouts, from_below
     elif math.isinf(whole):
-        whole = Tree(leaves=tree.leaves, fanouts=fanouts).level_sizes[1] * variances[0]
+        whole = UniformTree(leaves=tree.leaves, fanouts=fanouts).level_sizes[1] * variances[0]
     return (tree_error_from_variances(tree.leaves, fanouts, variances) + whole) / tree.leaves
 
 
@@ -177,7 +177,7 @@ def _measured_levels(plan: TreePlan) -> tuple[Fanouts, list[float]]:
 
 
 def _level_amounts(
-    tree: Tree, setting: TreeSetting, level_budgets: LevelBudgets
+    tree: UniformTree, setting: TreeSetting, level_budgets: LevelBudgets
 ) -> tuple[Fraction, ...]:
     """(h + 1,) the amounts of a plan, root first."""
     fanouts, budget = tree.fanouts, setting.budget

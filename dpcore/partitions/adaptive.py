@@ -55,18 +55,18 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import CONTEXT, INLINE
 from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.partitions.consistency import BestLinear, Running
 from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import Measured, Measurement, NodeNoise, measured_variance
+from dpcore.partitions.measurement import MeasuredNodes, Measurement, NodeNoise, measured_variance
 from dpcore.partitions.mechanism import (
     HOLDING,
     EstimatedTree,
-    Mechanism,
-    NodeVariances,
+    LevelVariances,
+    PartitionMechanism,
     measured_levels,
 )
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
+from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law
@@ -75,7 +75,7 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptivePartitionPlan(Mechanism):
+class AdaptivePartitionPlan(PartitionMechanism):
     """How an adaptive partition is measured and grown. Holds no data.
 
     Args:
@@ -87,7 +87,7 @@ class AdaptivePartitionPlan(Mechanism):
             0.
         most: nodes of a measured level that are split at most, those with the largest estimates.
         measure: of the amounts.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         decision_part: p, of the budgets above the last level for the numbers that decide; 0: what
             is measured decides.
         shrunk: whether counts are drawn towards even ones by how little is known.
@@ -179,7 +179,7 @@ class AdaptivePartitionPlan(Mechanism):
         )
 
     @cached_property
-    def variances(self) -> NodeVariances:
+    def variances(self) -> LevelVariances:
         laws = [measured_variance(law.variance) if law else math.inf for law in self.laws]
         ended = [
             own if last is None else 1 / (1 / own + 1 / measured_variance(last.variance))
@@ -187,7 +187,7 @@ class AdaptivePartitionPlan(Mechanism):
         ]
         if self.public_total:
             laws[0] = ended[0] = 0.0
-        return NodeVariances(split=tuple(laws), ended=tuple(ended))
+        return LevelVariances(split=tuple(laws), ended=tuple(ended))
 
     @property
     def states_errors(self) -> bool:
@@ -214,13 +214,13 @@ class AdaptivePartitionPlan(Mechanism):
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
         tree = AdaptiveGrowth(plan=self, hierarchy=hierarchy, noise=measurement).tree()
-        found = least_squares(tree)
+        solved = least_squares(tree)
         cells = None
         if self.shrunk:
             cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
-        estimates = [each.estimate for each in found.estimates]
-        counts = whole_counts(tree, estimates, found.below, cells)
-        return EstimatedTree(tree=tree, estimates=found.estimates, counts=tuple(counts))
+        estimates = [each.estimate for each in solved.estimates]
+        counts = whole_counts(tree, estimates, solved.below, cells)
+        return EstimatedTree(tree=tree, estimates=solved.estimates, counts=tuple(counts))
 
     @property
     def levels(self) -> list[dict[str, object]]:
@@ -249,14 +249,14 @@ class AdaptivePartitionPlan(Mechanism):
 
 def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
     """The scale of a law, its name after what it is of."""
-    found = {} if law is None else scale_of(law)
+    found = {} if law is None else exact_scale(law)
     return {f"{name}{key}": value for key, value in found.items()}
 
 
 def _combined(first: Floats, second: Floats) -> Floats:
     """The variances of the best means of two measurements of counts, of which one is finite."""
-    found: Floats = 1 / (1 / first + 1 / second)
-    return found
+    result: Floats = 1 / (1 / first + 1 / second)
+    return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,33 +288,33 @@ class AdaptiveGrowth:
                 break
             apart = self.plan.depths[level + 1] - depth
             running = Running(*(values[places] for values in running))
-            nodes, parents = children_of(nodes[places], apart), np.repeat(places, 1 << apart)
+            nodes, parents = descendant_nodes(nodes[places], apart), np.repeat(places, 1 << apart)
         return GrownTree(levels=tuple(levels))
 
-    def _first(self, level: int, nodes: Nodes) -> Measured:
+    def _first(self, level: int, nodes: Nodes) -> MeasuredNodes:
         """What is measured of nodes of a level that are looked at."""
         return self._known(level, nodes, self.noise)
 
-    def _decision(self, level: int, nodes: Nodes) -> Measured:
+    def _decision(self, level: int, nodes: Nodes) -> MeasuredNodes:
         """The numbers that decide of nodes of a level; where none are a public total, or nothing.
 
         At the last level nothing is decided.
         """
         if level == self.plan.height:
-            return Measured(np.zeros(len(nodes)), np.ones(len(nodes)))
-        return self._known(level, nodes, self._of(self.plan.decision_laws, "decision"))
+            return MeasuredNodes(np.zeros(len(nodes)), np.ones(len(nodes)))
+        return self._known(level, nodes, self._with_laws(self.plan.decision_laws, "decision"))
 
-    def _of(self, laws: tuple[NoiseLaw | None, ...], purpose: str) -> NodeNoise:
+    def _with_laws(self, laws: tuple[NoiseLaw | None, ...], purpose: str) -> NodeNoise:
         """The same counts with noise of other laws, in streams of its own."""
         return replace(self.noise, laws=laws, purpose=purpose)
 
-    def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> Measured:
+    def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> MeasuredNodes:
         """What is measured of nodes; 0, and known, of those without cells."""
         depth = self.plan.depths[level]
         filled = self.hierarchy.has_cells(depth, nodes)
         value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
         value[filled], variance[filled] = noise.at(level, depth, nodes[filled])
-        return Measured(value, variance)
+        return MeasuredNodes(value, variance)
 
     def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.
@@ -335,7 +335,7 @@ class AdaptiveGrowth:
         return places
 
     def _ended(
-        self, level: int, nodes: Nodes, parents: Integers, own: Measured, split: Integers
+        self, level: int, nodes: Nodes, parents: Integers, own: MeasuredNodes, split: Integers
     ) -> GrownLevel:
         """A level with what its nodes that are not split are measured again."""
         value, variance = own
@@ -343,7 +343,7 @@ class AdaptiveGrowth:
         ended[split] = False
         places = np.flatnonzero(ended)
         if level < self.plan.height and len(places):
-            last = self._of(self.plan.last_laws, "last")
+            last = self._with_laws(self.plan.last_laws, "last")
             again = last.at(level, self.plan.depths[level], nodes[places])
             both = _combined(variance[places], again.variance)
             # Of a node that was not measured before the second measurement determines all.
@@ -359,7 +359,7 @@ class AdaptiveGrowth:
         )
 
 
-def _running(parents: Running | None, evidence: Measured) -> Running:
+def _running(parents: Running | None, evidence: MeasuredNodes) -> Running:
     """The estimates that decide, from those of the parents that were split: of nodes that are not
     measured even parts of their parents', of which the children of such a node learn nothing."""
     if parents is None:

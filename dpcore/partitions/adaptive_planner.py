@@ -68,7 +68,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...     PartitionSetting(bits=16, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                      unit=ADD_REMOVE_ROW),
-    ...     PartitionChoices.of("adaptive", rows=10**6))
+    ...     PartitionChoices.from_mechanism("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
     ((0, 4, 6, 8, 10, 12, 14, 16), (0, 35, 27, 26, 19, 25, 18))
     """
@@ -155,10 +155,10 @@ def _thresholds(
     chosen, last = choices.split_errors, len(amounts) - 1
     if chosen is None:
         chosen = SPLIT_ERRORS_IN_FOUR if setting.dimensions == 2 else SPLIT_ERRORS
-    found, decides = [], 0.0
+    results, decides = [], 0.0
     for level, (own, below) in enumerate(pairwise(amounts)):
         if level == 0 and not own:
-            found.append(0)
+            results.append(0)
             continue
         if not below:
             # A child that ends is measured with all that is left.
@@ -170,8 +170,8 @@ def _thresholds(
             least = errors * _deviation(setting, below * (1 - part))
         # Quarters share the number that decided, and its error.
         decides = _deviation(setting, own * part) if own and part else decides / 4
-        found.append(round(hypotenuse(least, decides)))
-    return tuple(found)
+        results.append(round(hypotenuse(least, decides)))
+    return tuple(results)
 
 
 def _deviation(setting: PartitionSetting, amount: Fraction) -> float:

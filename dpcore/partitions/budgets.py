@@ -1,7 +1,7 @@
 """How a budget is shared among the levels of a partition.
 
 Lemma 5 (Holland et al., Appendix B, corrected: at the root, where Gamma_{l-1} is not defined, 1 is
-taken) minimises the noise term of Theorem 3, sum_l A_l / sigma_l over sum sigma_l = epsilon, with
+taken) minimizes the noise term of Theorem 3, sum_l A_l / sigma_l over sum sigma_l = epsilon, with
 A_l = Gamma_{l-1}, the diameters of all nodes above level l together, down to level L_k, and
 k gamma_{l-1} below it: sigma_l is proportional to sqrt(A_l). Gaussian noise has the scale
 rho_l^-1/2, so under a rho the same sum is least where rho_l is proportional to A_l^(2/3).

@@ -27,7 +27,7 @@ class PartitionSetting:
         diameters: gamma of the nodes of each depth 0..bits, that of the whole being 1.
         dimensions: d, of the domain.
         budget: of the whole tree.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         public_total: the number of rows is public.
     """
 
@@ -96,13 +96,13 @@ class PartitionChoices:
             raise Refusal("split_errors", f"{self.split_errors} is below 0")
 
     @property
-    def of_sketches(self) -> str | None:
+    def sketch_choice(self) -> str | None:
         """A choice that only sketches have, by its name; None where there is none."""
         names = ("width", "hash_rows", "sketch")
         return next((name for name in names if getattr(self, name) is not None), None)
 
     @classmethod
-    def of(cls, mechanism: str, **given: Any) -> PartitionChoices:
+    def from_mechanism(cls, mechanism: str, **given: Any) -> PartitionChoices:
         """The choices of a mechanism by its name, where nothing else is given.
 
         "privhp" is what this project makes of PrivHP. "privhp_paper" is what the paper has:

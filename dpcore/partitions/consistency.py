@@ -26,7 +26,7 @@ class Running(NamedTuple):
     variance: Floats
 
 
-class Consistency(Protocol):
+class GrowthConsistency(Protocol):
     """How children come to agree with their parents while a partition grows."""
 
     def root(self, value: Floats, variance: Floats) -> Running:
@@ -45,7 +45,7 @@ class Consistency(Protocol):
         """
 
 
-class EvenShares(Consistency):
+class EvenShares(GrowthConsistency):
     """Algorithm 4: what children have too much or too little is shared evenly.
 
     First negative counts become 0 (error correction type 1). Then each child gives up an equal part
@@ -81,7 +81,7 @@ class EvenShares(Consistency):
             open_ &= ~below
 
 
-class BestLinear(Consistency):
+class BestLinear(GrowthConsistency):
     """The best linear unbiased estimates from what was measured of a node, of its ancestors, and of
     the siblings of each of them. What cousins say of their common ancestor is left to the least
     squares of the grown tree (`dpcore.partitions.least_squares`).

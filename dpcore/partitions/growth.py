@@ -15,9 +15,9 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import Coded
-from dpcore.partitions.consistency import Consistency, Running
-from dpcore.partitions.measurement import Measured, Measurement
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
+from dpcore.partitions.consistency import GrowthConsistency, Running
+from dpcore.partitions.measurement import MeasuredNodes, Measurement
+from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def grow(
     depths: Sequence[int],
     measurement: Measurement,
     rule: GrowthRule,
-    consistency: Consistency,
+    consistency: GrowthConsistency,
 ) -> tuple[GrownTree, list[Running]]:
     """Grows a partition from the root.
 
@@ -111,7 +111,7 @@ def grow(
             own.value.reshape(-1, fanout),
             own.variance.reshape(-1, fanout),
         )
-        nodes = children_of(last.nodes[places], depth - last.depth)
+        nodes = descendant_nodes(last.nodes[places], depth - last.depth)
         levels.append(_level(depth, nodes, np.repeat(places, fanout), own))
         running.append(Running(*(values.reshape(-1) for values in below)))
     return GrownTree(levels=tuple(levels)), running
@@ -124,16 +124,16 @@ def _split(
     depth: int,
     parents: Nodes,
     above: int,
-) -> Measured:
+) -> MeasuredNodes:
     """What is measured of the children of nodes; 0, and known, where no row can be."""
-    nodes = children_of(parents, depth - above)
+    nodes = descendant_nodes(parents, depth - above)
     filled = hierarchy.has_cells(depth, nodes)
     value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
     value[filled], variance[filled] = measurement.at(level, depth, nodes[filled])
-    return Measured(value, variance)
+    return MeasuredNodes(value, variance)
 
 
-def _level(depth: int, nodes: Nodes, parents: Integers, measured: Measured) -> GrownLevel:
+def _level(depth: int, nodes: Nodes, parents: Integers, measured: MeasuredNodes) -> GrownLevel:
     return GrownLevel(
         depth=depth,
         nodes=nodes,

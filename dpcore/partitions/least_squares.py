@@ -26,7 +26,7 @@ from dpcore.partitions.tree import GrownTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreeEstimate:
+class GrownEstimate:
     """The least squares estimates of a grown tree.
 
     Args:
@@ -57,7 +57,7 @@ def weighted_families(alpha: Floats, below: Floats) -> tuple[Floats, float]:
     return moved / sums, float((np.square(alpha) * below).sum() - (np.square(moved) / sums).sum())
 
 
-def least_squares(tree: GrownTree) -> TreeEstimate:
+def least_squares(tree: GrownTree) -> GrownEstimate:
     """The best linear unbiased estimates of all nodes.
 
     Args:
@@ -96,7 +96,7 @@ def least_squares(tree: GrownTree) -> TreeEstimate:
     estimates = [Running(z[0], a[0])]
     for place, above, level in tree.pairs():
         estimates.append(_down(estimates[-1], z[place], a[place], level.split(above)))
-    return TreeEstimate(tree=tree, estimates=tuple(estimates), below=tuple(a))
+    return GrownEstimate(tree=tree, estimates=tuple(estimates), below=tuple(a))
 
 
 def _down(

@@ -25,7 +25,7 @@ from dpcore.partitions.tree import Nodes
 _LEAST_VARIANCE = 2.0**-100
 
 
-class Measured(NamedTuple):
+class MeasuredNodes(NamedTuple):
     """What is measured of some nodes.
 
     Attributes:
@@ -53,7 +53,7 @@ class Measurement(Protocol):
     def variance(self, level: int) -> float:
         """Return the variance of the error of a count of a level below the root, in rows^2."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         """The noisy counts of some nodes.
 
         Args:
@@ -72,7 +72,7 @@ class CodeCounts:
         codes: (m,) rising, none twice.
         below: (m + 1,) the rows of all codes before each, in rows.
 
-    >>> counts = CodeCounts.of(3, np.array([1, 6], np.uint64), np.array([5, 2]))
+    >>> counts = CodeCounts.from_codes(3, np.array([1, 6], np.uint64), np.array([5, 2]))
     >>> counts.at(1, np.array([0, 1], np.uint64)).tolist()
     [5, 2]
     """
@@ -82,7 +82,7 @@ class CodeCounts:
     below: Integers
 
     @classmethod
-    def of(cls, bits: int, codes: Nodes, counts: Integers) -> CodeCounts:
+    def from_codes(cls, bits: int, codes: Nodes, counts: Integers) -> CodeCounts:
         """Make the counts (m,), in rows, of rising codes (m,)."""
         return cls(bits=bits, codes=codes, below=np.concatenate([[0], np.cumsum(counts)]))
 
@@ -95,8 +95,8 @@ class CodeCounts:
         last = first | np.uint64((1 << width) - 1)
         start = np.searchsorted(self.codes, first, side="left")
         stop = np.searchsorted(self.codes, last, side="right")
-        found: Integers = self.below[stop] - self.below[start]
-        return found
+        result: Integers = self.below[stop] - self.below[start]
+        return result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,15 +135,15 @@ class NodeNoise:
         law = self.laws[level]
         return math.inf if law is None else measured_variance(law.variance)
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         """Return measured nodes, as `Measurement.at` does."""
         law = self.laws[level]
         if law is None and not (level == 0 and self.public_total):
-            return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+            return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         exact = self.counts.at(depth, nodes)
         if law is None:
-            return Measured(exact.astype(np.float64), np.zeros(len(nodes)))
+            return MeasuredNodes(exact.astype(np.float64), np.zeros(len(nodes)))
         streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)
         noisy = add_noise(law, exact, streams)
         spread = measured_variance(law.variance)
-        return Measured(noisy.astype(np.float64), np.full(len(nodes), spread))
+        return MeasuredNodes(noisy.astype(np.float64), np.full(len(nodes), spread))

@@ -38,7 +38,7 @@ class EstimatedTree:
     counts: tuple[Integers, ...]
 
 
-class NodeVariances(NamedTuple):
+class LevelVariances(NamedTuple):
     """The variances of what is measured of the nodes of each level, in rows^2.
 
     Attributes:
@@ -67,14 +67,14 @@ def measured_levels(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Mechanism(Coded, ABC):
+class PartitionMechanism(Coded, ABC):
     """A plan of a partition.
 
     Attributes:
         mechanism: its name in specifications.
         depths: (h + 1,) of the levels, in bits, the root's 0 first.
         measure: of the budget.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         public_total: the number of rows is public.
     """
 
@@ -95,7 +95,7 @@ class Mechanism(Coded, ABC):
         """(h + 1,) the noise of each count of a level; None where none is measured."""
 
     @property
-    def variances(self) -> NodeVariances | None:
+    def variances(self) -> LevelVariances | None:
         """Variances of what is measured, from which those of sums follow; None where they do
         not."""
         return None

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.privtree import PrivTreePlan
 
-MECHANISMS: dict[str, type[Mechanism]] = {
+MECHANISMS: dict[str, type[PartitionMechanism]] = {
     "adaptive": AdaptivePartitionPlan,
     "partition": PartitionPlan,
     "privtree": PrivTreePlan,
 }
 
 
-def mechanism_from_spec(spec: Mapping[str, Any]) -> Mechanism:
+def mechanism_from_spec(spec: Mapping[str, Any]) -> PartitionMechanism:
     """The plan of a specification, as its `spec` writes it."""
     return MECHANISMS[str(spec["mechanism"])].from_spec(spec)

@@ -7,7 +7,7 @@ those of the first levels and of the cells of a sketch for each level below
 pure epsilon level l has discrete Laplace noise of scale D_l / epsilon_l, and the sum of epsilon_l
 is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are those of
 `dpcore.privacy.sensitivity`: of a level of counters 1 under ``add_remove`` and 2 under
-``substitute`` (the paper's neighbours, while its proof takes add_remove); of a sketch of j rows
+``substitute`` (the paper's neighbors, while its proof takes add_remove); of a sketch of j rows
 j times that, and 4 j of a count sketch under ``substitute``, whose squared L2 is larger.
 
 Source: Holland, Camtepe, Thapa, Xue, Algorithm 2 and Theorem 2 (corrected as above).
@@ -27,19 +27,24 @@ import numpy as np
 
 from dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.scales import scale_of
-from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares
+from dpcore.noise.scales import exact_scale
+from dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency
 from dpcore.partitions.growth import GrowthRule, grow
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import Measurement, measured_variance
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances, measured_levels
+from dpcore.partitions.mechanism import (
+    EstimatedTree,
+    LevelVariances,
+    PartitionMechanism,
+    measured_levels,
+)
 from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
 from dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.sketches.estimators import Estimator, estimators_of
+from dpcore.sketches.estimators import SketchEstimator, kind_estimators
 from dpcore.sketches.shape import SketchShape
 
 
@@ -59,7 +64,7 @@ class Estimation(Enum):
     SHRUNK = "shrunk"  # least squares; counts drawn towards even ones by how little is known
 
     @property
-    def consistency(self) -> Consistency:
+    def consistency(self) -> GrowthConsistency:
         """The same while the partition grows."""
         return EvenShares() if self is Estimation.EVEN_SHARES else BestLinear()
 
@@ -77,17 +82,17 @@ class LevelSketches(Coded):
 
     shape: SketchShape = field(metadata=INLINE)
     counters: int
-    estimator: Estimator | None = None
+    estimator: SketchEstimator | None = None
 
     def __post_init__(self) -> None:
         if self.counters < 0:
             raise ValueError(f"counters: {self.counters} is below 0")
-        if self.estimator not in (None, *estimators_of(self.shape.kind)):
+        if self.estimator not in (None, *kind_estimators(self.shape.kind)):
             raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionPlan(Mechanism):
+class PartitionPlan(PartitionMechanism):
     """How a partition is measured and grown. Holds no data.
 
     Args:
@@ -95,7 +100,7 @@ class PartitionPlan(Mechanism):
         amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
             not measured, or public.
         measure: of the amounts.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         public_total: the number of rows is public: under ``substitute``, where no row is dropped.
         rule: which nodes are split.
         estimation: of the counts.
@@ -180,14 +185,16 @@ class PartitionPlan(Mechanism):
         )
 
     @property
-    def variances(self) -> NodeVariances | None:
+    def variances(self) -> LevelVariances | None:
         """Not those of sketches, whose collisions differ, nor of counts that were shared out."""
         if self.estimation is Estimation.EVEN_SHARES or self.sketches is not None:
             return None
-        found = [math.inf if law is None else measured_variance(law.variance) for law in self.laws]
+        results = [
+            math.inf if law is None else measured_variance(law.variance) for law in self.laws
+        ]
         if self.public_total:
-            found[0] = 0.0
-        return NodeVariances(split=tuple(found), ended=tuple(found))
+            results[0] = 0.0
+        return LevelVariances(split=tuple(results), ended=tuple(results))
 
     def law(self, level: int) -> NoiseLaw | None:
         """The noise of each count, or cell, of a level."""
@@ -199,8 +206,8 @@ class PartitionPlan(Mechanism):
         if self.estimation is Estimation.EVEN_SHARES:
             spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
         else:
-            found = least_squares(tree)
-            running, spreads = list(found.estimates), list(found.below)
+            solved = least_squares(tree)
+            running, spreads = list(solved.estimates), list(solved.below)
         cells = None
         if self.estimation is Estimation.SHRUNK:
             cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
@@ -246,7 +253,7 @@ class PartitionPlan(Mechanism):
                 "depth": depth,
                 self.measure.value: str(amount),
                 "held": "sketch" if self.is_sketched(level) else "counters",
-                **({} if law is None else scale_of(law)),
+                **({} if law is None else exact_scale(law)),
             }
             for level, (depth, amount, law) in enumerate(
                 zip(self.depths, self.amounts, self.laws, strict=True)

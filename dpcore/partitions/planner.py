@@ -139,8 +139,8 @@ def refuse_sketches(choices: PartitionChoices, why: str) -> None:
     Raises:
         Refusal: sketches are requested.
     """
-    if choices.of_sketches is not None or choices.holding is Holding.SKETCH:
-        raise Refusal(choices.of_sketches or "holding", why)
+    if choices.sketch_choice is not None or choices.holding is Holding.SKETCH:
+        raise Refusal(choices.sketch_choice or "holding", why)
 
 
 def is_dense(choices: PartitionChoices, finest: int) -> bool:
@@ -255,10 +255,10 @@ def _holding(
     """The best way to hold counts that fits memory: exact ones have no collisions."""
     memory = choices.memory or DEFAULT_MEMORY
     wanted, dense = choices.holding, 8 << depths[-1]
-    if choices.of_sketches is not None:
+    if choices.sketch_choice is not None:
         if wanted not in (None, Holding.SKETCH):
             raise Refusal(
-                choices.of_sketches, f"goes with sketches, not with {wanted.value} counts"
+                choices.sketch_choice, f"goes with sketches, not with {wanted.value} counts"
             )
         wanted = Holding.SKETCH
     if wanted is Holding.DENSE and dense > memory:

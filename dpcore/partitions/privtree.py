@@ -48,8 +48,8 @@ from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dpcore.noise.source import add_noise
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import Measurement, NodeNoise
-from dpcore.partitions.mechanism import HOLDING, EstimatedTree, Mechanism
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
+from dpcore.partitions.mechanism import HOLDING, EstimatedTree, PartitionMechanism
+from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
@@ -58,7 +58,7 @@ from dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivTreePlan(Mechanism):
+class PrivTreePlan(PartitionMechanism):
     """How PrivTree splits and counts. Holds no data.
 
     Args:
@@ -66,7 +66,7 @@ class PrivTreePlan(Mechanism):
         finest: the depth at which no node is split, in bits; a multiple of `bits_apart`.
         split_epsilon: epsilon_1, for the splits.
         count_epsilon: epsilon_2, for the counts of the parts.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         dense: whether a counter for every node of the finest depth is held.
 
     Raises:
@@ -156,10 +156,10 @@ class PrivTreePlan(Mechanism):
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
         tree = self._measured(hierarchy, measurement, self._grown(hierarchy, measurement))
-        found = least_squares(tree)
-        estimates = [each.estimate for each in found.estimates]
-        counts = whole_counts(tree, estimates, found.below)
-        return EstimatedTree(tree=tree, estimates=found.estimates, counts=tuple(counts))
+        solved = least_squares(tree)
+        estimates = [each.estimate for each in solved.estimates]
+        counts = whole_counts(tree, estimates, solved.below)
+        return EstimatedTree(tree=tree, estimates=solved.estimates, counts=tuple(counts))
 
     def _grown(self, hierarchy: Hierarchy, measurement: NodeNoise) -> list[GrownLevel]:
         """The levels, without counts."""
@@ -180,7 +180,7 @@ class PrivTreePlan(Mechanism):
             places = np.flatnonzero(self._is_split(hierarchy, measurement, level, nodes))
             if not len(places):
                 break
-            nodes = children_of(nodes[places], self.bits_apart)
+            nodes = descendant_nodes(nodes[places], self.bits_apart)
             parents = np.repeat(places, 1 << self.bits_apart)
         return levels
 
@@ -192,21 +192,21 @@ class PrivTreePlan(Mechanism):
         biased = np.maximum(-self.decay, measurement.counts.at(depth, nodes) - level * self.decay)
         streams = measurement.source.node_streams(measurement.tree, "split", depth, nodes)
         noisy = add_noise(self.split_law, biased, streams)
-        found: Flags = (noisy > 0) & hierarchy.is_divisible(depth, nodes)
-        return found
+        result: Flags = (noisy > 0) & hierarchy.is_divisible(depth, nodes)
+        return result
 
     def _measured(
         self, hierarchy: Hierarchy, measurement: NodeNoise, levels: list[GrownLevel]
     ) -> GrownTree:
         """The same levels with the noisy counts of the parts."""
         ends = GrownTree(levels=tuple(levels)).leaves()
-        found = []
+        results = []
         for level, (own, parts) in enumerate(zip(levels, ends, strict=True)):
             filled = hierarchy.has_cells(own.depth, own.nodes)
             value, variance = own.value, np.where(filled, np.inf, 0.0)
             parts &= filled
             value[parts], variance[parts] = measurement.at(level, own.depth, own.nodes[parts])
-            found.append(
+            results.append(
                 GrownLevel(
                     depth=own.depth,
                     nodes=own.nodes,
@@ -215,7 +215,7 @@ class PrivTreePlan(Mechanism):
                     variance=variance,
                 )
             )
-        return GrownTree(levels=tuple(found))
+        return GrownTree(levels=tuple(results))
 
     @property
     def levels(self) -> list[dict[str, object]]:

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from dpcore.arrays import Integers
-from dpcore.partitions.measurement import Measured, measured_variance
+from dpcore.partitions.measurement import MeasuredNodes, measured_variance
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.tree import Nodes
-from dpcore.sketches.estimators import Estimator, estimates
+from dpcore.sketches.estimators import SketchEstimator, estimates
 from dpcore.sketches.hashing import SketchHashes
 from dpcore.sketches.row_error import ErrorMoments, RowError
 
@@ -48,25 +48,25 @@ class SketchedCounts:
         law = self.plan.law(level)
         return np.inf if law is None else measured_variance(law.variance)
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         """Return measured nodes, as `dpcore.partitions.measurement.Measurement.at` does."""
         law = self.plan.law(level)
         if not self.plan.is_sketched(level):
             value = self.counters[level][nodes.astype(np.int64)].astype(np.float64)
             known = 0.0 if self.plan.is_measured(level) else np.inf
             spread = known if law is None else measured_variance(law.variance)
-            return Measured(value, np.full(len(nodes), spread))
+            return MeasuredNodes(value, np.full(len(nodes), spread))
         estimator, moments = self._best[level]
         value = estimates(estimator, self.tables[level], self.hashes[level], nodes) - moments.bias
-        return Measured(value, np.full(len(nodes), self.variance(level)))
+        return MeasuredNodes(value, np.full(len(nodes), self.variance(level)))
 
     @cached_property
-    def _best(self) -> dict[int, tuple[Estimator, ErrorMoments]]:
+    def _best(self) -> dict[int, tuple[SketchEstimator, ErrorMoments]]:
         """The estimator of each sketched level's counts, and the moments of its error."""
         assert self.plan.sketches is not None
-        found = {}
+        result = {}
         for level, table in self.tables.items():
-            error = RowError.of_table(self.plan.sketches.shape, table)
+            error = RowError.from_table(self.plan.sketches.shape, table)
             estimator = self.plan.sketches.estimator or error.best_estimator()
-            found[level] = estimator, error.moments(estimator)
-        return found
+            result[level] = estimator, error.moments(estimator)
+        return result

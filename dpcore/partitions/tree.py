@@ -99,15 +99,15 @@ class GrownTree:
         return ends
 
 
-def children_of(nodes: Nodes, bits: int) -> Nodes:
+def descendant_nodes(nodes: Nodes, bits: int) -> Nodes:
     """(n 2^bits,) the descendants of nodes so many bits below them, in order.
 
-    >>> children_of(np.array([0, 3], np.uint64), 1).tolist()
+    >>> descendant_nodes(np.array([0, 3], np.uint64), 1).tolist()
     [0, 1, 6, 7]
     """
     below = np.arange(1 << bits, dtype=np.uint64)
-    found: Nodes = ((nodes[:, np.newaxis] << np.uint64(bits)) | below).reshape(-1)
-    return found
+    result: Nodes = ((nodes[:, np.newaxis] << np.uint64(bits)) | below).reshape(-1)
+    return result
 
 
 def prefixes(codes: Nodes, bits: int, depth: int) -> Nodes:

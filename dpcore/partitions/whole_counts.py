@@ -77,5 +77,5 @@ def _shrunk(wanted: Floats, spread: Floats, totals: Integers, cells: Floats) -> 
     seen = (np.square(off) / known).sum(axis=1)
     free = (spread > 0).sum(axis=1) - 1.0
     factor = 1.0 - np.divide(free, seen, out=np.ones_like(seen), where=seen > free)
-    found: Floats = even + np.maximum(factor, 0.0)[:, np.newaxis] * off
-    return found
+    result: Floats = even + np.maximum(factor, 0.0)[:, np.newaxis] * off
+    return result

@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "budget": ("Budget", "Measure", "Neighbors"),
-    "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
+    "conversion": ("calibrated_rho", "zcdp_epsilon", "zcdp_rho"),
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "rounded_down"),
     "least_epsilon": ("least_epsilon",),

@@ -1,11 +1,11 @@
-"""Privacy units, neighbouring relations, budgets and sensitivities.
+"""Privacy units, neighboring relations, budgets and sensitivities.
 
 Everything here is exact: budgets are rationals, so that parts of a budget are seen to sum to no
 more than the whole. The privacy unit is the row: a guarantee speaks of data sets that differ in
 one row (``add_remove``: one has a row more; ``substitute``: one row has other values, so that the
 number of rows N is public).
 
-Source: Rameshwar, Tandon, Sharma, Section II (substitute-one neighbours, N public); Bun, Steinke
+Source: Rameshwar, Tandon, Sharma, Section II (substitute-one neighbors, N public); Bun, Steinke
 2016, Propositions 1.4 and 1.6 (zCDP, Gaussian noise); Canonne, Kamath, Steinke 2020 (the discrete
 Gaussian has the same guarantee).
 """

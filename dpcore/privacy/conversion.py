@@ -1,6 +1,6 @@
 """Accounting: which zCDP budget meets (epsilon, delta).
 
-**Conversion.** rho-zCDP implies (epsilon, delta)-DP with (`delta_of`)
+**Conversion.** rho-zCDP implies (epsilon, delta)-DP with (`zcdp_delta`)
 
     delta = min over alpha > 1 of exp((alpha - 1) (alpha rho - epsilon)) / (alpha - 1)
                                   (1 - 1 / alpha)^alpha.
@@ -36,7 +36,7 @@ _MOST_CERTIFICATES = 6
 _MOST_HALVINGS, _MOST_SECANTS = 491, 64
 
 
-def delta_of(rho: Real, epsilon: Real) -> float:
+def zcdp_delta(rho: Real, epsilon: Real) -> float:
     """The least delta known such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
@@ -51,7 +51,7 @@ def delta_of(rho: Real, epsilon: Real) -> float:
 
     Source: Canonne, Kamath, Steinke 2020, Section 2.3.
 
-    >>> delta_of(Fraction(1, 50), 1.0)
+    >>> zcdp_delta(Fraction(1, 50), 1.0)
     8.8252549873e-08
     """
     loss, target = _valid_rho(rho), valid_epsilon(epsilon)
@@ -61,7 +61,7 @@ def delta_of(rho: Real, epsilon: Real) -> float:
     return min(1.0, rounded_up(max(delta, DELTA_FLOOR), _CONVERTED_DIGITS))
 
 
-def epsilon_of(rho: Real, delta: Real) -> float:
+def zcdp_epsilon(rho: Real, delta: Real) -> float:
     """The least epsilon known such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
@@ -76,7 +76,7 @@ def epsilon_of(rho: Real, delta: Real) -> float:
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12.
 
-    >>> round(epsilon_of(Fraction(1, 50), 1e-6), 4)
+    >>> round(zcdp_epsilon(Fraction(1, 50), 1e-6), 4)
     0.8999
     """
     loss, bound = _valid_rho(rho), _valid_delta(delta)
@@ -88,7 +88,7 @@ def epsilon_of(rho: Real, delta: Real) -> float:
     return rounded_up(value, _CONVERTED_DIGITS) if value > 0 else 0.0
 
 
-def rho_of(epsilon: Real, delta: Real) -> Fraction:
+def zcdp_rho(epsilon: Real, delta: Real) -> Fraction:
     """The largest zCDP budget of four significant digits that implies (epsilon, delta)-DP.
 
     It needs no certificate: any composition within this rho meets (epsilon, delta).
@@ -98,14 +98,14 @@ def rho_of(epsilon: Real, delta: Real) -> Fraction:
         delta: from 1e-290 to below 1.
 
     Returns:
-        rho with ``delta_of(rho, epsilon) <= delta``, compared exactly.
+        rho with ``zcdp_delta(rho, epsilon) <= delta``, compared exactly.
 
     Raises:
         ValueError: epsilon or delta out of range.
 
     Source: Canonne, Kamath, Steinke 2020, Section 2.3, inverted.
 
-    >>> rho_of(1.0, 1e-6)
+    >>> zcdp_rho(1.0, 1e-6)
     Fraction(487, 20000)
     """
     target, bound = valid_epsilon(epsilon), _valid_delta(delta)
@@ -114,12 +114,12 @@ def rho_of(epsilon: Real, delta: Real) -> Fraction:
     root = target / (math.sqrt(log_inverse + target) + math.sqrt(log_inverse))
     low = decimal_rank(root * root) - 1
     width = 9000
-    while delta_of(four_digits(low + width), epsilon) <= bound:
+    while zcdp_delta(four_digits(low + width), epsilon) <= bound:
         low, width = low + width, 2 * width
     high = low + width
     while high - low > 1:
         middle = (low + high) // 2
-        meets = delta_of(four_digits(middle), epsilon) <= bound
+        meets = zcdp_delta(four_digits(middle), epsilon) <= bound
         low, high = (middle, high) if meets else (low, middle)
     return four_digits(low)
 
@@ -162,7 +162,7 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
     Each certificate is turned into the rho of continuous Gaussian noise of the same delta; the
     ratio of the two hardly changes with rho and gives the next rho to try. The delta of discrete
     noise is not monotone in rho where sigma is below about 1, nor are plans: only a certified rho,
-    or that of `rho_of`, is ever returned.
+    or that of `zcdp_rho`, is ever returned.
 
     Args:
         epsilon: from 1e-100 to 1e100.
@@ -171,7 +171,7 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
             ``epsilon`` (`certified_delta`). It is called at most 6 times, never twice for a rho.
 
     Returns:
-        rho >= ``rho_of(epsilon, delta)``; above it only with ``certify(rho) <= delta``, exactly.
+        rho >= ``zcdp_rho(epsilon, delta)``; above it only with ``certify(rho) <= delta``, exactly.
 
     Raises:
         ValueError: epsilon or delta out of range; whatever ``certify`` raises.
@@ -185,18 +185,18 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
     """
     bound = _valid_delta(delta)
     start = gaussian_rho(epsilon, delta)
-    low, high = decimal_rank(rho_of(epsilon, delta)), math.inf
+    low, high = decimal_rank(zcdp_rho(epsilon, delta)), math.inf
     candidate = max(decimal_rank(start), low + 1)
     known: list[tuple[float, float]] = []  # log rho, and log of the Gaussian rho of its delta
     for _ in range(_MOST_CERTIFICATES):
         rho = four_digits(candidate)
-        found = certify(rho)
-        if found <= bound:
+        certified = certify(rho)
+        if certified <= bound:
             low = candidate
         else:
             high = candidate
-        if 0 <= found < 1:
-            equivalent = gaussian_rho(epsilon, max(found, _LEAST_DELTA))
+        if 0 <= certified < 1:
+            equivalent = gaussian_rho(epsilon, max(certified, _LEAST_DELTA))
             known.append((log(float(rho)), log(equivalent)))
             candidate = decimal_rank(exp(_extrapolated(known, log(start))))
         else:

@@ -30,7 +30,7 @@ class GroupPrivacy:
 
     Args:
         epsilon, delta: the claim for a unit; positive, delta below 1.
-        unit: what neighbours differ in, with c, the most of its rows in the tree.
+        unit: what neighbors differ in, with c, the most of its rows in the tree.
 
     Raises:
         ValueError: an argument out of range.

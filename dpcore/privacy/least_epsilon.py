@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpcore.arithmetic.elementary import log
-from dpcore.privacy.conversion import DELTA_FLOOR, Real, epsilon_of
+from dpcore.privacy.conversion import DELTA_FLOOR, Real, zcdp_epsilon
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.privacy.loss import Moved, certified_delta
 
@@ -43,7 +43,7 @@ def least_epsilon(
     >>> least_epsilon(None, Fraction(1, 36), 1e-6)
     Fraction(1073, 1000)
     """
-    converted = epsilon_of(rho, delta)
+    converted = zcdp_epsilon(rho, delta)
     if not converted:
         return Fraction(0)
     high, low = decimal_rank(converted) + 1, decimal_rank(converted) - 9000
@@ -54,9 +54,9 @@ def least_epsilon(
     for _ in range(_MOST_CERTIFICATES):
         if high - low <= 1:
             break
-        found = certified_delta(moved, four_digits(place))
-        low, high = (low, place) if found <= delta else (place, high)
-        known.append((float(four_digits(place)), math.sqrt(-log(max(found, DELTA_FLOOR)))))
+        certified = certified_delta(moved, four_digits(place))
+        low, high = (low, place) if certified <= delta else (place, high)
+        known.append((float(four_digits(place)), math.sqrt(-log(max(certified, DELTA_FLOOR)))))
         slope = 1 / (2 * math.sqrt(rho))
         if len(known) > 1 and known[-1][0] != known[-2][0]:
             slope = max(slope / 4, (known[-1][1] - known[-2][1]) / (known[-1][0] - known[-2][0]))

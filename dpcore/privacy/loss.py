@@ -1,24 +1,24 @@
 """Which delta a release really has: the composition of the privacy losses of its counts.
 
-**Certificate.** A release measures levels with independent noise; between two neighbouring data
+**Certificate.** A release measures levels with independent noise; between two neighboring data
 sets some counts move by one. For a Gaussian law of parameter sigma^2 the privacy loss of one such
 count is L = 1 / (2 sigma^2) + X / sigma^2, for a Laplace law it is +-1 / scale; the losses of all
 changed counts add up, and delta(epsilon) = E max(0, 1 - exp(epsilon - L)), which `certified_delta`
 bounds from above, closely.
 
-Which neighbours. Write Y = exp(-L), the likelihood ratio, of mean 1. max(0, 1 - exp(epsilon) y y')
+Which neighbors. Write Y = exp(-L), the likelihood ratio, of mean 1. max(0, 1 - exp(epsilon) y y')
 is convex in y for every y' >= 0, so replacing one factor of Y by a mean-preserving spread of it
 never lowers delta. (1) A count that does not move has Y = 1, of which every other Y is a spread:
-hence the worst neighbours change as many counts as `level_sensitivity` allows at every level, and
+hence the worst neighbors change as many counts as `level_sensitivity` allows at every level, and
 a row that stays inside its node at the upper levels, or that a policy drops, loses less. (2) The
 laws are symmetric, so a count that moves up, one that moves down, and the two data sets exchanged
 all have the same law of L: one figure covers add and remove, and substitute (one count up and one
-down) is two moved counts. (3) Splitting an atom of Y onto the two neighbouring points of a grid of
+down) is two moved counts. (3) Splitting an atom of Y onto the two neighboring points of a grid of
 losses, keeping its mean, is such a spread: this is how losses are put on a grid ("connect the
 dots"). Which of a keyed tree's counts move does not matter, since a level has one law.
 
 Large sigma. With y normal about x, of variance sigma^2 - v, rounding y by a discrete Gaussian of
-variance v centred at y gives the discrete Gaussian of variance sigma^2 about x, up to factors
+variance v centered at y gives the discrete Gaussian of variance sigma^2 about x, up to factors
 within 1 +- 2 exp(-2 pi^2 v) by Poisson summation: post-processing of a continuous Gaussian, and the
 same holds with the two exchanged. So all levels of large sigma together, whose continuous Gaussians
 are one of mu^2 = sum 1 / (sigma^2 - v), become one discrete Gaussian of moderate variance.
@@ -62,9 +62,9 @@ from dpcore.privacy.conversion import (
     Real,
     log_excess,
     optimal_tilt,
-    rho_of,
     rounded_up,
     valid_epsilon,
+    zcdp_rho,
 )
 
 # The share of the total variance of the loss that each approximation of a law may add. It raises
@@ -141,7 +141,7 @@ def keeps(moved: Sequence[tuple[Moved, int]], rho: Fraction, epsilon: Real, delt
     >>> keeps([(DiscreteGaussian(sigma_squared=Fraction(14)), 1)], Fraction(1, 28), 1, 1e-6)
     False
     """
-    return rho <= rho_of(epsilon, delta) or certified_delta(moved, epsilon) <= delta
+    return rho <= zcdp_rho(epsilon, delta) or certified_delta(moved, epsilon) <= delta
 
 
 def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
@@ -157,7 +157,7 @@ def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
 
     Args:
         moved: pairs of a law and of how many counts with that noise move by one between the worst
-            neighbours, or of what moves together and the square of how far (`moved_by`).
+            neighbors, or of what moves together and the square of how far (`moved_by`).
         epsilon: from 1e-100 to 1e100.
 
     Returns:
@@ -194,7 +194,7 @@ class _GaussianLoss:
     """The privacy loss of one count: discrete Gaussian noise, moved by ``shift``.
 
     The shift is 1, or any real where the variance is so large that the sum of the weights does not
-    depend on their centre.
+    depend on their center.
     """
 
     variance: float
@@ -222,9 +222,9 @@ class _GaussianLoss:
         steps = np.arange(-reach, reach + 1, dtype=np.float64)
         # A partial sum: too small, so that the probabilities come out too large.
         total = float(exp(-(steps * steps) / (2 * self.variance)).sum())
-        centre = theta * self.shift
-        noise = steps + round(centre)
-        away = noise - centre
+        center = theta * self.shift
+        noise = steps + round(center)
+        away = noise - center
         weights = exp(-(away * away) / (2 * self.variance)) / total
         # From the ends on, each weight is at most `ratio` times the one before it.
         ratio = exp(-(reach - 0.5) / self.variance)
@@ -360,7 +360,7 @@ class _GridLoss:
 
 
 def _on_grid(loss: _Loss, theta: float, step: float) -> _GridLoss:
-    """Split every atom onto its two neighbours on the grid, keeping the means of 1 and exp(-L)."""
+    """Split every atom onto its two neighbors on the grid, keeping the means of 1 and exp(-L)."""
     losses, weights, dropped = loss.atoms(theta)
     cells = np.floor(losses / step)
     above = (losses / step - cells) * step

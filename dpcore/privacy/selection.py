@@ -6,7 +6,7 @@ pi(n), independent of all other keys:
 
     pi(0) = 0,  pi(n + 1) = min(e^eps pi(n) + delta, 1 - e^-eps (1 - pi(n) - delta), 1).
 
-Guarantee. Let p = pi(n) and p' = pi(n + 1), the two neighbours of one unit more. The four
+Guarantee. Let p = pi(n) and p' = pi(n + 1), the two neighbors of one unit more. The four
 inequalities that (eps, delta) asks of a coin are
 
     p' <= e^eps p + delta              the first term of the minimum,
@@ -149,11 +149,11 @@ class SelectionLaw:
         floor = self._floors[np.clip(rank, 0, len(self._floors) - 1)]
         chosen: Flags = certain | (possible & (word < floor))
         for place in np.flatnonzero(possible & ~certain & (word == floor)).tolist():
-            own = stream.of(np.array([place]))
-            chosen[place] = self._settled(int(rank[place]), own, int(word[place]))
+            own = stream.select(np.array([place]))
+            chosen[place] = self._is_below(int(rank[place]), own, int(word[place]))
         return chosen
 
-    def _settled(self, rank: int, stream: Bits, word: int) -> bool:
+    def _is_below(self, rank: int, stream: Bits, word: int) -> bool:
         """Whether a U that begins with the 64 bits `word` is below pi(rank)."""
         bits = _WORD
         while True:
@@ -195,12 +195,12 @@ def _certain_units(epsilon: Fraction, delta: Fraction) -> float:
 def _probabilities(epsilon: Fraction, delta: Fraction, bits: int) -> list[Bounds]:
     """Integers that enclose pi(n) 2^bits for n = 0, 1, ..., up to the last n where it may be
     below 1."""
-    found = []
+    result = []
     for bounds in _recursion(epsilon, delta, bits):
         if bounds[0] >= 1 << bits:
             break
-        found.append(bounds)
-    return found
+        result.append(bounds)
+    return result
 
 
 def _recursion(epsilon: Fraction, delta: Fraction, bits: int) -> Iterator[Bounds]:

@@ -27,7 +27,7 @@ def level_sensitivity(
     L1 = m_1, L2^2 = m_1^2 under either.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         single_node: the level has one node in all, that is the root of a tree without keys.
         keyed: there is a tree for each key.
 
@@ -76,7 +76,7 @@ def sum_sensitivity(
     count has lower = upper = 1, see `level_sensitivity`.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         lower: the least value of a row.
         upper: the largest.
         single_node: as in `level_sensitivity`.
@@ -132,7 +132,7 @@ def prefix_sensitivity(
     times that of a row.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         leaves: K.
         public_total: the number of rows is public (substitute of rows without keys only).
         keyed: there is a tree for each key.
@@ -156,7 +156,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
     """The L1 and the squared L2 sensitivity of a sketch's table, for one privacy unit.
 
     A row of data counts in one cell of each of the sketch's j rows, by 1 or, if signed, by -1; its
-    hash functions do not depend on the data, so they are the same for both neighbours, and nothing
+    hash functions do not depend on the data, so they are the same for both neighbors, and nothing
     is asked of them: not even that they are random.
 
     ``add_remove``: one cell of each row moves by one: L1 = j, L2^2 = j. ``substitute``: one count
@@ -168,7 +168,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
     one cell of each row of the sketch: L1 is c times and L2^2 is c^2 times that.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         rows: of the sketch, j.
         signed: whether rows of data count with a sign (a count sketch).
 
@@ -220,7 +220,7 @@ def rank_sensitivity(
     No range is less than 1 where a unit has rows.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         part: q, the wanted rank among the rows of the part, from 0 to 1.
         whole: the part is a whole tree, not what lies between chosen quantiles.
         keyed: there is a tree for each key.
@@ -272,7 +272,7 @@ def level_law(
     """The noise that spends ``budget`` on the counts of one level, for one unit; see `noise_law`.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: what the level may spend.
         single_node, keyed: as in `level_sensitivity`.
 

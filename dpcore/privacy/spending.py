@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.loss import Moved, keeps, moved_by
 
 MovedCounts = tuple[tuple[Moved, int], ...]
@@ -24,9 +24,9 @@ def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> Moved
     Args:
         levels: the law and the (L1, L2^2) sensitivity of each.
     """
-    found = [moved_by(law, *sensitivity) for law, sensitivity in levels]
-    known = tuple(each for each in found if each is not None)
-    return known if len(known) == len(found) else None
+    laws = [moved_by(law, *sensitivity) for law, sensitivity in levels]
+    known = tuple(each for each in laws if each is not None)
+    return known if len(known) == len(laws) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,4 +88,4 @@ class Spending:
         if min(left) <= 0:
             return False
         whole = max(self.rho, rho)
-        return whole <= rho_of(*left) if self.moved is None else keeps(self.moved, whole, *left)
+        return whole <= zcdp_rho(*left) if self.moved is None else keeps(self.moved, whole, *left)

@@ -1,4 +1,4 @@
-"""The privacy unit: what two neighbouring data sets differ in, and how much of it is counted.
+"""The privacy unit: what two neighboring data sets differ in, and how much of it is counted.
 
 A unit is a row, or all rows that agree in some columns: a person, a device, an aircraft. Rows of a
 unit beyond its bounds are left out before anything is counted (`dpcore.bounding`), so that
@@ -36,10 +36,10 @@ class UnitType(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyUnit(Coded):
-    """What neighbouring data sets differ in, and how much of it a tree counts.
+    """What neighboring data sets differ in, and how much of it a tree counts.
 
     Args:
-        neighbors: the neighbouring relation: a unit more, or a unit with other rows.
+        neighbors: the neighboring relation: a unit more, or a unit with other rows.
         columns: whose values name the unit; none where it is the row.
         rows: c, the most rows of a unit that a tree counts, over all its keys.
         keys: m, the most keys of a unit in a tree with a group-by; None: as many as it has rows.
@@ -119,7 +119,7 @@ class PrivacyUnit(Coded):
 
     @property
     def substitutes(self) -> bool:
-        """Whether neighbours differ in the rows of a unit, not in whether it is there."""
+        """Whether neighbors differ in the rows of a unit, not in whether it is there."""
         return self.neighbors is Neighbors.SUBSTITUTE
 
     @property

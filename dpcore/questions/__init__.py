@@ -5,11 +5,11 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "answer_errors": ("AnswerErrors", "Run", "SumBounds", "SumError", "merged_runs"),
-    "entry": ("budget_entry", "policies_of"),
+    "answer_errors": ("AnswerErrors", "SeriesRun", "SumBounds", "SumError", "merged_runs"),
+    "entry": ("budget_entry", "column_policies"),
     "intervals": ("Ends", "IntervalRule", "Intervals", "SlopedIntervals", "difference_ends"),
     "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
-    "mechanism": ("Layout", "Mechanism", "ReportedErrors"),
+    "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
     "natural_order": ("in_natural_order",),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
@@ -28,17 +28,10 @@ FACE = {
         "ReleasedPart",
         "RowIncrements",
     ),
-    "question": ("PublicTable", "Question", "Run"),
+    "question": ("PublicTable", "Question", "SeriesRun"),
     "released": ("Answer", "ReadPart", "Released", "Total", "named_level"),
     "released_tree": ("ReleasedTree",),
-    "roles": (
-        "TreeColumns",
-        "TreeCounting",
-        "TreePrivacy",
-        "TreeRounds",
-        "TreeTables",
-        "UnitRows",
-    ),
+    "roles": ("TreeColumns", "TreeCounting", "TreePrivacy", "TreeRounds", "TreeTables", "UnitRows"),
     "root_messages": (
         "SentRoots",
         "pack_measured",
@@ -58,5 +51,5 @@ FACE = {
         "tree_and_key",
     ),
     "tree_question": ("M", "TreeQuestion"),
-    "workload": ("Noise", "Share", "Terms", "Way", "Workload"),
+    "workload": ("Noise", "ReleaseTerms", "Share", "Way", "Workload"),
 }

@@ -15,7 +15,7 @@ def budget_entry(question: TreePrivacy) -> dict[str, object]:
     return {} if own is None else {own.measure.value: str(own.amount)}
 
 
-def policies_of(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
+def column_policies(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
     """What becomes of values that a tree's domain or keys do not list, by column."""
     kept = ("outside", "missing", "unknown")
     spec, columns = question.domain.spec(), ", ".join(question.domain.columns)

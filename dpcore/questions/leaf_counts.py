@@ -21,7 +21,7 @@ from dpcore.noise.source import counts_digest
 from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total
+from dpcore.trees.exact_sums import LeafSums, saturated_sums, split_words, words_total
 
 # Sorted: how many rows are read before the leaves that they touch leave.
 BUFFERED_ROWS = 2**23
@@ -50,9 +50,9 @@ class DenseCounter(Counter):
         chunking: of the tree.
 
     >>> from dpcore.trees.chunks import UniformChunking
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> counter = DenseCounter(
-    ...     UniformChunking(tree=Tree(leaves=4, fanouts=(2, 2)), keys=1, chunk_leaves=2))
+    ...     UniformChunking(tree=UniformTree(leaves=4, fanouts=(2, 2)), keys=1, chunk_leaves=2))
     >>> counter.add(Increments(np.array([0, 3, 3])), 5)
     3
     >>> [partial.place for partial in counter.take()]
@@ -202,6 +202,6 @@ def _add_words(sums: Integers, places: Integers | slice, values: Integers) -> No
     if values.size and values.min() >= -(2**31) and values.max() < 2**31:
         sums[0][places] += values
     else:
-        low, high = words_of(values)
+        low, high = split_words(values)
         sums[0][places] += low
         sums[1][places] += high

@@ -20,7 +20,7 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.spending import MovedCounts, Spending
 from dpcore.questions.answer_errors import AnswerErrors
 from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.parts import Plan
+from dpcore.questions.parts import MechanismPlan
 from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES
 from dpcore.trees.forest import Forest, LevelSolution, RootSolutions
 
@@ -33,7 +33,7 @@ W = TypeVar("W", bound=Coded)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ChunkLayout:
     """How the trees of all keys are divided into chunks.
 
     Args:
@@ -74,7 +74,7 @@ class Mechanism(Coded, ABC, Generic[F, W]):
     # Columns that tables of nodes have beside `NODES_SCHEMA`.
     node_fields: ClassVar[tuple[pa.Field, ...]] = ()
 
-    plan: Plan
+    plan: MechanismPlan
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Mechanism(Coded, ABC, Generic[F, W]):
             return Spending(epsilon=own.amount)
         return Spending(rho=own.amount, moved=self.moved_counts)
 
-    def check(self, layout: Layout, forest: Callable[[], F]) -> None:
+    def check(self, layout: ChunkLayout, forest: Callable[[], F]) -> None:
         """Refuse a layout that the mechanism cannot measure.
 
         Args:
@@ -117,7 +117,7 @@ class Mechanism(Coded, ABC, Generic[F, W]):
         """
 
     @abstractmethod
-    def forest(self, layout: Layout) -> F:
+    def forest(self, layout: ChunkLayout) -> F:
         """Return the trees in chunks."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.rows.fates import Fate
+from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.trees.shape import Shape
 
 
@@ -43,14 +43,14 @@ class Domain(Protocol):
     def leaf_ids(self, columns: Mapping[str, pa.Array], /) -> Integers:
         """(rows,) the leaf of every row, below 0 where a policy drops it."""
 
-    def fates(self, columns: Mapping[str, pa.Array], /) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array], /) -> list[RowOutcome]:
         """Rows without a leaf of their own, by cause."""
 
     def spec(self) -> Mapping[str, object]:
         """All that shapes the map, as plain JSON values."""
 
 
-class Plan(Protocol):
+class MechanismPlan(Protocol):
     """How a tree is measured."""
 
     @property
@@ -59,7 +59,7 @@ class Plan(Protocol):
 
     @property
     def unit(self) -> PrivacyUnit:
-        """The neighbouring relation of the guarantee."""
+        """The neighboring relation of the guarantee."""
 
     @property
     def budget(self) -> Budget | None:

@@ -45,7 +45,7 @@ class Increments(NamedTuple):
     cells: Integers | pa.Array
     values: Integers | None = None
 
-    def of(self, rows: Flags) -> Increments:
+    def select(self, rows: Flags) -> Increments:
         """Return the increments of some rows, where there is one for each row.
 
         Args:
@@ -75,7 +75,7 @@ class Partial(NamedTuple):
     Attributes:
         place: which.
         data: the counts; none where the bytes are.
-        total: their sum, where `Question.balance_of` is not 0.
+        total: their sum, where `Question.place_balance` is not 0.
     """
 
     place: Place

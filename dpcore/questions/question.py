@@ -17,12 +17,12 @@ The order of calls, for a tree of 4 cells whose places need no rounds and no bra
 >>> from dpcore.ordered.workload import OrderedWorkload
 >>> from dpcore.privacy.budget import Budget, Measure
 >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
->>> from dpcore.questions.workload import Share, Terms
+>>> from dpcore.questions.workload import Share, ReleaseTerms
 >>> age = OrderedWorkload(name="age", quantiles=(0.5,), domain=make_domain(
 ...     {"column": "age", "type": "integer", "lower": 0, "upper": 4, "outside": "clamp",
 ...      "missing": "first"}))
 >>> budget = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
->>> tree = age.planned(budget, Terms(unit=ADD_REMOVE_ROW))
+>>> tree = age.planned(budget, ReleaseTerms(unit=ADD_REMOVE_ROW))
 >>> key = ReleaseKey(bytes(32))
 
 Workers count the rows that they read, and merge the partial counts of each place (`TreeCounting`;
@@ -74,7 +74,7 @@ from dpcore.questions.roles import (
 from dpcore.rows.keys import Keys
 
 
-class Run(NamedTuple):
+class SeriesRun(NamedTuple):
     """One run of a series of releases that spend one budget together.
 
     Attributes:
@@ -155,12 +155,12 @@ class Question(
         labels: list[str | None] = self.keys.labels_between(start, stop).to_pylist()
         return labels
 
-    def label_of(self, code: int) -> str | None:
+    def key_label(self, code: int) -> str | None:
         """The name of one key."""
         return self.labels_between(code, code + 1)[0]
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> SeriesRun | None:
         """Which run of which series the release is; None where it is alone."""
         return None
 

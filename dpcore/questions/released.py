@@ -162,7 +162,7 @@ class Released(ABC):
         """
         raise ValueError(f"confidence: the intervals of tree {self._name} are those of the release")
 
-    def level_of(self, name: str) -> int:
+    def find_level(self, name: str) -> int:
         """The level of a number written out, or of a name where levels have names.
 
         Raises:
@@ -180,7 +180,7 @@ class Released(ABC):
         """
         raise self._has_no_numbers()
 
-    def node_of(self, value: object, level: int) -> int:
+    def find_node(self, value: object, level: int) -> int:
         """The node of a level that holds a value, or that a path leads to.
 
         Raises:
@@ -257,7 +257,7 @@ class Released(ABC):
         """
         raise self._has_no_order("range")
 
-    def of_column(self, column: str) -> Released:
+    def select_column(self, column: str) -> Released:
         """The answers about one of several columns.
 
         Raises:
@@ -311,8 +311,8 @@ class Released(ABC):
     def _has_no_numbers(self) -> ValueError:
         return ValueError(f"node: in tree {self._name} nodes are found by --path")
 
-    def _has_no_order(self, asking: str) -> ValueError:
-        return ValueError(f"{asking}: tree {self._name} {self.unordered}")
+    def _has_no_order(self, query: str) -> ValueError:
+        return ValueError(f"{query}: tree {self._name} {self.unordered}")
 
 
 def named_level(names: Sequence[str], name: str) -> int:

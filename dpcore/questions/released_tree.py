@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.answer_errors import AnswerErrors, Run, SumBounds, SumError
+from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumBounds, SumError
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
@@ -53,7 +53,7 @@ class ReleasedTree(Released):
     def numbered_level(self, name: str | None) -> int:
         if name is None:
             raise ValueError("level: is needed with --node and --value")
-        return self.level_of(name)
+        return self.find_level(name)
 
     @cached_property
     def errors(self) -> AnswerErrors:
@@ -78,7 +78,7 @@ class ReleasedTree(Released):
         return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
 
     @abstractmethod
-    def _counted(self, runs: Sequence[Run], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
         """Return the estimate and the count of several runs of leaves together."""
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
@@ -86,10 +86,10 @@ class ReleasedTree(Released):
         if not (0 <= level < len(sizes) and 0 <= node < sizes[level]):
             raise ValueError(f"node: level {level} has no node {node} in this tree")
         code = self._code(key)
-        found = self._rows_at(level, node, code).to_pylist()
-        if not found:
+        rows = self._rows_at(level, node, code).to_pylist()
+        if not rows:
             raise ValueError(f"node: {node} of level {level} only repeats a leaf above it")
-        return self._answer(found[0], self._total_count(code))
+        return self._answer(rows[0], self._total_count(code))
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         """The nodes of a level with the largest counts, ties in the order of nodes.
@@ -131,7 +131,7 @@ class ReleasedTree(Released):
         if (keys is None) != (key is None):
             needed = "has no keys" if keys is None else "needs a key"
             raise ValueError(f"key: tree {self.question.name} {needed}")
-        return 0 if keys is None else keys.code_of(key)
+        return 0 if keys is None else keys.find_code(key)
 
     def _chunks(self, code: int) -> list[Chunk]:
         return self._chunking.chunks_of_key(code)
@@ -143,7 +143,7 @@ class ReleasedTree(Released):
             return table
         # Labels are compared once each, and not in every row: all keys may be asked in turn.
         keys = table["key"].unify_dictionaries().combine_chunks()
-        place = pc.index(keys.dictionary, self.question.label_of(code)).as_py()
+        place = pc.index(keys.dictionary, self.question.key_label(code)).as_py()
         return table.take(pa.array(np.flatnonzero(keys.indices.to_numpy() == place)))
 
     def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
@@ -182,7 +182,7 @@ class ReleasedTree(Released):
         inside = pc.and_(pc.greater_equal(table["node"], first), pc.less_equal(table["node"], last))
         return table.filter(pc.and_(pc.equal(table["level"], level), inside))
 
-    def _rows_of(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
+    def _select_rows(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
         """The rows of some nodes of a level, of the parts that hold them."""
         if level < self._chunking.split_level:
             holders = {self._chunking.holders(level, node, node)[0] for node in nodes}
@@ -236,7 +236,9 @@ class ReleasedTree(Released):
         """
         estimate, count = found
         if isinstance(error, SumError):
-            return self._answer_of(label, estimate, (error.variance, error.margin), count, code)
+            return self._combined_answer(
+                label, estimate, (error.variance, error.margin), count, code
+            )
         least, most = (self._edges_answer(runs, code) for runs in (error.inner, error.outer))
         # Noise may have put the low end above the high one.
         low, high = sorted((least.ci_low, most.ci_high))
@@ -252,11 +254,11 @@ class ReleasedTree(Released):
             remark=_BOUND,
         )
 
-    def _edges_answer(self, runs: Sequence[Run], code: int) -> Answer:
+    def _edges_answer(self, runs: Sequence[SeriesRun], code: int) -> Answer:
         """The answer about runs of leaves between edges of nodes that were estimated."""
         return self._sum_answer("", self._counted(runs, code), self.errors.sum(runs, code), code)
 
-    def _answer_of(
+    def _combined_answer(
         self, label: str, estimate: float, error: tuple[float, float], count: int, code: int
     ) -> Answer:
         """The answer about several nodes together.

@@ -41,7 +41,7 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.rows.fates import Fate
+from dpcore.rows.row_outcomes import RowOutcome
 
 
 class _Named(ABC):
@@ -88,7 +88,7 @@ class TreeColumns(_ReadTree):
             ValueError: naming the column, the type and what is needed.
         """
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
         """Return the rows that were dropped, clamped or counted elsewhere, by cause.
 
         A row may have several causes. Only for people with access to the raw data: a release
@@ -156,7 +156,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
         """Places that get counts from an earlier run beside those of the rows, each once."""
         return ()
 
-    def balance_of(self, place: Place) -> int:
+    def place_balance(self, place: Place) -> int:
         """Return the number of the balance that the counts of a place take part in.
 
         0: together they hold what `Counter.add` added; else what partial counts of the same
@@ -174,7 +174,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
         """
 
     @abstractmethod
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut exact counts at hand into partial counts, as a part of the rows would give them.
 
         Args:
@@ -207,7 +207,7 @@ class UnitRows(_ReadTree):
         """Return increments row by row as `TreeCounting.counter` takes them."""
         return increments
 
-    def of_units(self, rows: Integers) -> Increments | None:
+    def unit_increments(self, rows: Integers) -> Increments | None:
         """Return what privacy units add that count once each, by how many rows they have.
 
         None where rows are counted, at most so many of a unit.
@@ -217,7 +217,7 @@ class UnitRows(_ReadTree):
         """
         return None
 
-    def keys_of(self, cells: Integers) -> Integers | None:
+    def cell_keys(self, cells: Integers) -> Integers | None:
         """Return the code of the key that each cell is under, rising with the cell; None without
         keys.
 
@@ -247,26 +247,26 @@ class TreeRounds(_GroupedTree):
         the last request in place of the exact counts."""
         return 0
 
-    def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
+    def answer(self, place: Place, counts: bytes, request: bytes, noise: NoiseSource) -> bytes:
         """Return the answer of a place.
 
         Args:
             place: which.
             counts: `Counts.to_bytes`.
-            asked: the group's request, from `ask`; empty in the first round.
+            request: the group's request, from `next_request`; empty in the first round.
             noise: the release's source.
         """
         raise ValueError(f"tree {self.name} has no rounds")
 
-    def ask(
-        self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
+    def next_request(
+        self, group: int, answers: Mapping[Place, bytes], request: bytes, noise: NoiseSource
     ) -> bytes:
         """Return the next request of a group.
 
         Args:
             group: which.
             answers: of every place of the group.
-            asked: the request that they answer; empty in the first round.
+            request: the request that they answer; empty in the first round.
             noise: the release's source.
         """
         raise ValueError(f"tree {self.name} has no rounds")
@@ -295,7 +295,7 @@ class TreeDrawing(_GroupedTree):
         group gathers all."""
         return ()
 
-    def branch_of(self, place: Place) -> Place:
+    def branch_place(self, place: Place) -> Place:
         """Return the branch that a place sends to, where there are branches."""
         raise ValueError(f"tree {self.name} has no branches")
 

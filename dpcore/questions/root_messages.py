@@ -40,7 +40,7 @@ class SentRoots:
 
     >>> one = pack_roots(np.array([.5]), np.array([1]))
     >>> two = pack_roots(np.ones(2), np.zeros(2, int))
-    >>> told = SentRoots.of({Place(0, 1): two, Place(0, 0): one})
+    >>> told = SentRoots.from_messages({Place(0, 1): two, Place(0, 0): one})
     >>> told.roots.tolist(), told.totals.tolist(), told.stops
     ([0.5, 1.0, 1.0], [1, 0, 0], [1, 3])
     """
@@ -51,7 +51,7 @@ class SentRoots:
     totals: Integers
 
     @classmethod
-    def of(cls, sent: Mapping[Place, bytes]) -> SentRoots:
+    def from_messages(cls, sent: Mapping[Place, bytes]) -> SentRoots:
         """What places sent, from `pack_roots`."""
         # The numbers of branches fall from -2 on.
         places = sorted(sent, key=lambda place: (place.group, abs(place.number)))

@@ -28,7 +28,7 @@ from dpcore.rows.column import AnyArray
 from dpcore.rows.packing import unpack, unpack_many
 from dpcore.rows.parted import PartedIntegers
 from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.exact_sums import words_of, words_total
+from dpcore.trees.exact_sums import split_words, words_total
 from dpcore.trees.irregular import IrregularTree
 
 # Slots are 64-bit integers.
@@ -62,7 +62,7 @@ class Slots:
         return self.tree.level_sizes[-2]
 
     @property
-    def of_key(self) -> int:
+    def per_key(self) -> int:
         """The slots of one key."""
         return self.parents * self.radix
 
@@ -70,7 +70,7 @@ class Slots:
     def bounds(self) -> Integers:
         """The first slot of each chunk, and where the last one ends."""
         firsts = [self._first(chunk) for chunk in self.chunking]
-        return np.array([*firsts, self.chunking.keys * self.of_key], np.int64)
+        return np.array([*firsts, self.chunking.keys * self.per_key], np.int64)
 
     def _first(self, chunk: Chunk) -> int:
         """The first slot of a chunk: of the first leaf's parent, where none of its children are in
@@ -78,7 +78,7 @@ class Slots:
         starts, (key, leaf) = self.tree.child_starts[-1], divmod(chunk.start, self.tree.leaves)
         parent = int(np.searchsorted(starts, leaf, side="right")) - 1
         number = 0 if starts[parent] == leaf else int(self.numbers[leaf])
-        return key * self.of_key + parent * self.radix + number
+        return key * self.per_key + parent * self.radix + number
 
     def within(self, chunk: Chunk) -> Integers:
         """Where the leaves of a chunk are among its slots, (leaves,), rising."""
@@ -91,8 +91,8 @@ class Slots:
         counts = ends[1:] - ends[:-1]
         slots = np.repeat(np.arange(first, stop, dtype=np.int64) * self.radix, counts)
         slots += np.maximum(self.numbers[low:high], 0)
-        slots -= self._first(chunk) % self.of_key
-        keys = np.arange(chunk.rows, dtype=np.int64) * self.of_key
+        slots -= self._first(chunk) % self.per_key
+        keys = np.arange(chunk.rows, dtype=np.int64) * self.per_key
         every: Integers = (keys[:, None] + slots).ravel()
         return every
 
@@ -115,14 +115,14 @@ class Slots:
             known = slots[places] == given
             sums[:, places[known]] += words[:, known]
             # Of one key a chunk may hold a part, whose slots are fewer than a key's.
-            rows = given[~known] // self.of_key
+            rows = given[~known] // self.per_key
             for word, own in zip(lost, words[:, ~known], strict=True):
                 np.add.at(word, rows, own)
         total = words_total(sums) + words_total(lost)
-        found = [Partial(place, pack_dense(*sums), words_total(sums))]
+        results = [Partial(place, pack_dense(*sums), words_total(sums))]
         if self.takes_unknown:
-            found += self._unknown(chunk, lost)
-        return Matched(found, total)
+            results += self._unknown(chunk, lost)
+        return Matched(results, total)
 
     def _unknown(self, chunk: Chunk, lost: Integers) -> Iterator[Partial]:
         """The counts of the leaves that take what is unknown, of each key of a chunk, from their
@@ -138,7 +138,7 @@ class Slots:
 def _unpacked(data: bytes) -> tuple[Integers, Integers]:
     """The slots of a partial count, (n,), and the words of their counts, (2, n)."""
     differences, counts = map(unpack, unpack_many(data))
-    return np.cumsum(differences), words_of(counts)
+    return np.cumsum(differences), split_words(counts)
 
 
 class SlotCounter(BufferedCounter):

@@ -30,8 +30,8 @@ from dpcore.questions.leaf_counts import (
     merged_chunk,
     pack_dense,
 )
-from dpcore.questions.mechanism import Layout, Mechanism
-from dpcore.questions.parts import ChunkAnswer, Domain, Plan
+from dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dpcore.questions.parts import ChunkAnswer, Domain, MechanismPlan
 from dpcore.questions.place import (
     Counter,
     Drawn,
@@ -53,8 +53,8 @@ from dpcore.questions.root_messages import (
     unpack_solutions,
 )
 from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column, tree_and_key
-from dpcore.rows.fates import Fate
 from dpcore.rows.packing import pack, unpack
+from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
@@ -94,7 +94,7 @@ class TreeQuestion(Question, Generic[M]):
         self.mechanism.check(self.layout, lambda: self.forest)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MechanismPlan:
         """The plan of the mechanism."""
         return self.mechanism.plan
 
@@ -103,9 +103,11 @@ class TreeQuestion(Question, Generic[M]):
         return {name: value for name, value in self.spec().items() if name not in hidden}
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ChunkLayout:
         """How the trees of all keys are divided into chunks."""
-        return Layout(keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed)
+        return ChunkLayout(
+            keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed
+        )
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -280,9 +282,9 @@ class TreeQuestion(Question, Generic[M]):
         increments, kept = self._all_increments(columns)
         if kept is None or kept.all():
             return RowIncrements(increments)
-        return RowIncrements(increments.of(kept), np.flatnonzero(kept))
+        return RowIncrements(increments.select(kept), np.flatnonzero(kept))
 
-    def keys_of(self, cells: Integers) -> Integers | None:
+    def cell_keys(self, cells: Integers) -> Integers | None:
         return None if self.keys is None else cells // self.domain.cells
 
     def _all_increments(self, columns: Mapping[str, pa.Array]) -> tuple[Increments, Flags | None]:
@@ -304,9 +306,9 @@ class TreeQuestion(Question, Generic[M]):
         ids[(cells < 0) | (codes < 0)] = -1
         return ids
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
-        of_keys = [] if self.keys is None else self.keys.fates(columns)
-        return [*self.domain.fates(columns), *of_keys]
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        of_keys = [] if self.keys is None else self.keys.row_outcomes(columns)
+        return [*self.domain.row_outcomes(columns), *of_keys]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -328,10 +330,10 @@ class TreeQuestion(Question, Generic[M]):
         return types
 
     @staticmethod
-    def _add_type(types: dict[str, pa.DataType], column: str, wanted: pa.DataType) -> None:
-        if types.setdefault(column, wanted) != wanted:
+    def _add_type(types: dict[str, pa.DataType], column: str, target_type: pa.DataType) -> None:
+        if types.setdefault(column, target_type) != target_type:
             raise ValueError(
-                f"the column {column!r} is read as {types[column]} and as {wanted} by one tree"
+                f"the column {column!r} is read as {types[column]} and as {target_type} by one tree"
             )
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
@@ -363,7 +365,7 @@ class TreeQuestion(Question, Generic[M]):
     def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
         return merged_chunk(self._chunk(place).leaves, partials)
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of all leaves, (keys * K,) or (keys, K) integers, into partial
         counts.
 
@@ -393,7 +395,7 @@ class TreeQuestion(Question, Generic[M]):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The spine of a key, above its chunks or its branches."""
-        roots = SentRoots.of(sent)
+        roots = SentRoots.from_messages(sent)
         solutions, levels = self.forest.solve_spine(
             self.name, group, roots.roots, roots.totals, noise
         )

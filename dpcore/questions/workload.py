@@ -45,11 +45,11 @@ class Noise(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class ReleaseTerms:
     """What all trees of a release have in common, beside the budget.
 
     Args:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         confidence: of the intervals.
         drops_rows: rows may be left out before any tree sees them, so that the number of those
             that are counted is never public.
@@ -138,7 +138,7 @@ class Workload(ABC, Generic[Planned]):
             raise Refusal("noise", f"{self.noise.value} noise needs {needed}")
 
     @abstractmethod
-    def planned(self, share: Share, terms: Terms) -> Planned:
+    def planned(self, share: Share, terms: ReleaseTerms) -> Planned:
         """The question with its plan.
 
         Raises:
@@ -162,7 +162,7 @@ class Workload(ABC, Generic[Planned]):
         """
         return None
 
-    def of_keys(self, keys: Keys) -> Workload[Planned]:
+    def with_keys(self, keys: Keys) -> Workload[Planned]:
         """The same of other keys.
 
         Args:
@@ -170,7 +170,7 @@ class Workload(ABC, Generic[Planned]):
         """
         return replace(self, keys=keys)
 
-    def settled(self, question: Planned) -> Workload[Any]:
+    def resolved(self, question: Planned) -> Workload[Any]:
         """The workload of the mechanism that a plan has, where several are open.
 
         Args:

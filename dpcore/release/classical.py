@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.least_epsilon import least_epsilon
 from dpcore.privacy.spending import Spending
 from dpcore.questions.roles import TreePrivacy
@@ -53,13 +53,13 @@ def classical_composition(plan: ReleasePlan) -> Classical:
     >>> from dpcore.ordered.workload import OrderedWorkload
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.questions.workload import Noise, Terms
+    >>> from dpcore.questions.workload import Noise, ReleaseTerms
     >>> from dpcore.release.composition import Guarantee, plan_release
     >>> domain = make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 120})
     >>> plan = plan_release(
     ...     "ages", Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                       delta=Fraction(1, 10**6)),
-    ...     Terms(unit=ADD_REMOVE_ROW),
+    ...     ReleaseTerms(unit=ADD_REMOVE_ROW),
     ...     [OrderedWorkload(name=name, domain=domain, noise=Noise.GAUSSIAN) for name in "ab"])
     >>> found = classical_composition(plan)
     >>> float(found.basic.epsilon), round(float(found.converted.epsilon), 3)
@@ -81,6 +81,6 @@ def classical_composition(plan: ReleasePlan) -> Classical:
 
     converted = None
     if shared.rho:
-        epsilon = Fraction(epsilon_of(shared.rho, left))
+        epsilon = Fraction(zcdp_epsilon(shared.rho, left))
         converted = alone + Spending(epsilon=shared.epsilon + epsilon, delta=shared.delta + left)
     return Classical(trees=tuple(map(kept, plan.questions)), converted=converted)

@@ -22,13 +22,13 @@ import numpy as np
 
 from dpcore.arithmetic.elementary import exp, log, log1p
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import MovedCounts
-from dpcore.questions.workload import Share, Terms, Way, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.plan import ReleasePlan, total_spending
-from dpcore.release.split import SharedErrors, Split, check_split, found_shares, joint_error
+from dpcore.release.split import BudgetSplit, SharedErrors, check_split, joint_error, solve_shares
 
 # By how much less a tree gets to see how its error falls: more than planning is rounded by.
 _LESS = Fraction(1, 64)
@@ -51,7 +51,7 @@ class Guarantee:
 
     budget: Budget
     delta: Fraction | None = None
-    split: Split = Split.WEIGHTS
+    split: BudgetSplit = BudgetSplit.WEIGHTS
 
     def __post_init__(self) -> None:
         if self.delta is not None and self.budget.measure is not Measure.EPSILON:
@@ -72,7 +72,7 @@ class TreeRefused(ValueError):
 
 
 def plan_release(
-    name: str, guarantee: Guarantee, terms: Terms, workloads: Sequence[Workload[Any]]
+    name: str, guarantee: Guarantee, terms: ReleaseTerms, workloads: Sequence[Workload[Any]]
 ) -> ReleasePlan:
     """The plan of a release.
 
@@ -101,7 +101,7 @@ def plan_release(
     ...     "visits",
     ...     Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...               delta=Fraction(1, 10**6)),
-    ...     Terms(unit=ADD_REMOVE_ROW),
+    ...     ReleaseTerms(unit=ADD_REMOVE_ROW),
     ...     [OrderedWorkload(name="age", domain=make_domain(
     ...         {"column": "age", "type": "integer", "lower": 0, "upper": 120})),
     ...      SparseWorkload(name="address", domain=CodeDomain(column="address", widths=(8, 24)))])
@@ -130,10 +130,10 @@ def plan_release(
     if open_:
         second = replace(first, laplace=first.laplace | open_)
         better = {index for index in open_ if second.error(index) < first.error(index)}
-        found = [second.split_out(), first.split_out()]
+        results = [second.split_out(), first.split_out()]
         if better and better != open_:
-            found.append(replace(first, laplace=first.laplace | better).split_out())
-        first = min(found, key=lambda each: each.total_error)
+            results.append(replace(first, laplace=first.laplace | better).split_out())
+        first = min(results, key=lambda each: each.total_error)
     else:
         first = first.split_out()
     return first.with_own(n for n, each in enumerate(ways) if Way.OWN in each).plan
@@ -152,7 +152,7 @@ class _Composition:
 
     name: str
     guarantee: Guarantee
-    terms: Terms
+    terms: ReleaseTerms
     workloads: tuple[Workload[Any], ...]
     own: frozenset[int] = frozenset()
     laplace: frozenset[int] = frozenset()
@@ -220,26 +220,26 @@ class _Composition:
             TreeRefused: as `alone`, of shares by weight.
         """
         split = self.guarantee.split
-        if split is Split.WEIGHTS:
+        if split is BudgetSplit.WEIGHTS:
             return self
         # What is known already of a composition by weight is not worked out again.
-        found, gain = self if self.shares is None else replace(self, shares=None), 0.0
+        result, gain = self if self.shares is None else replace(self, shares=None), 0.0
         for _ in range(_MOST_SEARCHES):
-            changed = abs(found._log_gain - gain)
-            if found.shares is not None and (not self._is_coupled or changed <= _CHANGED_GAIN):
+            changed = abs(result._log_gain - gain)
+            if result.shares is not None and (not self._is_coupled or changed <= _CHANGED_GAIN):
                 break
-            gain = found._log_gain
-            shares = found._weight_shares if found.shares is None else found.shares
+            gain = result._log_gain
+            shares = result._weight_shares if result.shares is None else result.shares
             predicted = partial(self._predicted, gain=gain)
-            found = replace(self, shares=found_shares(split, shares, predicted))
-        return found
+            result = replace(self, shares=solve_shares(split, shares, predicted))
+        return result
 
     @cached_property
     def _log_gain(self) -> float:
         """The logarithm of how much more than the conversion says the certified rho is."""
         if self.guarantee.delta is None or not self._composed:
             return 0.0
-        return log(float(self._certified_rho / rho_of(*self._left)))
+        return log(float(self._certified_rho / zcdp_rho(*self._left)))
 
     @property
     def _is_coupled(self) -> bool:
@@ -257,9 +257,9 @@ class _Composition:
         budget, order = self.guarantee.budget, 1.0
         if self.guarantee.delta is not None and self._composed:
             epsilon, delta = at._left
-            rho = rho_of(epsilon, delta)
+            rho = zcdp_rho(epsilon, delta)
             budget = Budget(measure=Measure.RHO, amount=rho * Fraction(f"{exp(gain):.4f}"))
-            order = log(float(rho_of(epsilon * _MORE, delta) / rho)) / log(float(_MORE))
+            order = log(float(zcdp_rho(epsilon * _MORE, delta) / rho)) / log(float(_MORE))
         trees, composed = range(len(self.workloads)), self._composed
         pairs = [at._error_and_fall(index, budget) for index in trees]
         return SharedErrors(
@@ -299,8 +299,8 @@ class _Composition:
     def _weight_shares(self) -> tuple[Fraction, ...]:
         """The parts of the weights of all trees."""
         weights = [workload.weight for workload in self.workloads]
-        whole = sum(weights, Fraction())
-        return tuple(weight / whole for weight in weights)
+        total = sum(weights, Fraction())
+        return tuple(weight / total for weight in weights)
 
     @property
     def _left(self) -> tuple[Fraction, Fraction]:
@@ -324,7 +324,7 @@ class _Composition:
             return certified_delta(counts, epsilon)
 
         try:
-            converted = rho_of(epsilon, delta)
+            converted = zcdp_rho(epsilon, delta)
             if moved(converted) is None:
                 return converted
             return calibrated_rho(epsilon, delta, certify)

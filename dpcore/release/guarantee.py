@@ -58,8 +58,8 @@ def stated_guarantee(plan: ReleasePlan) -> str:
     Returns:
         as "epsilon = 1 per uid (at most 6 rows of each), neighbors add_remove".
     """
-    given = invariants(plan)
-    exact = f", given the exact counts down to {' and '.join(given)}" if given else ""
+    exact_counts = invariants(plan)
+    exact = f", given the exact counts down to {' and '.join(exact_counts)}" if exact_counts else ""
     return (
         f"{budget_text(plan)} per {protected_unit(plan)}{exact}, "
         f"neighbors {plan.unit.neighbors.value}"
@@ -209,7 +209,7 @@ def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
         "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
         **({} if plan.dataset is None else {"dataset": plan.dataset}),
         **({} if plan.run is None else {"period": "per_period"}),
-        **({"invariants": list(given)} if (given := invariants(plan)) else {}),
+        **({"invariants": list(exact_counts)} if (exact_counts := invariants(plan)) else {}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
         **_selection_numbers(plan),
@@ -223,7 +223,7 @@ def _selection_numbers(plan: ReleasePlan) -> dict[str, str]:
     return {"selection_epsilon": str(epsilon), "selection_delta": str(delta)}
 
 
-def manifest_of(plan: ReleasePlan) -> dict[str, object]:
+def plan_manifest(plan: ReleasePlan) -> dict[str, object]:
     """What the manifest says beside the nonce, the record and the list of parts.
 
     It holds nothing of the data: no number of rows, no time, no fingerprint.
@@ -243,13 +243,14 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
     }
 
 
-def checksum_of(manifest: Mapping[str, object]) -> str:
+def manifest_checksum(manifest: Mapping[str, object]) -> str:
     """SHA-256, in hexadecimal, of a manifest's other entries in canonical JSON.
 
     It says that an entry was damaged or edited by hand, not by whom: whoever edits can write
     another checksum too.
 
-    >>> checksum_of({"a": 1, "b": [2]}) == checksum_of({"b": [2], "a": 1, CHECKSUM: "old"})
+    >>> manifest_checksum({"a": 1, "b": [2]}) == manifest_checksum({"b": [2], "a": 1,
+    ...     CHECKSUM: "old"})
     True
     """
     entries = {name: value for name, value in manifest.items() if name != CHECKSUM}

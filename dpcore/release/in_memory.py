@@ -17,7 +17,7 @@ from dpcore.privacy.unit import NullUnits
 from dpcore.questions.place import Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 
 ExactCounts = dict[Place, bytes]
 # A tree, what rows add to it, and how many rows were read for that.
@@ -26,7 +26,7 @@ CountedRows = tuple[Question, Increments, int]
 
 def release_counts(
     plan: ReleasePlan, counts: Mapping[str, object], key: ReleaseKey, *, nonce: bytes = b""
-) -> Release:
+) -> ReleaseReader:
     """A release of exact counts held in memory, the same as the pipeline's.
 
     Args:
@@ -48,7 +48,7 @@ def release_counts(
         if question.name not in counts:
             raise ValueError(f"counts: there are none of tree {question.name}")
     choices = KeyedChoices(key=key, release=plan.name)
-    partials = {q.name: q.partials_of(counts[q.name], choices) for q in plan.questions}
+    partials = {q.name: q.split_counts(counts[q.name], choices) for q in plan.questions}
     return _released(plan, partials, key, nonce)
 
 
@@ -58,7 +58,7 @@ def release_rows(
     key: ReleaseKey,
     *,
     nonce: bytes = b"",
-) -> Release:
+) -> ReleaseReader:
     """A release of rows held in memory, the same as the pipeline's.
 
     Args:
@@ -117,7 +117,7 @@ def _bounded_increments(
     sent: dict[tuple[str, int], list[bytes]] = {}
     for batch in batches:
         check_unit_types(unit, {name: batch.column(name).type for name in unit.columns})
-        units = ids.of([batch.column(name) for name in unit.columns])
+        units = ids.row_ids([batch.column(name) for name in unit.columns])
         for question in plan.questions:
             columns = {name: batch.column(name) for name in question.columns}
             alone = bounding[question.name].add(question.row_increments(columns), units)
@@ -127,14 +127,14 @@ def _bounded_increments(
         for rows in bounding[question.name].take():
             sent.setdefault((question.name, rows.shard), []).append(rows.data)
     for (name, _), messages in sent.items():
-        found = bounding[name].bounded(messages)
-        if found.increments is not None:
-            yield plan.question(name), found.increments, 0
+        bounded = bounding[name].bounded(messages)
+        if bounded.increments is not None:
+            yield plan.question(name), bounded.increments, 0
 
 
 def _released(
     plan: ReleasePlan, partials: Mapping[str, Iterable[Partial]], key: ReleaseKey, nonce: bytes
-) -> Release:
+) -> ReleaseReader:
     digest, exact = 0, {}
     for question in plan.questions:
         received = _by_place(question, partials[question.name])
@@ -159,7 +159,7 @@ def _released(
         notes = {each.part: each.note for each in solved if each.note}
         for name, table in question.conclude(notes).items():
             concluded.setdefault(name, []).append(table)
-    return Release(
+    return ReleaseReader(
         plan,
         lambda kind, tree, first, index: parts[Part(kind=kind, tree=tree, key=first, index=index)],
         {name: pa.concat_tables(tables) for name, tables in concluded.items()},
@@ -183,7 +183,7 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
         if drawn.kept is not None:
             kept[place] = drawn.kept
         if question.branches:
-            below.setdefault(question.branch_of(place), {})[place] = drawn.sent
+            below.setdefault(question.branch_place(place), {})[place] = drawn.sent
         else:
             groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
     for branch, sent in below.items():
@@ -215,7 +215,7 @@ def _after_rounds(question: Question, exact: ExactCounts, noise: NoiseSource) ->
             reply = question.answer(place, counts, requests.get(group, b""), noise)
             answers.setdefault(group, {})[place] = reply
         requests = {
-            group: question.ask(group, replies, requests.get(group, b""), noise)
+            group: question.next_request(group, replies, requests.get(group, b""), noise)
             for group, replies in answers.items()
         }
     if not question.rounds:

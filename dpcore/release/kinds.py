@@ -45,7 +45,7 @@ class ReadTerms(NamedTuple):
     """What the specification of a question is read with: what it shares with its release.
 
     Attributes:
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         measure: of the question's budget.
         read_universe: gives what the specification names by digest; None: it is not at hand.
     """
@@ -55,7 +55,7 @@ class ReadTerms(NamedTuple):
     read_universe: ReadUniverse | None
 
 
-class Kind(NamedTuple):
+class TreeKind(NamedTuple):
     """A kind of tree.
 
     Attributes:
@@ -91,7 +91,7 @@ def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _series(spec: Spec, terms: ReadTerms) -> Question:
-    return series_question_from_spec(spec, lambda level: kind_of(level).question(level, terms))
+    return series_question_from_spec(spec, lambda level: find_kind(level).question(level, terms))
 
 
 def _released_period(
@@ -100,33 +100,35 @@ def _released_period(
     return own_period(question, read, tables, lambda tree: kind_named(tree.kind).released)
 
 
-KINDS: dict[str, Kind] = {
-    "ordered": Kind(
+KINDS: dict[str, TreeKind] = {
+    "ordered": TreeKind(
         _ordered,
         lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES)),
     ),
-    "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
-    "sparse": Kind(
+    "hierarchy": TreeKind(
+        _hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)
+    ),
+    "sparse": TreeKind(
         lambda spec, terms: SparseQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),
     ),
-    "selection": Kind(
+    "selection": TreeKind(
         lambda spec, terms: SelectionQuestion.from_spec(spec, unit=terms.unit),
         lambda question, read, tables: ReleasedSelection(question, read),
     ),
-    "exponential": Kind(
+    "exponential": TreeKind(
         lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),
         lambda question, read, tables: ReleasedQuantiles(question, tables[QUANTILES]),
     ),
-    "hypercube": Kind(
+    "hypercube": TreeKind(
         lambda spec, terms: HypercubeQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
     ),
-    "series": Kind(_series, _released_period),
+    "series": TreeKind(_series, _released_period),
 }
 
 
-def kind_named(name: str) -> Kind:
+def kind_named(name: str) -> TreeKind:
     """Return the kind of questions of a name (`Question.kind`): their own, or their domain's.
 
     >>> kind_named("adaptive") is KINDS["ordered"]
@@ -136,10 +138,10 @@ def kind_named(name: str) -> Kind:
     return KINDS[next(domains, name)]
 
 
-def kind_of(spec: Spec) -> Kind:
+def find_kind(spec: Spec) -> TreeKind:
     """Return the kind of a specification: the one that it names, else that of its domain.
 
-    >>> kind_of({"domain": {"kind": "integer"}}) is KINDS["ordered"]
+    >>> find_kind({"domain": {"kind": "integer"}}) is KINDS["ordered"]
     True
     """
     if "kind" in spec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.levels.uniform import UniformMechanism
@@ -20,7 +20,7 @@ MECHANISMS: dict[str, dict[str, type[Mechanism[Any, Any]]]] = {
     "ordered": {
         "ordered": UniformMechanism,
         "adaptive": AdaptiveMechanism,
-        "factorised": FactorisedMechanism,
+        "factorised": FactorizedMechanism,
     },
     "hierarchy": {
         "hierarchy": IrregularMechanism,

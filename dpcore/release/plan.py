@@ -18,8 +18,8 @@ from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question, Run
-from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, kind_of
+from dpcore.questions.question import Question, SeriesRun
+from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
 from dpcore.rows.table_keys import TableKeys
 
 # Changes whenever the same specification would give other bits in a release.
@@ -34,7 +34,7 @@ class ReleasePlan:
 
     Args:
         name: the release's id.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: of the trees that share one; their budgets sum to no more. The epsilon that is
             stated where all trees spend an epsilon and a delta of their own.
         questions: at least one, with names that differ.
@@ -134,7 +134,7 @@ class ReleasePlan:
         return own[0] + epsilon, own[1] + delta
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> SeriesRun | None:
         """Which run of a series this release is; None where it is alone. All runs of a series
         spend the budget together, once."""
         return self.questions[0].run
@@ -225,7 +225,7 @@ def plan_from_spec(
         unit=unit,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
-            kind_of(tree).question(tree, alone if tree["name"] in pure else terms)
+            find_kind(tree).question(tree, alone if tree["name"] in pure else terms)
             for tree in (_with_keys(each, read_keys) for each in trees)
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,

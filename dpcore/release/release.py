@@ -19,7 +19,7 @@ from dpcore.release.kinds import kind_named
 from dpcore.release.plan import ReleasePlan
 
 
-class Release:
+class ReleaseReader:
     """A release as questions and the means to read their answers.
 
     Args:

@@ -45,7 +45,7 @@ _FALLS = (1 / 16, 64.0)
 _NOTHING = 1e-300
 
 
-class Split(Enum):
+class BudgetSplit(Enum):
     """What the shares of a budget are chosen for."""
 
     WEIGHTS = "weights"  # shares are in proportion to the weights
@@ -53,7 +53,7 @@ class Split(Enum):
     LEAST_ERROR = "least_error"  # the sum of predicted errors times weights is the least
 
 
-def check_split(split: Split, workloads: Sequence[Workload[Any]]) -> None:
+def check_split(split: BudgetSplit, workloads: Sequence[Workload[Any]]) -> None:
     """Refuses shares that are chosen for errors where a tree has none to compare.
 
     Args:
@@ -64,7 +64,7 @@ def check_split(split: Split, workloads: Sequence[Workload[Any]]) -> None:
         Refusal: a tree's error is not predicted, or does not follow from its share, or errors of
             several units would be added up.
     """
-    if split is Split.WEIGHTS:
+    if split is BudgetSplit.WEIGHTS:
         return
     for workload in workloads:
         if workload.error_unit is None:
@@ -80,7 +80,7 @@ def check_split(split: Split, workloads: Sequence[Workload[Any]]) -> None:
                 "as numbers; use equal or optimal, or the split weights",
             )
     units = {str(workload.error_unit): workload.name for workload in workloads}
-    if split is Split.LEAST_ERROR and len(units) > 1:
+    if split is BudgetSplit.LEAST_ERROR and len(units) > 1:
         (one, first), (other, second) = list(units.items())[:2]
         raise Refusal(
             "split",
@@ -107,23 +107,23 @@ class SharedErrors:
     coupled: Flags
     order: float = 1.0
 
-    def loss(self, split: Split) -> float:
+    def loss(self, split: BudgetSplit) -> float:
         """What a split makes small: the logarithm of the largest over the least error, or of the
         sum of errors."""
         logs = self._log_errors
-        if split is Split.EQUAL_ERRORS:
+        if split is BudgetSplit.EQUAL_ERRORS:
             return float(logs.max() - logs.min())
         return log_add_exp(logs)
 
-    def is_done(self, split: Split) -> bool:
+    def is_done(self, split: BudgetSplit) -> bool:
         """Whether the shares are as good as they are said to be."""
-        if split is Split.EQUAL_ERRORS:
+        if split is BudgetSplit.EQUAL_ERRORS:
             return self.loss(split) <= log1p(EQUALITY)
         there = self._log_parts(self._multiplier(split), split)
         logs = self._log_errors - self._powers * (there - self._log_worth)
         return self.loss(split) - log_add_exp(logs) <= _LEAST_GAIN
 
-    def next_shares(self, split: Split, step: float) -> tuple[Fraction, ...]:
+    def next_shares(self, split: BudgetSplit, step: float) -> tuple[Fraction, ...]:
         """The shares that would be best if the powers held everywhere.
 
         Args:
@@ -163,11 +163,11 @@ class SharedErrors:
         left = log_add_exp(logs[self.coupled])
         return logs + np.where(self.coupled, (self.order - 1) * left, 0.0)
 
-    def _log_parts(self, multiplier: float, split: Split) -> Floats:
+    def _log_parts(self, multiplier: float, split: BudgetSplit) -> Floats:
         """(n,) logarithms of u_i at a multiplier, as a logarithm; for the least sum that of the
         coupled trees, from which the others' follows: m = m_coupled k (sum u_i)^(1 - 1/k)."""
         worth, falls = self._log_worth, self._powers
-        if split is Split.EQUAL_ERRORS:
+        if split is BudgetSplit.EQUAL_ERRORS:
             return worth + (self._log_errors - multiplier) / falls
 
         def parts(level: float) -> Floats:
@@ -180,7 +180,7 @@ class SharedErrors:
         outer = parts(multiplier + log(self.order) + (1 - 1 / self.order) * total)
         return np.where(self.coupled, inner, outer)
 
-    def _multiplier(self, split: Split) -> float:
+    def _multiplier(self, split: BudgetSplit) -> float:
         """The logarithm of the multiplier at which shares sum to 1: the sum falls with it."""
         low, high = -1e5, 1e5
         for _ in range(100):
@@ -193,8 +193,8 @@ class SharedErrors:
         return (low + high) / 2
 
 
-def found_shares(
-    split: Split,
+def solve_shares(
+    split: BudgetSplit,
     start: Sequence[Fraction],
     predicted: Callable[[tuple[Fraction, ...]], SharedErrors],
 ) -> tuple[Fraction, ...]:
@@ -217,7 +217,7 @@ def found_shares(
     ...     errors = np.array([3.0, 1.0]) / np.array([float(each) for each in shares])
     ...     return SharedErrors(shares=shares, errors=errors, falls=np.ones(2),
     ...                         coupled=np.zeros(2, dtype=np.bool_))
-    >>> found_shares(Split.EQUAL_ERRORS, [Fraction(1, 2)] * 2, predicted)
+    >>> solve_shares(BudgetSplit.EQUAL_ERRORS, [Fraction(1, 2)] * 2, predicted)
     (Fraction(3, 4), Fraction(1, 4))
     """
     best, step = predicted(tuple(start)), 1.0
@@ -247,13 +247,13 @@ def rounded_shares(shares: Sequence[float] | Floats) -> tuple[Fraction, ...]:
     return tuple(Fraction(each, whole) for each in units)
 
 
-def joint_error(split: Split, weights: Sequence[Fraction], errors: Sequence[float]) -> float:
+def joint_error(split: BudgetSplit, weights: Sequence[Fraction], errors: Sequence[float]) -> float:
     """What compositions are compared by: the weighted sum of the logarithms of the trees' errors
     where shares follow the weights, else the logarithm of the largest error times its weight, or
     of the sum of these."""
     logs = [log(max(error, _NOTHING)) for error in errors]
     pairs = list(zip(weights, logs, strict=True))
-    if split is Split.WEIGHTS:
+    if split is BudgetSplit.WEIGHTS:
         return math.fsum(float(weight) * each for weight, each in pairs)
     weighted = [log(float(weight)) + each for weight, each in pairs]
-    return max(weighted) if split is Split.EQUAL_ERRORS else log_add_exp(np.array(weighted))
+    return max(weighted) if split is BudgetSplit.EQUAL_ERRORS else log_add_exp(np.array(weighted))

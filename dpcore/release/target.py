@@ -9,14 +9,14 @@ from typing import Any
 
 from dpcore.levels.planner import budget_for_target
 from dpcore.privacy.budget import Budget
-from dpcore.questions.workload import Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Workload
 from dpcore.release.composition import Guarantee, plan_release
 
 
 def release_budget(
     wanted: Mapping[int, float],
     guarantee: Guarantee,
-    terms: Terms,
+    terms: ReleaseTerms,
     workloads: Sequence[Workload[Any]],
 ) -> Fraction:
     """The least amount of four significant digits at which trees' predicted errors are as wanted.
@@ -42,7 +42,7 @@ def release_budget(
     >>> trees = [OrderedWorkload(name=name, domain=make_domain(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
     >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> float(release_budget({0: 10, 1: 20}, one, Terms(unit=ADD_REMOVE_ROW), trees))
+    >>> float(release_budget({0: 10, 1: 20}, one, ReleaseTerms(unit=ADD_REMOVE_ROW), trees))
     1.367
     """
     measure = guarantee.budget.measure

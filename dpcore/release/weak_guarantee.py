@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.release.plan import ReleasePlan
 
 # Above, an output may be 20,000 times as likely with a unit as without it.
@@ -53,4 +53,4 @@ def _stated(plan: ReleasePlan) -> tuple[float, Fraction, bool]:
         return float(epsilon), delta, False
     if plan.budget.measure is Measure.EPSILON:
         return float(plan.budget.amount), Fraction(0), False
-    return float(f"{epsilon_of(plan.budget.amount, _DELTA):.4g}"), Fraction(0), True
+    return float(f"{zcdp_epsilon(plan.budget.amount, _DELTA):.4g}"), Fraction(0), True

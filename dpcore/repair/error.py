@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.privacy.sensitivity import level_law
 from dpcore.repair.paths import boundary_errors
-from dpcore.repair.readings import reading_of, references_of
+from dpcore.repair.readings import objective_reading, reference_histograms
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -93,8 +93,8 @@ def count_error(
     tree = plan.tree
     pairs = min(pairs, _MOST_DRAWS // (2 * sum(tree.fanouts)))
     errors = []
-    for reference in references_of(objective, tree.leaves):
-        reading = reading_of(objective, tree, reference, pairs)
+    for reference in reference_histograms(objective, tree.leaves):
+        reading = objective_reading(objective, tree, reference, pairs)
         drawn = boundary_errors(plan, reference, rows, reading.stops, shrunk=shrunk)
         errors.append(math.sqrt(reading.mean_square(*drawn)))
     typical = exp(float(np.mean(log(np.array(errors)))))

@@ -28,7 +28,7 @@ from functools import lru_cache
 
 from dpcore.arithmetic.elementary import exp2, log2, power
 from dpcore.repair.error import FEWEST_PAIRS, can_be_simulated, count_error
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -135,10 +135,12 @@ class _Search:
 
     def tilted(self, fanouts: Fanouts) -> Iterator[TreePlan]:
         """The plans of a shape that give higher levels more."""
-        tree = Tree(leaves=self.setting.leaves, fanouts=fanouts)
+        tree = UniformTree(leaves=self.setting.leaves, fanouts=fanouts)
         shape = (tree.level_sizes[1], *fanouts[1:])
-        found = search_strategies(self.setting.of_one, objective=self.objective, fanouts=shape)[0]
-        lower = found.shares[1:]
+        strategies = search_strategies(
+            self.setting.at_unit_budget, objective=self.objective, fanouts=shape
+        )[0]
+        lower = strategies.shares[1:]
         average = math.fsum(lower) / len(lower)
         for root in (0.0,) if self.setting.public_total else _ROOT_PARTS:
             for factor in _FACTORS if len(lower) > 1 else (1.0,):
@@ -160,7 +162,7 @@ class _Search:
                     plan, least = moved, error
         return plan
 
-    def _plan(self, tree: Tree, shares: tuple[float, ...]) -> TreePlan:
-        whole = math.fsum(shares)
-        amounts = self.setting.budget.split(tuple(share / whole for share in shares))
-        return TreePlan.of(self.setting, tree, amounts)
+    def _plan(self, tree: UniformTree, shares: tuple[float, ...]) -> TreePlan:
+        total = math.fsum(shares)
+        amounts = self.setting.budget.split(tuple(share / total for share in shares))
+        return TreePlan.from_amounts(self.setting, tree, amounts)

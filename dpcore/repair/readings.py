@@ -14,7 +14,7 @@ import numpy as np
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arrays import Floats, Integers
 from dpcore.repair.references import REFERENCES, Distribution
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,
@@ -49,7 +49,9 @@ class Reading:
         return float(np.mean(np.square(read)))
 
 
-def reading_of(objective: Objective, tree: Tree, reference: Distribution, pairs: int) -> Reading:
+def objective_reading(
+    objective: Objective, tree: UniformTree, reference: Distribution, pairs: int
+) -> Reading:
     """What an objective reads of data that lie as a reference.
 
     Args:
@@ -78,7 +80,7 @@ def reading_of(objective: Objective, tree: Tree, reference: Distribution, pairs:
     )
 
 
-def references_of(objective: Objective, leaves: int) -> tuple[Distribution, ...]:
+def reference_histograms(objective: Objective, leaves: int) -> tuple[Distribution, ...]:
     """The histograms that an objective's counts are judged on: the public ones, or where it knows a
     public guess of the distribution, that alone."""
     if not isinstance(objective, QuantileObjective) or not objective.guesses:
@@ -113,7 +115,7 @@ def _quantiles(
 
 
 def _ranges(
-    objective: Objective, tree: Tree, first: Floats, second: Floats
+    objective: Objective, tree: UniformTree, first: Floats, second: Floats
 ) -> tuple[Integers, Integers]:
     """(pairs,) where ranges begin and end."""
     leaves = tree.leaves

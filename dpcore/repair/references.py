@@ -83,6 +83,6 @@ def rows_below(reference: Distribution, rows: int, parts: Floats) -> Integers:
     [0, 250, 1000]
     """
     ranks = rows * np.clip(reference(parts), 0.0, 1.0)
-    whole = np.floor(ranks)
-    below: Integers = (whole + (ranks - whole > whole * _GOLDEN % 1)).astype(np.int64)
+    rounded = np.floor(ranks)
+    below: Integers = (rounded + (ranks - rounded > rounded * _GOLDEN % 1)).astype(np.int64)
     return below

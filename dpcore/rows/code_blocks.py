@@ -77,12 +77,12 @@ class CodeBlocks:
         """The last numbers of the codes of some prefixes."""
         low, high = self.prefixes[first] * self._radix, (self.prefixes[stop - 1] + 1) * self._radix
         reach = (self._ends[:, 0] < high) & (self._ends[:, 1] >= low)
-        found = []
+        results = []
         for block in np.flatnonzero(reach).tolist():
             codes = self._read(block)
             inside = (codes >= low) & (codes < high)
-            found.append(codes if inside.all() else codes[inside])
-        codes = np.concatenate(found) if found else np.zeros(0, np.int64)
+            results.append(codes if inside.all() else codes[inside])
+        codes = np.concatenate(results) if results else np.zeros(0, np.int64)
         if np.any(codes[1:] <= codes[:-1]):
             codes = np.sort(codes)
             twice = np.flatnonzero(codes[1:] == codes[:-1])

@@ -130,7 +130,7 @@ def decimal_values(column: pa.Array) -> Floats:
     """The float64 nearest to each decimal of a column.
 
     Arrow's own cast is not correctly rounded (0.70 becomes the float above 0.7), which would put a
-    decimal that lies on an edge into the neighbouring cell.
+    decimal that lies on an edge into the neighboring cell.
 
     Args:
         column: decimals of any width, (rows,).

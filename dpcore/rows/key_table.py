@@ -185,7 +185,7 @@ class KeyTable:
         """The labels of some keys, string."""
         return key_labels([column[start:stop] for column in self._columns])
 
-    def position_of(self, label: object) -> int | None:
+    def find_position(self, label: object) -> int | None:
         """The position of a key by its label, or by its value where that is an integer; None where
         it is not listed."""
         texts = split_label(str(label)) if len(self._columns) > 1 else [str(label)]
@@ -270,22 +270,22 @@ def split_label(label: str) -> list[str] | None:
     return None if escaped else parts
 
 
-def check_key_type(name: str, type: pa.DataType, wanted: pa.DataType) -> None:
+def check_key_type(name: str, type: pa.DataType, expected: pa.DataType) -> None:
     """Refuses a column that keys of a type cannot be read from.
 
     Args:
         name: of the column.
         type: the column's.
-        wanted: large_string or int64.
+        expected: large_string or int64.
 
     Raises:
         ValueError: naming the column, the type and what is needed.
     """
     plain = value_type(type)
-    fits = is_text(plain) if wanted == TEXT else is_number(plain)
+    fits = is_text(plain) if expected == TEXT else is_number(plain)
     if not fits and not pa.types.is_null(plain):
         raise ValueError(
-            f"column {name!r} has type {type}, but these keys need a column of {_NEEDED[wanted]}."
+            f"column {name!r} has type {type}, but these keys need a column of {_NEEDED[expected]}."
         )
 
 

@@ -18,7 +18,6 @@ from dpcore.arrays import Integers
 from dpcore.codec import Coded
 from dpcore.refusal import Refusal
 from dpcore.rows.column import is_text, map_chunks, value_type
-from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.policies import (
     DROPPED,
     MAP_VERSION,
@@ -28,6 +27,7 @@ from dpcore.rows.policies import (
     is_integer,
     made,
 )
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 from dpcore.rows.value_list import ValueList
 from dpcore.rows.whole_numbers import is_number
 
@@ -48,7 +48,7 @@ class Keys(Coded, ABC):
 
     Attributes:
         unknown: what happens to a row whose key is not listed: "drop", or "other", one more key at
-            the end, labelled "other".
+            the end, labeled "other".
     """
 
     unknown: str
@@ -83,14 +83,14 @@ class Keys(Coded, ABC):
     def row_codes(self, columns: Mapping[str, pa.Array]) -> Integers:
         """The key of every row, (rows,) int64 in 0..size-1; -1 for a row that is dropped."""
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
         """Rows without a listed key, by cause."""
         codes, name = self.row_codes(columns), ", ".join(self.columns)
         other = codes == (self.size - 1 if self.unknown == OTHER else DROPPED)
         missing = np.logical_or.reduce([missing_flags(columns[each]) for each in self.columns])
         return [
-            Fate(name, MISSING, self.unknown, other & missing),
-            Fate(name, "unknown", self.unknown, other & ~missing),
+            RowOutcome(name, MISSING, self.unknown, other & missing),
+            RowOutcome(name, "unknown", self.unknown, other & ~missing),
         ]
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Keys(Coded, ABC):
         """The texts of the keys of the codes start..stop-1."""
 
     @abstractmethod
-    def code_of(self, value: object) -> int:
+    def find_code(self, value: object) -> int:
         """The code of one literal key, "other" included; ValueError when it is not listed."""
 
     @property
@@ -115,7 +115,7 @@ class KeyList(Keys):
         column: the name of the column.
         keys: the values, all texts or all integers, without duplicates, at most 1e6.
         unknown: what happens to null and to a value that is not listed: "drop", or "other", one
-            more key at the end, labelled "other".
+            more key at the end, labeled "other".
 
     Raises:
         ValueError: naming the field and the rule.
@@ -139,11 +139,11 @@ class KeyList(Keys):
         check_policy(self.column, "unknown", self.unknown, KEY_POLICIES)
         object.__setattr__(self, "_list", value_list(self.column, "keys", self.keys))
         if len(self.keys) > MAX_KEYS:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "keys", f"must be at most {MAX_KEYS}, not {len(self.keys)}.", column=self.column
             )
         if self.unknown == OTHER and OTHER in self.keys:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "keys", f"must not hold {OTHER!r} when unknown is {OTHER!r}.", column=self.column
             )
 
@@ -174,10 +174,10 @@ class KeyList(Keys):
     def labels_between(self, start: int, stop: int) -> pa.StringArray:
         return pa.array(self.labels[start:stop], pa.string())
 
-    def code_of(self, value: object) -> int:
+    def find_code(self, value: object) -> int:
         if self.unknown == OTHER and value == OTHER:
             return len(self.keys)
-        return position_of(self.column, "key", self._list, value)
+        return find_position(self.column, "key", self._list, value)
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.check_type(types[self.column])
@@ -225,18 +225,18 @@ class KeyList(Keys):
 
 def value_list(column: str, name: str, values: object) -> ValueList:
     if not isinstance(values, tuple) or not values:
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             name, "must be a list of at least one value, such as [north, south].", column=column
         )
     if not (all(isinstance(value, str) for value in values) or all(map(is_integer, values))):
-        raise Refusal.of_value(name, "must be all texts or all whole numbers.", column=column)
+        raise Refusal.from_value(name, "must be all texts or all whole numbers.", column=column)
     if len(set(values)) < len(values):
         twice, _ = Counter(values).most_common(1)[0]
-        raise Refusal.of_value(name, f"hold {twice!r} more than once.", column=column)
+        raise Refusal.from_value(name, f"hold {twice!r} more than once.", column=column)
     try:
         return ValueList(values)
     except (pa.ArrowException, OverflowError, UnicodeError):
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             name, "must be valid Unicode texts or 64-bit signed integers.", column=column
         ) from None
 
@@ -261,7 +261,7 @@ def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     return None if is_number(type) else _WHOLE
 
 
-def position_of(column: str, noun: str, values: ValueList, value: object) -> int:
+def find_position(column: str, noun: str, values: ValueList, value: object) -> int:
     position = values.position(value)
     if position is None:
         raise ValueError(not_listed(column, noun, value, values.values))

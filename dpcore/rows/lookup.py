@@ -87,16 +87,16 @@ class IntegerIndex:
 
     def _probed(self, rows: Integers) -> AnyArray:
         slots = self._hashes(rows)
-        found = self._slots.take(slots)
+        result = self._slots.take(slots)
         # An empty slot is -1, which reads the last value: harmless, as it says -1 in any case.
-        open_ = np.flatnonzero((self._values.take(found, mode="wrap") != rows) & (found >= 0))
+        open_ = np.flatnonzero((self._values.take(result, mode="wrap") != rows) & (result >= 0))
         while len(open_):
             slots[open_] = self._next(slots[open_])
             tried = self._slots.take(slots[open_])
-            found[open_] = tried
+            result[open_] = tried
             wrong = (self._values.take(tried, mode="wrap") != rows[open_]) & (tried >= 0)
             open_ = open_[wrong]
-        return found
+        return result
 
 
 class TextIndex:

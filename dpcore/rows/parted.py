@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray
 
-# So many parts are held: that of two neighbours and those of who reads beside.
+# So many parts are held: that of two neighbors and those of who reads beside.
 _HELD = 4
 
 
@@ -58,11 +58,11 @@ class PartedIntegers:
             one: AnyArray = self.take(np.array([place % len(self)]))[0]
             return one
         start, stop, _ = place.indices(len(self))
-        found = [
+        results = [
             self._part(number)[max(start - low, 0) : stop - low]
             for number, (low, high) in self._overlapping(start, stop)
         ]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return np.concatenate(results) if results else np.zeros(0, np.int64)
 
     def _overlapping(self, start: int, stop: int) -> list[tuple[int, tuple[int, int]]]:
         """The parts that hold a piece of a range, with their bounds."""
@@ -85,11 +85,11 @@ class PartedIntegers:
             one: AnyArray = self._part(first).take(places - self._all_bounds[first])
             return one
         parts = np.searchsorted(self._all_bounds, places, side="right") - 1
-        found = np.empty(len(places), np.int64)
+        result = np.empty(len(places), np.int64)
         for number in np.flatnonzero(np.bincount(parts - first)) + first:
             own = np.flatnonzero(parts == number)
-            found[own] = self._part(number).take(places[own] - self._all_bounds[number])
-        return found
+            result[own] = self._part(number).take(places[own] - self._all_bounds[number])
+        return result
 
     def _part(self, number: int) -> AnyArray:
         if number == len(self.bounds) - 1:

@@ -16,13 +16,13 @@ DROPPED = -1
 def check_column(column: object) -> None:
     """Refuse a column name that is not a text of at least one character."""
     if not isinstance(column, str) or not column:
-        raise Refusal.of_value("column", f"{column!r} must be a text of at least one character.")
+        raise Refusal.from_value("column", f"{column!r} must be a text of at least one character.")
 
 
 def check_policy(column: str, field: str, policy: object, allowed: tuple[str, ...]) -> None:
     """Refuse a policy that is not one of those allowed."""
     if policy not in allowed:
-        raise Refusal.of_value(
+        raise Refusal.from_value(
             field, f"{policy!r} must be one of {', '.join(allowed)}.", column=column
         )
 

@@ -83,15 +83,15 @@ class MeasureColumn(Coded):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not is_integer(bound) or abs(bound) > LARGEST_BOUND:
-                raise Refusal.of_value(
+                raise Refusal.from_value(
                     name, f"{bound!r} must be a whole number in +-2^31.", column=self.column
                 )
         if self.lower > self.upper:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "lower", f"{self.lower} must not be above upper {self.upper}.", column=self.column
             )
         if self.lower == self.upper == 0:
-            raise Refusal.of_value("lower", "and upper must not both be 0.", column=self.column)
+            raise Refusal.from_value("lower", "and upper must not both be 0.", column=self.column)
         check_policy(self.column, "missing", self.missing, _MISSING_POLICIES)
 
     @property
@@ -165,14 +165,14 @@ class MeasureColumn(Coded):
         decimal = pa.types.is_decimal(column.type)
         numbers = decimal_values(column) if decimal else fixed_width_values(column)
         clamped = self._clamped_floats if numbers.dtype.kind == "f" else self._clamped_integers
-        found = _by_block(numbers, clamped)
+        result = _by_block(numbers, clamped)
         nulls = null_rows(column)
         if nulls is not None:
-            found[nulls] = self._missing_value
+            result[nulls] = self._missing_value
         # The minimum of an array with a NaN is NaN.
         if numbers.dtype.kind == "f" and len(numbers) and np.isnan(numbers.min()):
-            found[np.isnan(numbers)] = self._missing_value
-        return found
+            result[np.isnan(numbers)] = self._missing_value
+        return result
 
     def _clamped_integers(self, block: AnyArray) -> Integers:
         return np.clip(as_int64(block), self.lower, self.upper)
@@ -204,6 +204,6 @@ def measure_from_spec(spec: Mapping[str, object]) -> MeasureColumn:
     """
     given = dict(spec)
     if given.pop("kind", MeasureColumn.kind) != MeasureColumn.kind:
-        raise Refusal.of_value("kind", f"{spec['kind']!r} must be 'sum' for a measure.")
+        raise Refusal.from_value("kind", f"{spec['kind']!r} must be 'sum' for a measure.")
     check_version(given)
     return made(MeasureColumn, "a measure", given)

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.codec import coded
-from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.key_table import KeyTable
 from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed
 from dpcore.rows.policies import DROPPED, check_policy
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class TableKeys(Keys):
     >>> keys = TableKeys(table=table, unknown="other")
     >>> keys.row_codes({"shop": pa.array(["b", "c", None])}).tolist()
     [1, 2, 2]
-    >>> keys.labels_between(1, 3).to_pylist(), keys.code_of("other")
+    >>> keys.labels_between(1, 3).to_pylist(), keys.find_code("other")
     (['b', 'other'], 2)
     """
 
@@ -42,7 +42,7 @@ class TableKeys(Keys):
 
     def __post_init__(self) -> None:
         check_policy(", ".join(self.table.columns), "unknown", self.unknown, KEY_POLICIES)
-        if self.unknown == OTHER and self.table.position_of(OTHER) is not None:
+        if self.unknown == OTHER and self.table.find_position(OTHER) is not None:
             raise ValueError(f"keys: must not hold {OTHER!r} when unknown is {OTHER!r}")
 
     def with_table(self, table: object) -> TableKeys:
@@ -77,12 +77,12 @@ class TableKeys(Keys):
             return listed
         return pa.concat_arrays([listed, pa.array([OTHER], pa.string())])
 
-    def code_of(self, value: object) -> int:
+    def find_code(self, value: object) -> int:
         if self.unknown == OTHER and value == OTHER:
             return len(self.table)
         if isinstance(value, np.generic):
             value = value.item()
-        position = self.table.position_of(value)
+        position = self.table.find_position(value)
         if position is None:
             keys = self.labels_between(0, len(self.table)).to_pylist()
             raise ValueError(not_listed(", ".join(self.columns), "key", value, keys))
@@ -94,6 +94,6 @@ class UnlistedKeys(TableKeys):
 
     is_listed = False
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
         missing = np.logical_or.reduce([missing_flags(columns[name]) for name in self.columns])
-        return [Fate(", ".join(self.columns), MISSING, self.unknown, missing)]
+        return [RowOutcome(", ".join(self.columns), MISSING, self.unknown, missing)]

@@ -46,7 +46,7 @@ class TimeLine:
     leaves: int
     utc: bool
 
-    def boundary_of(self, value: object) -> int:
+    def find_boundary(self, value: object) -> int:
         """The number of leaves, 0 to all, that lie wholly before a moment.
 
         Raises:
@@ -116,7 +116,7 @@ def time_line(
         utc: they are instants, in UTC.
 
     >>> time = time_line("day", ("2013-01-01", "2013-12-31"), 365)
-    >>> time.boundary_of("2013-02"), time.text(365), time.is_exact("2013-02-01T12:00")
+    >>> time.find_boundary("2013-02"), time.text(365), time.is_exact("2013-02-01T12:00")
     (31, '2014-01-01', False)
     >>> time_line("day", ("Mon", "Sun"), 7) is None
     True
@@ -124,18 +124,18 @@ def time_line(
     if name not in _UNITS:
         return None
     unit, step = _UNITS[name]
-    first, last = (_unit_of(text, unit) for text in texts)
+    first, last = (_parse_unit(text, unit) for text in texts)
     if first is None or last is None or last - first != (leaves - 1) * step:
         return None
     return TimeLine(first=first, unit=unit, step=step, leaves=leaves, utc=utc)
 
 
-def _unit_of(text: str, unit: str) -> int | None:
+def _parse_unit(text: str, unit: str) -> int | None:
     """The unit of NumPy in which a unit begins; None where its text gives none."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         return None
-    year, quarter, week, weekday, rest, hour = found.groups()
+    year, quarter, week, weekday, rest, hour = match.groups()
     begin = f"{year}{rest}"
     try:
         if week:

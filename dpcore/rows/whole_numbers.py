@@ -74,7 +74,7 @@ def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray
 def _whole_floats(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, Flags]:
     values = fixed_width_values(column)
     dtype = np.dtype(np.uint64 if unsigned else np.int64)
-    # A signalling NaN would make a warning of a comparison.
+    # A signaling NaN would make a warning of a comparison.
     with np.errstate(invalid="ignore"):
         known = np.abs(values) < math.ldexp(1.0, np.finfo(values.dtype).nmant + 1)
         if unsigned:

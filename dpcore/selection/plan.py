@@ -65,7 +65,7 @@ class SelectionPlan(Coded):
 
     @property
     def moved(self) -> int:
-        """The most keys whose number of units changes by one between neighbours."""
+        """The most keys whose number of units changes by one between neighbors."""
         keys, _ = self.unit.moved(keyed=True)
         return 2 * keys if self.unit.substitutes else keys
 

@@ -121,7 +121,7 @@ class SelectionQuestion(Question):
     def is_keyed(self) -> bool:
         return True
 
-    def keys_of(self, cells: Integers) -> Integers:
+    def cell_keys(self, cells: Integers) -> Integers:
         """Each cell is a key."""
         return cells
 
@@ -131,7 +131,7 @@ class SelectionQuestion(Question):
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
         return merge_shard(self.domain.key_type, partials)
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of keys, packed as `KeyColumns.row_keys` packs them, into partial
         counts.
 
@@ -144,8 +144,8 @@ class SelectionQuestion(Question):
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = NodeCounts.from_bytes(counts)
-        own = replace(noise, own_digest=noise.key.digest("own key counts", *exact.content))
-        stream = own.stream(self.name, 0, place.number, 0)
+        key_noise = replace(noise, own_digest=noise.key.digest("own key counts", *exact.content))
+        stream = key_noise.stream(self.name, 0, place.number, 0)
         chosen = exact.taken(self.plan.law.released(exact.counts, stream))
         # Of what is released nothing is told but that it is.
         silent = replace(chosen, counts=np.zeros(len(chosen), np.int64))

@@ -8,7 +8,7 @@ FACE = {
     "linear": ("leaf_variance",),
     "question": ("STATE", "SeriesQuestion", "series_question_from_spec"),
     "released": ("own_period",),
-    "spans": ("of_span", "with_span"),
+    "spans": ("select_span", "with_span"),
     "temporal": ("Span", "mean_variance"),
     "window_tables": ("WindowTables",),
     "windows": ("Window",),

@@ -46,14 +46,14 @@ def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
     keys, leaves, plan = question.key_count, question.chunk_leaves, question.forest.plan  # type: ignore[attr-defined]
     if isinstance(question.forest, UniformForest):
         shrunk = question.forest.shrunk
-        given: LinearForest = _GivenUniform(plan, keys=keys, chunk_leaves=leaves, shrunk=shrunk)
+        result: LinearForest = _GivenUniform(plan, keys=keys, chunk_leaves=leaves, shrunk=shrunk)
     else:
-        given = _GivenIrregular(
+        result = _GivenIrregular(
             plan,
             keys=keys,
             chunk_leaves=leaves,
             signed=question.is_signed,
             smallest_first=question.forest.smallest_first,  # type: ignore[attr-defined]
         )
-    question.__dict__["forest"] = given
-    return given
+    question.__dict__["forest"] = result
+    return result

@@ -99,8 +99,8 @@ def leaf_variance(question: TreeQuestion[Any]) -> float:
 
 def _law(plan: Any, level: int) -> NoiseLaw | None:
     """The noise of a level's nodes; of an irregular tree, of those that have siblings."""
-    found: NoiseLaw | None = plan.laws[level] if hasattr(plan, "laws") else plan.law(level, 0)
-    return found
+    result: NoiseLaw | None = plan.laws[level] if hasattr(plan, "laws") else plan.law(level, 0)
+    return result
 
 
 def _variance(law: NoiseLaw) -> float:

@@ -41,10 +41,10 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import PublicTable, Question, Run
+from dpcore.questions.question import PublicTable, Question, SeriesRun
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.fates import Fate
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
 
@@ -80,7 +80,7 @@ class SeriesCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class CarriedCounts:
-    """Exact counts at hand, as `SeriesQuestion.partials_of` takes them.
+    """Exact counts at hand, as `SeriesQuestion.split_counts` takes them.
 
     Args:
         period: of the period, as the question of a level takes them.
@@ -122,7 +122,7 @@ class SeriesQuestion(Question):
             raise ValueError(f"domain: tree {self.name} is too large to be released in a series")
 
     @classmethod
-    def of(
+    def from_trees(
         cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion[Any]], name: str
     ) -> SeriesQuestion:
         """The question of some trees, whose names become those of temporal levels.
@@ -148,8 +148,8 @@ class SeriesQuestion(Question):
         )
 
     @property
-    def run(self) -> Run:
-        return Run(period=self.period, periods=self.temporal.periods)
+    def run(self) -> SeriesRun:
+        return SeriesRun(period=self.period, periods=self.temporal.periods)
 
     @property
     def measured_trees(self) -> Sequence[Question]:
@@ -159,15 +159,15 @@ class SeriesQuestion(Question):
     def closing(self) -> list[Span]:
         """The temporal nodes that are measured in this run."""
         levels = self.temporal.closing(self.period)
-        return [self.temporal.node_of(level, self.period) for level in levels]
+        return [self.temporal.find_span(level, self.period) for level in levels]
 
     def shown(self, level: int) -> TreeQuestion[Any]:
         """The tree of a temporal level under the name of the whole, for what reads tables."""
         own = self.levels[level]
-        found = replace(own, name=self.name)
+        result = replace(own, name=self.name)
         if "widths" in own.__dict__:
-            found.remember_widths(own.widths)
-        return found
+            result.remember_widths(own.widths)
+        return result
 
     # What is read of the rows
 
@@ -175,8 +175,8 @@ class SeriesQuestion(Question):
     def counts_rows(self) -> bool:
         return self.levels[0].counts_rows
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
-        return self.levels[0].fates(columns)
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        return self.levels[0].row_outcomes(columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -200,11 +200,11 @@ class SeriesQuestion(Question):
     def regrouped(self, increments: Increments) -> Increments:
         return self.levels[0].regrouped(increments)
 
-    def of_units(self, rows: Integers) -> Increments | None:
-        return self.levels[0].of_units(rows)
+    def unit_increments(self, rows: Integers) -> Increments | None:
+        return self.levels[0].unit_increments(rows)
 
-    def keys_of(self, cells: Integers) -> Integers | None:
-        return self.levels[0].keys_of(cells)
+    def cell_keys(self, cells: Integers) -> Integers | None:
+        return self.levels[0].cell_keys(cells)
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         return self.levels[0].counter(dense=dense, choices=choices)
@@ -241,7 +241,7 @@ class SeriesQuestion(Question):
             levels.append(merged_chunk(own.counts.size, parts).counts)
         return SeriesCounts(own=own, levels=tuple(levels))
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the counts of the period, or `CarriedCounts`, into partial counts.
 
         Raises:
@@ -253,7 +253,7 @@ class SeriesQuestion(Question):
         for place, data in carried.items():
             yield Partial(place, data)
         counts = counts.period if isinstance(counts, CarriedCounts) else counts
-        yield from self.levels[0].partials_of(counts, choices)
+        yield from self.levels[0].split_counts(counts, choices)
 
     def opened(self, place: Place, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
         """What the run after this one merges with the partial counts of a place.
@@ -326,7 +326,7 @@ class SeriesQuestion(Question):
 
     def _together(self, by_level: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
         """The parts of all closing nodes, those of one place together in one table."""
-        found = []
+        result = []
         for same in zip(*by_level, strict=True):
             tables = [
                 with_span(each.table, self.name, span)
@@ -335,8 +335,8 @@ class SeriesQuestion(Question):
             notes = [each.note for each in same]
             part = replace(same[0].part, tree=self.name)
             note = pack_many(notes) if any(notes) else b""
-            found.append(ReleasedPart(part, pa.concat_tables(tables), note))
-        return found
+            result.append(ReleasedPart(part, pa.concat_tables(tables), note))
+        return result
 
     def _state_part(self, place: Place) -> Part:
         return Part(kind=STATE, tree=self.name, key=place.group, index=place.number)
@@ -458,7 +458,7 @@ def series_question_from_spec(
         level: makes the question of a temporal level from its specification.
     """
     levels: list[Any] = [level(each) for each in spec["levels"]]
-    return SeriesQuestion.of(
+    return SeriesQuestion.from_trees(
         TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
         int(spec["period"]),
         levels,

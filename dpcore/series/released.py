@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import of_span
+from dpcore.series.spans import select_span
 
 # Of a tree, what makes its answers from its parts and what it concluded.
 MakeReleased = Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
@@ -33,10 +33,10 @@ def own_period(
         tables: that the run concluded.
         released: what makes the answers of a tree of a temporal level.
     """
-    span, own = question.temporal.node_of(0, question.period), question.shown(0)
+    span, own = question.temporal.find_span(0, question.period), question.shown(0)
 
     def read_own(kind: str, tree: str, key: int, index: int) -> pa.Table:
-        return of_span(read(kind, tree, key, index), span)
+        return select_span(read(kind, tree, key, index), span)
 
-    mine = {name: of_span(table, span) for name, table in tables.items()}
+    mine = {name: select_span(table, span) for name, table in tables.items()}
     return released(own)(own, read_own, mine)

@@ -33,7 +33,7 @@ def with_span(table: pa.Table, tree: str, span: Span) -> pa.Table:
     return pa.table(columns | rest)
 
 
-def of_span(table: pa.Table, span: Span) -> pa.Table:
+def select_span(table: pa.Table, span: Span) -> pa.Table:
     """The rows of one temporal node, as the tree alone would have them.
 
     Args:

@@ -83,7 +83,7 @@ class TemporalTree:
             raise ValueError(f"spans: {self.spans[-1]} is above the {self.periods} periods")
 
     @classmethod
-    def of(cls, periods: int, fanout: int) -> TemporalTree:
+    def from_fanout(cls, periods: int, fanout: int) -> TemporalTree:
         """The tree whose nodes have b children each.
 
         Args:
@@ -93,7 +93,7 @@ class TemporalTree:
         Raises:
             Refusal: one of them is out of range.
 
-        >>> TemporalTree.of(14, 2).spans
+        >>> TemporalTree.from_fanout(14, 2).spans
         (1, 2, 4, 8)
         """
         if fanout < 2:
@@ -108,7 +108,7 @@ class TemporalTree:
         """How many children a node of each level has; 0 of a period."""
         return (0, *(above // below for below, above in pairwise(self.spans)))
 
-    def node_of(self, level: int, period: int) -> Span:
+    def find_span(self, level: int, period: int) -> Span:
         """The node of a level that holds a period."""
         span = self.spans[level]
         before = (period - 1) // span * span
@@ -117,26 +117,28 @@ class TemporalTree:
     def counted(self, period: int) -> list[int]:
         """The levels whose node that holds a period exists: closes by T."""
         levels = range(len(self.spans))
-        return [each for each in levels if self.node_of(each, period).last <= self.periods]
+        return [each for each in levels if self.find_span(each, period).last <= self.periods]
 
     def closing(self, period: int) -> list[int]:
         """The levels of which a node closes with a period."""
-        return [each for each in self.counted(period) if self.node_of(each, period).last == period]
+        return [
+            each for each in self.counted(period) if self.find_span(each, period).last == period
+        ]
 
     def carried(self, period: int) -> list[int]:
         """The levels whose node stays open after a period: the next period goes on with its counts.
 
-        >>> TemporalTree.of(14, 2).carried(14)  # the rest of 9 to 16 will not come
+        >>> TemporalTree.from_fanout(14, 2).carried(14)  # the rest of 9 to 16 will not come
         []
         """
         if period < 1:
             return []
-        return [each for each in self.counted(period) if self.node_of(each, period).last > period]
+        return [each for each in self.counted(period) if self.find_span(each, period).last > period]
 
     def closed(self, period: int) -> list[Span]:
         """All nodes that have closed by a period, in the order in which they did."""
         return [
-            self.node_of(level, each)
+            self.find_span(level, each)
             for each in range(1, period + 1)
             for level in self.closing(each)
         ]
@@ -144,16 +146,16 @@ class TemporalTree:
     def roots(self, period: int) -> list[Span]:
         """The largest closed nodes, which together are periods 1 to `period`.
 
-        >>> [(each.first, each.last) for each in TemporalTree.of(14, 2).roots(7)]
+        >>> [(each.first, each.last) for each in TemporalTree.from_fanout(14, 2).roots(7)]
         [(1, 4), (5, 6), (7, 7)]
         """
-        found: list[Span] = []
+        result: list[Span] = []
         first = 1
         for level in reversed(range(len(self.spans))):
             while first + self.spans[level] - 1 <= period:
-                found.append(Span(level, first, first + self.spans[level] - 1))
+                result.append(Span(level, first, first + self.spans[level] - 1))
                 first += self.spans[level]
-        return found
+        return result
 
     @cached_property
     def mean_roots(self) -> tuple[float, ...]:
@@ -174,10 +176,10 @@ def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tup
         tree: over the periods.
         variances: v, of the measurement of a node of each level.
     """
-    found = [variances[0]]
+    results = [variances[0]]
     for fanout, variance in zip(tree.fanouts[1:], variances[1:], strict=True):
-        found.append(1 / (1 / variance + 1 / (fanout * found[-1])))
-    return tuple(found)
+        results.append(1 / (1 / variance + 1 / (fanout * results[-1])))
+    return tuple(results)
 
 
 def mean_variance(tree: TemporalTree, variances: tuple[float, ...]) -> float:
@@ -186,7 +188,7 @@ def mean_variance(tree: TemporalTree, variances: tuple[float, ...]) -> float:
     Args:
         tree, variances: as for `estimated_variances`.
 
-    >>> mean_variance(TemporalTree.of(2, 2), (1.0, 1.0))  # 1, then 1 / (1 + 1 / 2)
+    >>> mean_variance(TemporalTree.from_fanout(2, 2), (1.0, 1.0))  # 1, then 1 / (1 + 1 / 2)
     0.8333333333333333
     """
     parts = zip(tree.mean_roots, estimated_variances(tree, variances), strict=True)
@@ -230,7 +232,7 @@ def best_split(periods: int, power: int) -> TemporalSplit:
     """
     # Wider trees have a root above the periods, of which few totals to date make use.
     widest = max(2, min(periods, _WIDEST))
-    trees = (TemporalTree.of(periods, fanout) for fanout in range(2, widest + 1))
+    trees = (TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1))
     found = (_earning(_split(tree, power), power) for tree in trees)
     # Of equals up to rounding the first, on every machine.
     return min(found, key=lambda each: round(each.error, 9))
@@ -252,7 +254,7 @@ def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
     >>> [round(share, 3) for share in split_of_fanout(4, 2, 2).shares]
     [0.667, 0.167, 0.167]
     """
-    tree = TemporalTree.of(periods, fanout)
+    tree = TemporalTree.from_fanout(periods, fanout)
     least = 1 / (2 * len(tree.spans))
     free, fixed = list(_split(tree, power).shares), [False] * len(tree.spans)
     while any(share < least and not held for share, held in zip(free, fixed, strict=True)):

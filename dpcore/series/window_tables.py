@@ -84,9 +84,9 @@ class WindowTables:
         chunk = self._chunk(place)
         solutions, _ = self._group(self.question.gathered_by(place))
         answer = self.question.chunk_answer(chunk, self._levels(chunk, place), solutions[place])  # type: ignore[arg-type]
-        found = answer.tables, b"" if answer.note is None else pack(answer.note)
-        self._latest = place, found
-        return found
+        result = answer.tables, b"" if answer.note is None else pack(answer.note)
+        self._latest = place, result
+        return result
 
     def _chunk(self, place: Place) -> Chunk:
         chunking = self.question.forest.chunking
@@ -100,7 +100,7 @@ class WindowTables:
             roots = [self._levels(self._chunk(place), place)[0].reshape(-1) for place in places]
             last = np.concatenate(roots).reshape(-1, self._forest.chunking.spine.leaves)
             upper = self._spine(group)
-            solutions, levels = self._forest.settle_spine(group, [*upper, last])
+            solutions, levels = self._forest.resolve_spine(group, [*upper, last])
             stops = np.cumsum([len(each) for each in roots]).tolist()
             parts = {
                 place: solutions.slice(stop - len(own), stop)
@@ -115,19 +115,19 @@ class WindowTables:
             return []
         chunk = self._forest.chunking.spine_chunk(group, 1)
         ranges = self._forest.chunking.node_ranges(chunk)[:-1]
-        told, values = self._estimates(Place(group, SPINE))
+        estimates, values = self._estimates(Place(group, SPINE))
         levels: list[Floats] = []
         for level, nodes in enumerate(ranges):
             above = partial(chunk.tree.to_children, level - 1, levels[-1]) if level else None
-            levels.append(self._filled(level, nodes, values[told == level][None], above))
+            levels.append(self._filled(level, nodes, values[estimates == level][None], above))
         return levels
 
     def _levels(self, chunk: Chunk, place: Place) -> list[Floats]:
         """(rows, n) the window's estimates of each level of a chunk."""
-        told, values = self._estimates(place)
+        estimates, values = self._estimates(place)
         split, levels = self._forest.chunking.split_level, list[Floats]()
         for depth, nodes in enumerate(self._forest.chunking.node_ranges(chunk)):
-            mine = values[told == split + depth].reshape(chunk.rows, -1)
+            mine = values[estimates == split + depth].reshape(chunk.rows, -1)
             if depth:
                 above: Above = partial(chunk.tree.to_children, depth - 1, levels[-1])
             else:
@@ -142,14 +142,14 @@ class WindowTables:
         return self._forest.chunking.spine.to_children(level, upper[-1])[:, slice(*nodes)]
 
     def _filled(
-        self, level: int, nodes: tuple[int, int], told: Floats, above: Above | None
+        self, level: int, nodes: tuple[int, int], estimates: Floats, above: Above | None
     ) -> Floats:
         """The estimates of a level; a node that only repeats a leaf above it has that leaf's."""
         listed = self.question.listed(level, np.arange(*nodes))
         if listed.all() or above is None:
-            return told
+            return estimates
         whole: Floats = above().copy()
-        whole[:, listed] = told
+        whole[:, listed] = estimates
         return whole
 
     def _estimates(self, place: Place) -> tuple[Integers, Floats]:

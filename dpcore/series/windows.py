@@ -60,24 +60,24 @@ def window_weights(
         the nodes whose weight is not 0; the estimate is unbiased, and of all that are linear in
         what is measured the one of least variance.
 
-    >>> tree = TemporalTree.of(4, 2)
+    >>> tree = TemporalTree.from_fanout(4, 2)
     >>> found = window_weights(tree, (1.0, 1.0, 1.0), Window(first=1, last=2, arrived=2))
     >>> {(span.first, span.last): round(weight, 3) for span, weight in found.items()}
     {(1, 2): 0.667, (1, 1): 0.333, (2, 2): 0.333}
     """
     backward = _Backward(tree, variances, window)
     for root in tree.roots(window.arrived):
-        backward.add(root, backward.share_of(root))
+        backward.add(root, backward.window_share(root))
     return {span: weight for span, weight in backward.weights.items() if weight}
 
 
 def level_factors(tree: TemporalTree, weights: Mapping[Span, float]) -> tuple[float, ...]:
     """Per level, the sum of the squares of its nodes' weights: the variance of a window's estimate
     is the sum of these times the variances of the levels."""
-    found = [0.0] * len(tree.spans)
+    results = [0.0] * len(tree.spans)
     for span, weight in weights.items():
-        found[span.level] += weight * weight
-    return tuple(found)
+        results[span.level] += weight * weight
+    return tuple(results)
 
 
 class _Backward:
@@ -92,7 +92,7 @@ class _Backward:
         self._estimated = estimated_variances(tree, variances)
         self.weights: dict[Span, float] = {}
 
-    def share_of(self, span: Span) -> float:
+    def window_share(self, span: Span) -> float:
         """The part of a node's u in the window, where all else is told by z of nodes below it,
         whose weights are added here."""
         if span.first > self._window.last or span.last < self._window.first:
@@ -100,7 +100,7 @@ class _Backward:
         if self._window.first <= span.first and span.last <= self._window.last:
             return 1.0
         children = self._children(span)
-        shares = [self.share_of(child) for child in children]
+        shares = [self.window_share(child) for child in children]
         mean = math.fsum(shares) / len(shares)
         for child, share in zip(children, shares, strict=True):
             self.add(child, share - mean)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dpcore.questions.question import Run
+from dpcore.questions.question import SeriesRun
 
 
-def run_in_words(run: Run | None) -> str:
+def run_in_words(run: SeriesRun | None) -> str:
     """What one budget covers, and whom it protects how much; nothing of a release that stands
     alone.
 
@@ -23,7 +23,7 @@ def run_in_words(run: Run | None) -> str:
     )
 
 
-def run_numbers(series: str, run: Run) -> dict[str, object]:
+def run_numbers(series: str, run: SeriesRun) -> dict[str, object]:
     """The same for programs: all runs of a series spend the budget of the guarantee together, once.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpcore.privacy.budget import Measure
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.series.linear import check_linear, scaled
 from dpcore.series.question import SeriesQuestion
@@ -65,7 +65,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     was_open: bool = False
 
     @classmethod
-    def of(cls, own: Workload[Any], series: Series) -> SeriesWorkload:
+    def from_workload(cls, own: Workload[Any], series: Series) -> SeriesWorkload:
         """The workload of a tree, over the periods of a series."""
         linear = own.linear()
         return cls(
@@ -113,7 +113,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             )
         self.own.check(measure, delta=delta)
 
-    def planned(self, share: Share, terms: Terms) -> SeriesQuestion:
+    def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         split = self.series.split(share.budget.measure)
         amounts = share.budget.split(split.shares)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
@@ -124,7 +124,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         levels: list[TreeQuestion[Any]] = [
             scaled(planned, replace(share.budget, amount=amount)) for amount in amounts
         ]
-        return SeriesQuestion.of(split.tree, self.series.period, levels, self.name)
+        return SeriesQuestion.from_trees(split.tree, self.series.period, levels, self.name)
 
     def predicted(self, question: SeriesQuestion) -> float:
         """The error of the tree at a total to date, on average over the periods."""

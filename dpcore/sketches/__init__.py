@@ -5,7 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "estimators": ("Estimator", "estimates", "estimators_of"),
+    "estimators": ("SketchEstimator", "estimates", "kind_estimators"),
     "hashing": ("Codes", "SketchHashes"),
     "prefixes": ("PrefixSketches",),
     "row_error": ("ErrorMoments", "RowError"),

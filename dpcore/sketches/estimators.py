@@ -8,9 +8,10 @@ width, C the code's cell and T the sum of the row's cells.
     count sketch:            sign C                 unbiased
 
 E C = c + (n - c) / w by universal hashing, so the second is unbiased; noise of mean 0 in all cells
-leaves it so. Of the rows' estimates an `Estimator` makes one. The minimum over rows is biased up by
-collisions without noise; of noisy rows it is biased down by the noise too (the paper's Algorithm 1
-takes it of noisy rows all the same; its Theorem 3 has one row, where the minimum is the mean).
+leaves it so. Of the rows' estimates an `SketchEstimator` makes one. The minimum over rows is biased
+up by collisions without noise; of noisy rows it is biased down by the noise too (the paper's
+Algorithm 1 takes it of noisy rows all the same; its Theorem 3 has one row, where the minimum is the
+mean).
 
 Source: Cormode, Muthukrishnan 2005 (minimum); Deng, Rafiei, "New estimation algorithms for
 streaming data: count-min can do more", 2007 (the unbiased row, "count-mean-min"); Charikar, Chen,
@@ -28,7 +29,7 @@ from dpcore.sketches.hashing import Codes, SketchHashes
 from dpcore.sketches.shape import SketchKind
 
 
-class Estimator(Enum):
+class SketchEstimator(Enum):
     """What is made of the estimates of a sketch's rows."""
 
     MINIMUM = "minimum"  # of count-min's cells as they are
@@ -36,18 +37,20 @@ class Estimator(Enum):
     MEAN = "mean"  # of unbiased estimates
 
 
-def estimators_of(kind: SketchKind) -> tuple[Estimator, ...]:
+def kind_estimators(kind: SketchKind) -> tuple[SketchEstimator, ...]:
     """The estimators that a kind of sketch has.
 
-    >>> [each.value for each in estimators_of(SketchKind.COUNT_SKETCH)]
+    >>> [each.value for each in kind_estimators(SketchKind.COUNT_SKETCH)]
     ['median', 'mean']
     """
     return tuple(
-        each for each in Estimator if kind is SketchKind.COUNT_MIN or each is not Estimator.MINIMUM
+        each
+        for each in SketchEstimator
+        if kind is SketchKind.COUNT_MIN or each is not SketchEstimator.MINIMUM
     )
 
 
-def cells_of(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+def code_cells(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
     """The cells of codes, with their signs, float64 (rows, n).
 
     Raises:
@@ -55,12 +58,12 @@ def cells_of(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
         ValueError: a code has too many bits.
     """
     hashes.check(codes)
-    found = np.empty((hashes.rows, codes.size))
+    result = np.empty((hashes.rows, codes.size))
     for row, (columns, signs) in enumerate(hashes.cells(codes)):
-        found[row] = table[row, columns]
+        result[row] = table[row, columns]
         if signs is not None:
-            found[row] *= signs
-    return found
+            result[row] *= signs
+    return result
 
 
 def row_estimates(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
@@ -71,18 +74,20 @@ def row_estimates(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats
         hashes: of the sketch.
         codes: uint64 (n,).
     """
-    found = cells_of(table, hashes, codes)
+    result = code_cells(table, hashes, codes)
     if not hashes.signed:
         totals = table.sum(axis=1, dtype=np.float64)[:, None]
-        found -= (totals - found) / (hashes.width - 1)
-    return found
+        result -= (totals - result) / (hashes.width - 1)
+    return result
 
 
-def estimates(estimator: Estimator, table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+def estimates(
+    estimator: SketchEstimator, table: Integers, hashes: SketchHashes, codes: Codes
+) -> Floats:
     """The counts of codes by an estimator, float64 (n,).
 
     Args:
-        estimator: one of the sketch's kind, see `estimators_of`.
+        estimator: one of the sketch's kind, see `kind_estimators`.
         table: int64 (rows, width), exact or with noise of mean 0.
         hashes: of the sketch.
         codes: uint64 (n,).
@@ -96,14 +101,14 @@ def estimates(estimator: Estimator, table: Integers, hashes: SketchHashes, codes
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
     >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
-    >>> estimates(Estimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
+    >>> estimates(SketchEstimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
     [2.0, 0.0, 1.0]
     """
-    if estimator is Estimator.MINIMUM and hashes.signed:
+    if estimator is SketchEstimator.MINIMUM and hashes.signed:
         raise ValueError("estimator: a count sketch has no minimum")
-    if estimator is Estimator.MINIMUM:
-        found = cells_of(table, hashes, codes).min(axis=0)
-    elif estimator is Estimator.MEDIAN:
+    if estimator is SketchEstimator.MINIMUM:
+        found = code_cells(table, hashes, codes).min(axis=0)
+    elif estimator is SketchEstimator.MEDIAN:
         found = np.median(row_estimates(table, hashes, codes), axis=0)
     else:
         found = row_estimates(table, hashes, codes).mean(axis=0)

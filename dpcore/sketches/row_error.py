@@ -32,7 +32,7 @@ import numpy as np
 from dpcore.arithmetic.normal import normal_quantiles
 from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats, Integers
-from dpcore.sketches.estimators import Estimator, estimators_of
+from dpcore.sketches.estimators import SketchEstimator, kind_estimators
 from dpcore.sketches.shape import SketchShape
 
 # Atoms that represent a normal law: its moments are then right to 1e-3.
@@ -109,7 +109,7 @@ class RowError:
     counted: Floats
 
     @classmethod
-    def of_table(cls, shape: SketchShape, table: Integers) -> RowError:
+    def from_table(cls, shape: SketchShape, table: Integers) -> RowError:
         """The law that the cells of a table show.
 
         Args:
@@ -120,10 +120,10 @@ class RowError:
         if shape.signed:
             both = np.sort(np.concatenate([cells, -cells], axis=None))
             return cls(shape=shape, unbiased=both, counted=both)
-        centred = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
+        centerd = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
         return cls(
             shape=shape,
-            unbiased=np.sort(centred, axis=None),
+            unbiased=np.sort(centerd, axis=None),
             counted=np.sort(cells, axis=None),
         )
 
@@ -149,26 +149,29 @@ class RowError:
         counted = unbiased * (1 - excess / shape.width) + excess * total / shape.width
         return cls(shape=shape, unbiased=unbiased, counted=counted)
 
-    def moments(self, estimator: Estimator) -> ErrorMoments:
+    def moments(self, estimator: SketchEstimator) -> ErrorMoments:
         """The bias and the variance of an estimator of the sketch.
 
         >>> from dpcore.sketches.shape import SketchKind
         >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=16)
         >>> law = RowError.planned(shape, total=0, f2=16.0, noise_variance=0.0)
-        >>> [round(law.moments(each).variance, 3) for each in (Estimator.MEAN, Estimator.MEDIAN)]
+        >>> [round(law.moments(each).variance, 3) for each in (SketchEstimator.MEAN,
+        ...     SketchEstimator.MEDIAN)]
         [0.333, 0.449]
         """
         rows = self.shape.rows
-        if estimator is Estimator.MEAN:
+        if estimator is SketchEstimator.MEAN:
             atoms = self.unbiased
             return ErrorMoments(bias=float(atoms.mean()), variance=float(atoms.var()) / rows)
-        if estimator is Estimator.MINIMUM:
+        if estimator is SketchEstimator.MINIMUM:
             return _moments(self.counted, _order_weights(self.counted.size, rows, 1))
         return _median_moments(self.unbiased, rows)
 
-    def best_estimator(self) -> Estimator:
+    def best_estimator(self) -> SketchEstimator:
         """The estimator of the least predicted mean square error; of equal ones the first."""
-        return min(estimators_of(self.shape.kind), key=lambda each: self.moments(each).mean_square)
+        return min(
+            kind_estimators(self.shape.kind), key=lambda each: self.moments(each).mean_square
+        )
 
 
 @lru_cache(maxsize=1)
@@ -211,10 +214,10 @@ def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
     # E X Y of the middle two has the density rows! / ((half - 1)!)^2 F(x)^(half-1)
     # (1 - F(y))^(half-1) at x < y: an integral over y of one over x below it.
     chance = (np.arange(atoms.size) + 0.5) / atoms.size
-    centred = atoms - bias
-    inner = centred * integer_power(chance, half - 1) / atoms.size
+    centerd = atoms - bias
+    inner = centerd * integer_power(chance, half - 1) / atoms.size
     before = np.cumsum(inner) - inner / 2
-    outer = centred * integer_power(1 - chance, half - 1) / atoms.size
+    outer = centerd * integer_power(1 - chance, half - 1) / atoms.size
     product = half**2 * math.comb(rows, half) * dot(outer, before)
     apart = (upper.bias - lower.bias) / 2
     squares = lower.variance + upper.variance + 2 * apart * apart

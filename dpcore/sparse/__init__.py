@@ -8,8 +8,8 @@ FACE = {
     "domain": ("CodeDomain", "NOTATIONS", "SparseDomain"),
     "labels": ("LabelDomain", "PathDomain"),
     "paths": ("last_labels",),
+    "pruning": ("Pruning",),
     "question": ("SparseQuestion",),
     "released": ("ReleasedSparse",),
-    "settling": ("Pruning",),
     "workload": ("SparseWorkload",),
 }

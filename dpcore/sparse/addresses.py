@@ -49,8 +49,8 @@ def read_addresses(texts: pa.Array) -> Integers:
     starts = np.column_stack([offsets[rows], inner + 1])
     ends = np.column_stack([inner, offsets[rows + 1]])
     octets = _octets(data, starts, ends - starts)
-    whole = (octets << np.array([24, 16, 8, 0])).sum(axis=1)
-    numbers[rows] = np.where((octets >= 0).all(axis=1), whole, ABSENT)
+    total = (octets << np.array([24, 16, 8, 0])).sum(axis=1)
+    numbers[rows] = np.where((octets >= 0).all(axis=1), total, ABSENT)
     return numbers
 
 

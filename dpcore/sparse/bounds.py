@@ -19,7 +19,7 @@ published, the interval covers n with at least the confidence. Since |Z| <= R, n
 [Y - R, Y + R] for certain.
 
 This is said of all nodes that pass their threshold. Whoever selects among them by Y again, as the
-pruning of `dpcore.sparse.settling` does, has fewer covered of those that are left, but for certain
+pruning of `dpcore.sparse.pruning` does, has fewer covered of those that are left, but for certain
 intervals.
 
 Given publication the laws of Y for the different n have a monotone likelihood ratio (the noise is

@@ -111,11 +111,11 @@ class SparseCounter(Counter):
             rows: of the batch.
         """
         assert isinstance(increments.cells, pa.Array) and increments.values is not None
-        found = NodeCounts(keys=increments.cells, counts=increments.values)
-        self._waiting.append(found)
+        counts = NodeCounts(keys=increments.cells, counts=increments.values)
+        self._waiting.append(counts)
         if sum(map(len, self._waiting)) > self._most:
             self._waiting = [NodeCounts.merged(self._waiting)]
-        return found.total
+        return counts.total
 
     @property
     def is_due(self) -> bool:

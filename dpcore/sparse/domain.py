@@ -33,7 +33,7 @@ from dpcore.rows.column import (
     readable_texts,
     value_type,
 )
-from dpcore.rows.fates import MISSING, Fate, missing_flags
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
 from dpcore.sparse.paths import prefix_codes, refused_path
@@ -105,13 +105,13 @@ class SparseDomain(Coded, ABC):
             ValueError: a column of a type that is not accepted.
         """
 
-    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+    def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
         """Rows without a leaf, by cause."""
         missing = {name: missing_flags(columns[name]) for name in self.columns}
-        found = [Fate(name, MISSING, "drop", rows) for name, rows in missing.items()]
+        outcomes = [RowOutcome(name, MISSING, "drop", rows) for name, rows in missing.items()]
         none = self.leaf_keys(columns).is_null().to_numpy(zero_copy_only=False)
         odd = none & ~np.logical_or.reduce(list(missing.values()))
-        return [*found, Fate(", ".join(self.columns), "unknown", "drop", odd)]
+        return [*outcomes, RowOutcome(", ".join(self.columns), "unknown", "drop", odd)]
 
     @abstractmethod
     def level_keys(self, level: int, keys: pa.Array) -> pa.Array:
@@ -224,7 +224,7 @@ class CodeDomain(SparseDomain):
                 "widths", f"{self.widths} must be numbers of bits from 1, at most 64 together"
             )
         if self.notation not in NOTATIONS:
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "notation", f"is {self.notation!r}; it must be one of {NOTATIONS}"
             )
         if self.notation == "ipv4" and self.bits != 32:

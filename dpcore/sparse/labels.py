@@ -197,9 +197,9 @@ class PathDomain(_TextDomain):
 
     def __post_init__(self) -> None:
         if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 1:
-            raise Refusal.of_value("depth", f"is {self.depth!r}; it must be a positive integer")
+            raise Refusal.from_value("depth", f"is {self.depth!r}; it must be a positive integer")
         if len(self.separator) != 1 or not self.separator.isascii():
-            raise Refusal.of_value(
+            raise Refusal.from_value(
                 "separator", f"is {self.separator!r}; it must be one ASCII character"
             )
 
@@ -243,9 +243,9 @@ class PathDomain(_TextDomain):
         (column,) = self._checked(columns)
         if pa.types.is_null(column.type):
             return NodeCounts.empty(self.key_type)
-        found = NodeCounts.grouped(large_texts(column.drop_null()))
-        keys = self._cut(found.keys)
-        return NodeCounts.grouped(keys.drop_null(), found.counts[np.asarray(keys.is_valid())])
+        counts = NodeCounts.grouped(large_texts(column.drop_null()))
+        keys = self._cut(counts.keys)
+        return NodeCounts.grouped(keys.drop_null(), counts.counts[np.asarray(keys.is_valid())])
 
     def leaf_keys(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
         """The path of every row, as deep as the tree; see `SparseDomain`."""

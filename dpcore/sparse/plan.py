@@ -10,9 +10,9 @@ included, so it suffices that these are private. Let a unit have at most c rows 
 scale of the noise. Under ``add_remove`` the counts of a level change by s_v >= 0 rows with
 sum s_v <= c. The joint probability of noisy counts changes by a factor of at most
 exp(sum s_v / b) <= exp(c / b), unless the noise of a node is among the s_v outermost values on the
-side that its neighbour cannot reach, which has the probability P(Z > R - s_v). For s_v = n_v this
+side that its neighbor cannot reach, which has the probability P(Z > R - s_v). For s_v = n_v this
 is the probability that a node of the unit's rows alone appears. The probabilities of the law rise
-from its ends to its centre, so these add up to at most P(Z > R - c) where that is below 1/2. With
+from its ends to its center, so these add up to at most P(Z > R - c) where that is below 1/2. With
 b = c / epsilon_l and
 
     P(Z > R_l - c) <= delta_l
@@ -90,7 +90,7 @@ class SparsePlan(Coded):
 
     Args:
         levels: (h + 1,) root first, h at least 1; the names differ.
-        unit: what neighbours differ in, with c, the most of its rows.
+        unit: what neighbors differ in, with c, the most of its rows.
         public_total: the number of rows is public, so the root is exact and costs nothing; only
             under ``substitute`` and where no row is ever dropped.
 
@@ -299,7 +299,7 @@ def plan_sparse(
         names: (h,) of the levels below the root, top down.
         epsilon: the total, above 0.
         delta: the total, above 0 and below 1/2.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         weights: (h,) above 0, how much a row less in the threshold of a level is worth; by default
             the same for all.
         root_weight: above 0, the same for the root, whose noise hides nothing from being found.

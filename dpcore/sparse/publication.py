@@ -73,9 +73,9 @@ def publish_shard(
     law, threshold = plan.law(level), plan.threshold(level)
     if law is None:
         return counts
-    own = replace(noise, own_digest=noise.key.digest("own node counts", *counts.content))
+    key_noise = replace(noise, own_digest=noise.key.digest("own node counts", *counts.content))
     noisy = NodeCounts(
         keys=counts.keys,
-        counts=add_noise(law, counts.counts, own.stream(tree, 0, shard, level)),
+        counts=add_noise(law, counts.counts, key_noise.stream(tree, 0, shard, level)),
     )
     return noisy if threshold is None else noisy.taken(noisy.counts > threshold)

@@ -30,13 +30,13 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, NODES_SCHEMA
-from dpcore.rows.fates import Fate
+from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.labels import domain_from_spec
 from dpcore.sparse.plan import SparsePlan
+from dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
 from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.settling import Pruning, SettledLevel, settle
 
 SHARDS = 16
 EVERY_NODE = Pruning()
@@ -118,12 +118,12 @@ class SparseQuestion(Question):
         """The level and the shard of every part in which the tree is handled."""
         return shard_places(self.domain, self.shards)
 
-    def balance_of(self, place: Place) -> int:
+    def place_balance(self, place: Place) -> int:
         """The level's: a row may end above the lower ones."""
         return place.group
 
-    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
-        return self.domain.fates(columns)
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        return self.domain.row_outcomes(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         leaves = self.domain.leaf_counts(columns)
@@ -147,7 +147,7 @@ class SparseQuestion(Question):
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
         return merge_shard(self.domain, partials)
 
-    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them, into
         partial counts.
 
@@ -234,7 +234,7 @@ def sparse_tables(
     levels: list[list[NodeCounts]] = [[empty] for _ in range(question.plan.height + 1)]
     for (level, _), nodes in sorted(published.items(), key=lambda item: item[0]):
         levels[level].append(nodes)
-    settled = settle(
+    settled = solve_levels(
         question.plan,
         question.domain,
         [NodeCounts.merged(parts) for parts in levels],
@@ -244,7 +244,7 @@ def sparse_tables(
     return [_level_table(question, number, level) for number, level in enumerate(settled)]
 
 
-def _level_table(question: SparseQuestion, number: int, level: SettledLevel) -> pa.Table:
+def _level_table(question: SparseQuestion, number: int, level: PrunedLevel) -> pa.Table:
     size = len(level.keys)
     tree = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(size, np.int32)), pa.array([question.name])

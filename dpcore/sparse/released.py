@@ -41,7 +41,7 @@ class ReleasedSparse(Released):
         """Root first."""
         return tuple(level.name for level in self.question.plan.levels)
 
-    def level_of(self, name: str) -> int:
+    def find_level(self, name: str) -> int:
         return named_level(self.level_names, name)
 
     def rows(self, level: int) -> pa.Table:
@@ -71,7 +71,7 @@ class ReleasedSparse(Released):
         self._check_key(key)
         path = self.question.domain.as_written(path)
         level = self.question.domain.level_of_path(path)
-        found = self._found(level, path)
+        found = self._find(level, path)
         if len(found) == 0:
             raise ValueError(
                 f"path {path!r}: no node of this path was published, so it has from 0 to "
@@ -89,7 +89,7 @@ class ReleasedSparse(Released):
         domain = self.question.domain
         path = domain.as_written(path)
         level = domain.level_of_path(path)
-        if level == domain.height or len(self._found(level, path)) == 0:
+        if level == domain.height or len(self._find(level, path)) == 0:
             raise ValueError(f"path {path!r}: no node of this path with children was published")
         rows = self.rows(level + 1)
         if level:
@@ -191,7 +191,7 @@ class ReleasedSparse(Released):
         if key is not None:
             raise ValueError(f"key: tree {self.question.name} has no keys")
 
-    def _found(self, level: int, path: str) -> pa.Table:
+    def _find(self, level: int, path: str) -> pa.Table:
         """The row of the node of a path on its level, if it was published."""
         rows = self.rows(level)
         return rows.filter(pc.equal(rows["label"], path)) if level else rows

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.questions.workload import Share, Terms, Way, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.plan import plan_sparse, pure_epsilon_refusal
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.question import EVERY_NODE, SparseQuestion
-from dpcore.sparse.settling import Pruning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class SparseWorkload(Workload[SparseQuestion]):
     def ways(self) -> frozenset[Way]:
         return frozenset({Way.OWN})
 
-    def planned(self, share: Share, terms: Terms) -> SparseQuestion:
+    def planned(self, share: Share, terms: ReleaseTerms) -> SparseQuestion:
         if share.delta is None:
             reason = pure_epsilon_refusal(self.domain.leaves)
             raise Refusal(

@@ -178,8 +178,8 @@ class _Search:
         """The plan of the least score found, by two orders of the coordinates."""
         cautions = {"tight": _TIGHT, "seldom": _SELDOM, "above": _ABOVE}
         orders = (("tight", "seldom", "above"), ("above", "seldom", "tight"))
-        found = [self._descended({name: cautions[name] for name in order}) for order in orders]
-        return self._with_least(min(found, key=lambda each: each.value)).plan
+        results = [self._descended({name: cautions[name] for name in order}) for order in orders]
+        return self._with_least(min(results, key=lambda each: each.value)).plan
 
     def _descended(self, cautions: dict[str, tuple[float, ...]]) -> _Scored:
         least = (1 - self.setting.alpha) / (1 + self.setting.alpha)
@@ -197,9 +197,9 @@ class _Search:
         return best
 
     def _scored(self, shape: _Shape, error: float) -> _Scored:
-        return self._of(_plan(_drafts(self.setting, shape, error) or [], error, self.group))
+        return self._score_plan(_plan(_drafts(self.setting, shape, error) or [], error, self.group))
 
-    def _of(self, plan: ThresholdPlan) -> _Scored:
+    def _score_plan(self, plan: ThresholdPlan) -> _Scored:
         height = self.setting.height
         errors = ThresholdErrors(plan, height=height, root_bound=self.root_bound)
         return _Scored(value=self.score(errors), plan=plan)
@@ -207,7 +207,7 @@ class _Search:
     def _with_least(self, found: _Scored) -> _Scored:
         """Perhaps another estimate of what no round finds."""
         tried = [
-            self._of(replace(found.plan, least=_short(float(found.plan.least) * part)))
+            self._score_plan(replace(found.plan, least=_short(float(found.plan.least) * part)))
             for part in _LEAST
         ]
         return min([found, *tried], key=lambda each: each.value)

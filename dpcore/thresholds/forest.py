@@ -25,7 +25,7 @@ from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
 from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.whole_trees import WholeTrees
+from dpcore.trees.whole_trees import SingleChunkTrees
 
 # The stream of a whole tree's rounds, where a level's number represents measured levels.
 _ALL_ROUNDS = -2
@@ -62,7 +62,7 @@ class TreeThresholds(Coded):
 
     @property
     def unit(self) -> PrivacyUnit:
-        """The neighbouring relation."""
+        """The neighboring relation."""
         return self.thresholds.unit
 
     @property
@@ -153,7 +153,7 @@ def _check_whole(tree: IrregularTree, chunk_leaves: int) -> None:
         )
 
 
-class ThresholdForest(WholeTrees):
+class ThresholdForest(SingleChunkTrees):
     """The trees of one plan, one per key.
 
     Args:
@@ -178,7 +178,7 @@ class ThresholdForest(WholeTrees):
         """The number of the round that finds each node, 0 where none does: (rows, n) per level."""
         leaves = counts.reshape(chunk.rows, chunk.tree.leaves)
         streams = [
-            noise.of_counts(own).stream(tree, chunk.key + row, chunk.index, _ALL_ROUNDS)
+            noise.for_counts(own).stream(tree, chunk.key + row, chunk.index, _ALL_ROUNDS)
             for row, own in enumerate(leaves)
         ]
         return [*finding_rounds(self.plan.thresholds, self.plan.tree, list(leaves), streams)]

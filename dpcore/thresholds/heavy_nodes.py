@@ -53,8 +53,8 @@ def tree_weights(tree: Shape, leaf_counts: Integers) -> list[Integers]:
     Raises:
         ValueError: another type, another shape, a count out of range, or a tree with several roots.
 
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree_weights(Tree(leaves=2, fanouts=(2,)), np.array([3, 4]))
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> tree_weights(UniformTree(leaves=2, fanouts=(2,)), np.array([3, 4]))
     [array([7]), array([3, 4])]
     """
     if tree.level_sizes[0] != 1:
@@ -88,21 +88,21 @@ def remaining_trees(
     Returns:
         The new forest, its trees numbered 0, 1, ...
 
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree = Tree(leaves=4, fanouts=(2, 2))
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> tree = UniformTree(leaves=4, fanouts=(2, 2))
     >>> top = [np.array(flags) for flags in ([True], [True, False], [False, True, False, False])]
     >>> [owners.tolist() for owners in remaining_trees(tree, whole_tree(tree), top)]
     [[-1], [-1, 0], [1, -1, 0, 0]]
     """
-    found: list[Integers] = []
+    result: list[Integers] = []
     trees = 0
     for level, (owners, is_top) in enumerate(zip(forest, top, strict=True)):
-        above = np.full(owners.size, -1) if level == 0 else tree.to_children(level - 1, found[-1])
+        above = np.full(owners.size, -1) if level == 0 else tree.to_children(level - 1, result[-1])
         roots = np.flatnonzero((owners >= 0) & ~is_top & (above < 0))
         above[roots] = trees + np.arange(roots.size)
         trees += roots.size
-        found.append(above)
-    return found
+        result.append(above)
+    return result
 
 
 def classify_forest(

@@ -166,7 +166,7 @@ class ThresholdPlan(Coded):
 
     Args:
         epsilon, delta: the claim for a unit; positive, delta below 1.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         least: the estimate of what no round finds, at least 0.
         rounds: in the order of rising thresholds; applied from the last one down.
 

@@ -54,26 +54,26 @@ def finding_rounds(
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.noise.randomness import public_stream
     >>> from dpcore.thresholds.plan import ThresholdRound
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(150))
     >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10**6), least=Fraction(20),
     ...                      unit=ADD_REMOVE_ROW, rounds=(one,))
-    >>> found = finding_rounds(plan, Tree(leaves=2, fanouts=(2,)), [np.array([7, 160])],
+    >>> found = finding_rounds(plan, UniformTree(leaves=2, fanouts=(2,)), [np.array([7, 160])],
     ...                        [public_stream("doc")])
     >>> [plan.estimates[level].tolist() for level in found]
     [[[150.0]], [[20.0, 150.0]]]
     """
     weights = [tree_weights(tree, own) for own in leaf_counts]
     forests = [whole_tree(tree) for _ in leaf_counts]
-    found = [np.zeros((len(leaf_counts), size), dtype=np.int64) for size in tree.level_sizes]
+    result = [np.zeros((len(leaf_counts), size), dtype=np.int64) for size in tree.level_sizes]
     for number in range(len(plan.rounds), 0, -1):
         for place, stream in enumerate(streams):
             top = classify_forest(
                 tree, weights[place], plan.rounds[number - 1], stream, forests[place]
             )
-            for level, is_top in zip(found, top, strict=True):
+            for level, is_top in zip(result, top, strict=True):
                 level[place, is_top] = number
             forests[place] = remaining_trees(tree, forests[place], top)
-    return found
+    return result

@@ -31,12 +31,12 @@ class SparseVectorParameters:
     """What fixes the law of the answers of the sparse vector technique.
 
     Guarantee: the answers to any number of adaptively chosen integer queries, each of which changes
-    by at most 1 between neighbours, are epsilon-differentially private.
+    by at most 1 between neighbors, are epsilon-differentially private.
 
     Proof sketch. A run is at most c stages in sequence, each ending with an answer TOP; a fresh
     noisy threshold makes a stage a mechanism of its own, so the losses of the stages add up, and
     what else is released between two stages composes in the ordinary way. Take a stage that ends
-    at query k and its neighbour, primed, and fix the noise of the queries before k. Let g be the
+    at query k and its neighbor, primed, and fix the noise of the queries before k. Let g be the
     largest noisy value of those. The stage ends at k if and only if g < T + y <= f_k + x with y
     the noise of the threshold and x that of query k. Replacing y by y + (g' - g) and x by
     x + (g' - g) - (f_k' - f_k) maps this event onto the neighbour's, one to one on the integers. y
@@ -44,7 +44,7 @@ class SparseVectorParameters:
     exp(1 / (2 c / epsilon) + 2 / (4 c / epsilon)) = exp(epsilon / c). A last stage without TOP
     costs half of it at most.
 
-    Monotone queries, none of which falls while another rises between neighbours, need half of the
+    Monotone queries, none of which falls while another rises between neighbors, need half of the
     noise of a query: g' - g and f_k' - f_k are then both from 0 to 1 or both from -1 to 0, so x
     moves by at most 1, which costs exp(1 / (2 c / epsilon)).
 
@@ -153,15 +153,15 @@ class SparseVector:
     @property
     def found(self) -> Integers:
         """(runs,) how many answers of each run were TOP."""
-        found: Integers = self._found.copy()
-        return found
+        result: Integers = self._found.copy()
+        return result
 
     def answer(self, values: Integers, runs: Integers | None = None) -> Flags:
         """Answer one query of each of several runs.
 
         Args:
             values: (n,) the exact values of the queries, integers that change by at most 1 between
-                neighbours.
+                neighbors.
             runs: (n,) which runs ask, each at most once; all of them by default.
 
         Returns:

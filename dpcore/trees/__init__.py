@@ -16,7 +16,7 @@ FACE = {
     ),
     "closest_cdf": ("closest_cdf_l1", "closest_cdf_l2"),
     "consistency": ("consistent_counts", "root_count", "split_counts"),
-    "exact_sums": ("LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"),
+    "exact_sums": ("LeafSums", "level_sums", "saturated_sums", "split_words", "words_total"),
     "forest": (
         "Forest",
         "LevelSolution",
@@ -39,6 +39,6 @@ FACE = {
     "linear_forest": ("Known", "LinearForest"),
     "shape": ("Shape",),
     "shrunk": ("rising_counts",),
-    "uniform": ("MAX_LEAVES", "Tree"),
-    "whole_trees": ("WholeTrees",),
+    "uniform": ("MAX_LEAVES", "UniformTree"),
+    "whole_trees": ("SingleChunkTrees",),
 }

@@ -31,7 +31,7 @@ import numpy as np
 from dpcore.arrays import Integers
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 CHUNK_LEAVES = 2**17
 MAX_CELLS = 2**40
@@ -130,11 +130,11 @@ class Chunking(ABC):
         """A branch, as if it were a chunk: its leaves are the roots of the chunks below it."""
         raise IndexError(number)
 
-    def branch_of(self, index: int) -> int:
+    def chunk_branch(self, index: int) -> int:
         """The number of the branch that a chunk of a key is below."""
         raise IndexError(index)
 
-    def chunks_of(self, branch: int) -> range:
+    def branch_chunks(self, branch: int) -> range:
         """The chunks of a key below a branch, from its number."""
         raise IndexError(branch)
 
@@ -153,7 +153,7 @@ class Chunking(ABC):
         """One of these chunks, of the first key."""
 
     @abstractmethod
-    def _part_of(self, leaves: Integers) -> Integers:
+    def _chunk_indices(self, leaves: Integers) -> Integers:
         """The index of the chunk of each leaf of one key, (n,) -> (n,)."""
 
     def spine_chunk(self, key: int, rows: int) -> Chunk:
@@ -225,7 +225,7 @@ class Chunking(ABC):
         if self.split_level == 0:
             return leaf_ids // (self._trees * self.tree.leaves)
         key, leaf = np.divmod(leaf_ids, self.tree.leaves)
-        numbers: Integers = key * self.chunks_per_key + self._part_of(leaf)
+        numbers: Integers = key * self.chunks_per_key + self._chunk_indices(leaf)
         return numbers
 
 
@@ -234,12 +234,12 @@ class UniformChunking(Chunking):
     """The cut of a uniform tree: chunks of subtrees that are alike, and the trimmed last subtree,
     if there is one, as a chunk of its own.
 
-    >>> chunking = UniformChunking(tree=Tree(leaves=10, fanouts=(3, 4)), chunk_leaves=8)
+    >>> chunking = UniformChunking(tree=UniformTree(leaves=10, fanouts=(3, 4)), chunk_leaves=8)
     >>> [(chunk.first, chunk.units, chunk.tree.leaves) for chunk in chunking]
     [(0, 2, 4), (2, 1, 2)]
     """
 
-    tree: Tree
+    tree: UniformTree
 
     @cached_property
     def split_level(self) -> int:
@@ -251,13 +251,13 @@ class UniformChunking(Chunking):
         return level
 
     @cached_property
-    def spine(self) -> Tree:
+    def spine(self) -> UniformTree:
         if self.split_level == 0:
-            return Tree(leaves=1, fanouts=())
+            return UniformTree(leaves=1, fanouts=())
         return self.tree.top(self.split_level)
 
     @cached_property
-    def _subtree(self) -> Tree:
+    def _subtree(self) -> UniformTree:
         return self.tree.subtree(self.split_level, 0)
 
     @cached_property
@@ -284,7 +284,7 @@ class UniformChunking(Chunking):
         start = self.tree.leaf_range(self.split_level, first).start
         return Chunk(key=0, index=index, first=first, rows=rows, tree=tree, start=start)
 
-    def _part_of(self, leaves: Integers) -> Integers:
+    def _chunk_indices(self, leaves: Integers) -> Integers:
         node = leaves // self._subtree.leaves
         return np.where(node < self._whole, node // self._width, self._parts - 1)
 
@@ -343,12 +343,12 @@ class IrregularChunking(Chunking):
         start = key * self.tree.leaves + leaf
         return replace(self._cut_above[number], key=key, index=branch_index(number), start=start)
 
-    def branch_of(self, index: int) -> int:
+    def chunk_branch(self, index: int) -> int:
         if self._cut_above is None:
             raise IndexError(index)
         return int(self._cut_above.numbers(self._bounds[0][index : index + 1])[0])
 
-    def chunks_of(self, branch: int) -> range:
+    def branch_chunks(self, branch: int) -> range:
         if self._cut_above is None or not 0 <= branch < self.branches:
             raise IndexError(branch)
         walls = self._cut_above._bounds[1][branch : branch + 2]
@@ -393,5 +393,5 @@ class IrregularChunking(Chunking):
         tree, start = self.tree.subtrees(self.split_level, first, stop), self._bounds[1][index]
         return Chunk(key=0, index=index, first=first, rows=1, tree=tree, start=int(start))
 
-    def _part_of(self, leaves: Integers) -> Integers:
+    def _chunk_indices(self, leaves: Integers) -> Integers:
         return np.searchsorted(self._bounds[1], leaves, side="right") - 1

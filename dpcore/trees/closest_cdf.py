@@ -1,4 +1,4 @@
-"""The closest CDF: integers 0 <= x_1 <= ... <= x_K = N that minimise sum_i d(x_i, h_i).
+"""The closest CDF: integers 0 <= x_1 <= ... <= x_K = N that minimize sum_i d(x_i, h_i).
 
 h_1, ..., h_K are estimates of the cumulative counts, from a tree or otherwise, and N is the public
 total. x_K = N leaves nothing to choose in the last cell, so h_K plays no part. This projects a CDF
@@ -10,16 +10,16 @@ The paper walks a trellis of K stages and N + 1 states, in O(K N^2). Less is eno
 
 - any d: prefix minima make the walk O(K N) (`benchmarks/papers/closest_cdf.py`);
 - d convex in x: the thresholds come apart. x is optimal exactly when for every t = 0, ..., N - 1
-  the suffix {i : x_i > t} minimises the sum over it of D_i(t) = d(t + 1, h_i) - d(t, h_i), among
+  the suffix {i : x_i > t} minimizes the sum over it of D_i(t) = d(t + 1, h_i) - d(t, h_i), among
   all suffixes. (sum_i d(x_i, h_i) = const + sum_t sum_{x_i > t} D_i(t), and as D_i grows with t the
-  smallest minimisers are nested, as are the largest, so all thresholds can be met at once.)
+  smallest minimizers are nested, as are the largest, so all thresholds can be met at once.)
   For squares this is isotonic regression, rounded and clipped (`closest_cdf_l2`); for absolute
   differences one bit of all x_i is settled per pass over the cells (`closest_cdf_l1`).
 
 Of several optima: the optima are closed under pointwise minimum and maximum (the chains are a
 lattice and the cost is a sum over cells), so there is a least one and a greatest one. The functions
 here return the midpoint of the least and the greatest, rounded down,
-which favours neither side (measured: 5 % less error than either end where estimates are noisy
+which favors neither side (measured: 5 % less error than either end where estimates are noisy
 integers). It is an optimum too: by convexity d(floor((p + q)/2)) + d(ceil((p + q)/2)) <= d(p) +
 d(q) in every cell, and both midpoints are monotone.
 
@@ -50,7 +50,7 @@ def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
 
     With g the real isotonic regression of h_1, ..., h_{K-1}, the answer is g rounded (halves down)
     and clipped to 0, ..., N. Proof: D_i(t) = 2 (t + 1/2 - h_i). For every real c the smallest
-    suffix that minimises the sum of (c - h_i) is {i : g_i > c} and the largest {i : g_i >= c}
+    suffix that minimizes the sum of (c - h_i) is {i : g_i > c} and the largest {i : g_i >= c}
     (Barlow et al. 1972). At c = t + 1/2 these are the thresholds of x: the least optimum has
     x_i > t exactly when g_i > t + 1/2, which is g_i rounded with halves down, and the greatest
     rounds halves up; the midpoint rounded down is the least. Only t = 0, ..., N - 1 are asked, so
@@ -115,13 +115,13 @@ def isotonic_rows(values: Floats) -> Floats:
 
 def _pooled(sums: list[float], sizes: list[int], first: list[bool]) -> tuple[Floats, Integers]:
     """Blocks whose means rise within each row: neighbors pooled one after the other."""
-    found: list[tuple[float, int, bool]] = []
+    results: list[tuple[float, int, bool]] = []
     for total, size, begins in zip(sums, sizes, first, strict=True):
-        while not begins and total / size < found[-1][0] / found[-1][1]:
-            before, count, begins = found.pop()
+        while not begins and total / size < results[-1][0] / results[-1][1]:
+            before, count, begins = results.pop()
             total, size = total + before, size + count
-        found.append((total, size, begins))
-    return np.array([each[0] for each in found]), np.array([each[1] for each in found])
+        results.append((total, size, begins))
+    return np.array([each[0] for each in results]), np.array([each[1] for each in results])
 
 
 def closest_cdf_l1(estimates: npt.ArrayLike, total: int | Integers) -> Integers:

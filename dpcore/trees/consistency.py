@@ -1,7 +1,7 @@
 """Nonnegative integer counts that add up at every node and stay close to the estimates.
 
 Top down: the root becomes max(0, round u), or N where it is public. Given the final count t of a
-node, its children minimise sum (x_c - u_c)^2 / a_c subject to x >= 0 and sum x = t, which is the
+node, its children minimize sum (x_c - u_c)^2 / a_c subject to x >= 0 and sum x = t, which is the
 projection of the children's estimates onto a simplex, weighted by how well each is known; the real
 solution becomes integers by largest remainders inside the node, ties by position. Every sum holds,
 the prefix sums are a monotone CDF, and a subtree needs nothing but its root's count.
@@ -23,7 +23,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_consistency import split_among_children
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 # Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
 _REMAINDER_UNITS = 2.0**20
@@ -60,7 +60,7 @@ def consistent_counts(
     Returns:
         x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
 
-    >>> tree = Tree(leaves=3, fanouts=(3,))
+    >>> tree = UniformTree(leaves=3, fanouts=(3,))
     >>> estimates = [np.array([5.0]), np.array([4.2, -1.0, 1.8])]
     >>> consistent_counts(tree, [np.ones(1), np.ones(3)], estimates, np.array([5]))[1].tolist()
     [4, 0, 1]
@@ -74,7 +74,7 @@ def consistent_counts(
                 _split_any_level(fanouts, *known, signed=signed, smallest_first=smallest_first)
             )
         else:
-            assert isinstance(tree, Tree) and not signed and not smallest_first
+            assert isinstance(tree, UniformTree) and not signed and not smallest_first
             counts.append(split_level(tree.fanouts[level], *known))
     return counts
 

@@ -43,10 +43,10 @@ _LOW_BITS = 32
 _LARGEST_HIGH = LARGEST_SUM >> _LOW_BITS
 
 
-def words_of(values: Integers) -> Integers:
+def split_words(values: Integers) -> Integers:
     """The low and the high words of values, at most 2^62 in size: (...) -> (2, ...).
 
-    >>> words_of(np.array([5, -1, 2**32 + 7])).tolist()
+    >>> split_words(np.array([5, -1, 2**32 + 7])).tolist()
     [[5, -1, 7], [0, 0, 1]]
     """
     # Rounded to the nearest, so that small values of either sign have a high word of 0.
@@ -57,7 +57,7 @@ def words_of(values: Integers) -> Integers:
 def words_total(words: Integers) -> int:
     """The sum of all values that sums of words represent, exact.
 
-    >>> words_total(words_of(np.array([2**62, 2**62, 2**62])))
+    >>> words_total(split_words(np.array([2**62, 2**62, 2**62])))
     13835058055282163712
     """
     low, high = map(_exact_total, words)
@@ -79,7 +79,7 @@ def saturated_sums(words: Integers) -> Integers:
     whole: Integers = words[0]
     if not words[1].any():
         return whole  # the values themselves, within 2^62
-    low, carry = words_of(whole)
+    low, carry = split_words(whole)
     high = words[1] + carry
     kept = np.clip(high, -_LARGEST_HIGH, _LARGEST_HIGH)
     # A low word is within half a unit of the high one, so it decides nothing past the largest.
@@ -98,8 +98,8 @@ def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
     Returns:
         (..., n_l) for each level, root first: where no sum is beyond 2^62, the exact ones.
 
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree = Tree(leaves=3, fanouts=(3,))
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> tree = UniformTree(leaves=3, fanouts=(3,))
     >>> [level.tolist() for level in level_sums(tree, np.array([2**62, 2**62, -1]))]
     [[4611686018427387904], [4611686018427387904, 4611686018427387904, -1]]
     """
@@ -108,7 +108,7 @@ def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
         return tree.level_counts(leaves)
     levels = [np.clip(leaves, -LARGEST_SUM, LARGEST_SUM)]
     for level in reversed(range(tree.height)):
-        levels.append(saturated_sums(tree.child_sum(level, words_of(levels[-1]))))
+        levels.append(saturated_sums(tree.child_sum(level, split_words(levels[-1]))))
     return levels[::-1]
 
 
@@ -146,7 +146,7 @@ class LeafSums:
             np.add.at(self._low, ids, 1 if values is None else values)
 
     def _carry(self) -> None:
-        self._low, carry = words_of(self._low)
+        self._low, carry = split_words(self._low)
         self._high = carry + (self._high if len(self._high) else 0)
         self._largest = 1 << (_LOW_BITS - 1)
 

@@ -108,7 +108,7 @@ class RootSolutions:
     total_count: Integers
 
     @classmethod
-    def of_spine(cls, estimates: list[Floats], counts: list[Integers]) -> RootSolutions:
+    def from_spine(cls, estimates: list[Floats], counts: list[Integers]) -> RootSolutions:
         """The solutions of the spine's leaves, in the order of leaf ids."""
         last, final = estimates[-1], counts[-1]
         return cls(
@@ -121,7 +121,7 @@ class RootSolutions:
         )
 
     @classmethod
-    def of_branch(cls, leaves: LevelSolution, roots: RootSolutions) -> RootSolutions:
+    def from_branch(cls, leaves: LevelSolution, roots: RootSolutions) -> RootSolutions:
         """The solutions of a branch's leaves, in their order, from those of its roots."""
         estimate, count = leaves.estimate.reshape(-1), leaves.count.reshape(-1)
         return cls(

@@ -181,7 +181,7 @@ class IrregularTree:
         >>> IrregularTree.from_fanouts([[2], [3, 2]]).covering(1, 5)
         [(1, 1), (2, 1), (2, 2)]
         """
-        found: list[tuple[int, int]] = []
+        result: list[tuple[int, int]] = []
         left = [(start, stop)]
         for level in range(self.height + 1):
             below, left = left, []
@@ -194,10 +194,10 @@ class IrregularTree:
                 if first >= end:
                     left.append((low, high))
                     continue
-                found += [(level, node) for node in range(first, end)]
+                result += [(level, node) for node in range(first, end)]
                 if starts is not None:
                     left += [(low, int(starts[first])), (int(starts[end]), high)]
-        return found
+        return result
 
     def child_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Sums the children of each node: (..., n_{level+1}) -> (..., n_level). Exact for int64."""

@@ -1,7 +1,7 @@
 """Integer counts, or signed integer sums, that add up at every node of an irregular tree.
 
 The definition of `dpcore.trees.consistency`, for nodes of any number of children: top down, the
-children of a node of final count t minimise sum (x_c - u_c)^2 / a_c subject to x >= 0 and
+children of a node of final count t minimize sum (x_c - u_c)^2 / a_c subject to x >= 0 and
 sum x = t; integers by largest remainders inside the node, ties by position. On a tree of equal
 fan-outs the results are the same.
 
@@ -140,9 +140,9 @@ def _smallest_first(
     """
     starts = np.cumsum(fanouts) - fanouts
     adjusted = _adjusted(fanouts, estimates, below, totals) * _REMAINDERS
-    whole = np.rint(adjusted).astype(np.int64)
-    order = np.lexsort((whole, np.repeat(np.arange(len(fanouts)), fanouts)))
-    rising = whole[order]
+    rounded = np.rint(adjusted).astype(np.int64)
+    order = np.lexsort((rounded, np.repeat(np.arange(len(fanouts)), fanouts)))
+    rising = rounded[order]
     up_to = np.cumsum(rising)
     up_to -= np.repeat(up_to[starts] - rising[starts], fanouts)
     most = totals << _REMAINDER_BITS

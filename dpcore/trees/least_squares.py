@@ -1,4 +1,4 @@
-"""Fully efficient estimation of a tree of noisy counts: the generalised least squares estimate.
+"""Fully efficient estimation of a tree of noisy counts: the generalized least squares estimate.
 
 Every node's count was measured with independent noise of known variance (infinite: not measured;
 zero: known exactly), and the count of a node is the sum of its children's. The best linear
@@ -17,7 +17,7 @@ The same passes serve a tree in parts: the subtree below a node runs its own pas
 solution, from which the subtree's pass down goes on.
 
 Source: Honaker, equations 5 to 13 (estimation from below, from above, fully efficient) in the
-form of Hay et al. 2010, generalised to unequal variances and any fan-out; equation 13 corrected.
+form of Hay et al. 2010, generalized to unequal variances and any fan-out; equation 13 corrected.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def estimation_weights(tree: Shape, variances: Sequence[float | Floats]) -> Esti
     Raises:
         ValueError: the leaves are not measured, or a number of variances other than the levels.
 
-    >>> from dpcore.trees.uniform import Tree
-    >>> weights = estimation_weights(Tree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> weights = estimation_weights(UniformTree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
     >>> [float(below[0]) for below in weights.below]
     [1.3333333333333333, 0.6666666666666666, 1.0]
     """
@@ -180,7 +180,7 @@ def estimate_up(
 def estimate_down(
     weights: EstimationWeights, from_below: Sequence[Floats], root: Floats | None = None
 ) -> list[Floats]:
-    """u_l, the generalised least squares estimate of every node.
+    """u_l, the generalized least squares estimate of every node.
 
     Args:
         weights: of the tree's shape.

@@ -24,7 +24,7 @@ from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, leve
 from dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
 from dpcore.trees.shape import Shape
 from dpcore.trees.shrunk import shrunk_counts, shrunk_from_root
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 Known = Sequence[Integers | Floats | None]
 
@@ -52,7 +52,7 @@ class LinearForest(ABC):
 
     @abstractmethod
     def measure_levels(
-        self, tree: str, chunk: Chunk, levels: Sequence[Integers], own: NoiseSource
+        self, tree: str, chunk: Chunk, levels: Sequence[Integers], key_noise: NoiseSource
     ) -> Measurements:
         """The noisy counts of levels of a chunk, or of the spine, from its roots down.
 
@@ -60,7 +60,7 @@ class LinearForest(ABC):
             tree: the name of the tree.
             chunk: which one.
             levels: per level (rows, n) exact.
-            own: the source of noise, for these very counts.
+            key_noise: the source of noise, for these very counts.
 
         Returns:
             per level (rows, n), with zeros at nodes that are not measured, or None where none is.
@@ -112,7 +112,7 @@ class LinearForest(ABC):
     ) -> Measurements:
         """Measure a chunk, as `dpcore.trees.forest.Forest.measure` does."""
         levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
-        return self.measure_levels(tree, chunk, levels, noise.of_counts(levels[-1]))
+        return self.measure_levels(tree, chunk, levels, noise.for_counts(levels[-1]))
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
         """(units,) the exact counts of the roots of a chunk's subtrees, from its leaves'; or of a
@@ -138,13 +138,13 @@ class LinearForest(ABC):
         exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         chunk, measured = self.chunking.spine_chunk(key, len(exact[0])), Measurements()
         if spine.height:
-            own = noise.of_counts(exact[self.spine_noise_level])
-            measured = self.measure_levels(tree, chunk, exact[:-1], own)
+            key_noise = noise.for_counts(exact[self.spine_noise_level])
+            measured = self.measure_levels(tree, chunk, exact[:-1], key_noise)
         public = exact[0].astype(np.float64) if self.root_is_known else None
         estimates = self.estimate_spine([*measured, roots.reshape(-1, spine.leaves)], public)
-        return self.settle_spine(key, estimates)
+        return self.resolve_spine(key, estimates)
 
-    def settle_spine(
+    def resolve_spine(
         self, key: int, estimates: list[Floats]
     ) -> tuple[RootSolutions, list[LevelSolution]]:
         """The estimates of a spine with their variances and the consistent counts near them.
@@ -161,7 +161,7 @@ class LinearForest(ABC):
         )
         ranges = self.chunking.node_ranges(chunk)[:-1]
         levels = level_solutions(0, ranges, estimates, self.spine_variances, counts)
-        return RootSolutions.of_spine(estimates, counts), levels
+        return RootSolutions.from_spine(estimates, counts), levels
 
     def solve_chunk(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
@@ -176,9 +176,9 @@ class LinearForest(ABC):
         Returns:
             per level, (rows, n).
         """
-        return self.settle_chunk(chunk, self.estimate_chunk(chunk, measurements, roots), roots)
+        return self.resolve_chunk(chunk, self.estimate_chunk(chunk, measurements, roots), roots)
 
-    def settle_chunk(
+    def resolve_chunk(
         self, chunk: Chunk, estimates: list[Floats], roots: RootSolutions
     ) -> list[LevelSolution]:
         """The estimates of a chunk with their variances and the consistent counts near them."""
@@ -200,7 +200,7 @@ class LinearForest(ABC):
     ) -> list[Integers]:
         """The counts of all levels; ``whole``: from the root of a key's tree down."""
         if self.shrunk:
-            assert isinstance(tree, Tree)
+            assert isinstance(tree, UniformTree)
             if whole:
                 public = top if self.root_is_known else None
                 return shrunk_from_root(tree, below, estimates, public)
@@ -226,8 +226,8 @@ class LinearForest(ABC):
             noise: the source.
         """
         exact = level_sums(branch.tree, totals.reshape(branch.rows, -1))
-        own = noise.of_counts(exact[self.spine_noise_level])
-        return self.measure_levels(tree, branch, exact[:-1], own)
+        key_noise = noise.for_counts(exact[self.spine_noise_level])
+        return self.measure_levels(tree, branch, exact[:-1], key_noise)
 
     def solve_branch(
         self, branch: Chunk, measurements: Known, roots: RootSolutions
@@ -242,5 +242,5 @@ class LinearForest(ABC):
         Returns:
             the solution of every chunk root, and of the levels above them.
         """
-        levels = self.settle_chunk(branch, self.estimate_chunk(branch, measurements, roots), roots)
-        return RootSolutions.of_branch(levels[-1], roots), levels[:-1]
+        levels = self.resolve_chunk(branch, self.estimate_chunk(branch, measurements, roots), roots)
+        return RootSolutions.from_branch(levels[-1], roots), levels[:-1]

@@ -1,7 +1,7 @@
 """The interface of the shape of a tree, whatever its fan-outs.
 
-Implemented by `dpcore.trees.uniform.Tree` and `dpcore.trees.irregular.IrregularTree`. Node ids
-within a level are 0..n_l - 1 and the children of a node are contiguous. Arrays of a level have
+Implemented by `dpcore.trees.uniform.UniformTree` and `dpcore.trees.irregular.IrregularTree`. Node
+ids within a level are 0..n_l - 1 and the children of a node are contiguous. Arrays of a level have
 shape (..., n_l): leading axes are a batch of trees of one shape.
 """
 
@@ -18,8 +18,8 @@ Number = TypeVar("Number", np.float64, np.int64)
 class Shape(Protocol):
     """The levels of a tree, and the arithmetic that follows its edges.
 
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree: Shape = Tree(leaves=4, fanouts=(2, 2))
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> tree: Shape = UniformTree(leaves=4, fanouts=(2, 2))
     >>> tree.height
     2
     """

@@ -33,14 +33,14 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.trees.consistency import root_count, split_level
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 # Means that are closer to a half than one part in this are halves, and rounded down.
 _MEAN_UNITS = 2.0**20
 
 
 def shrunk_counts(
-    tree: Tree, below: Sequence[Floats], estimates: Sequence[Floats], roots: Integers
+    tree: UniformTree, below: Sequence[Floats], estimates: Sequence[Floats], roots: Integers
 ) -> list[Integers]:
     """The counts of all nodes below roots whose counts are known.
 
@@ -52,7 +52,7 @@ def shrunk_counts(
     Returns:
         x_l per level, (..., n_l).
 
-    >>> tree = Tree(leaves=4, fanouts=(4,))
+    >>> tree = UniformTree(leaves=4, fanouts=(4,))
     >>> estimates = [np.array([8.0]), np.array([5.0, 3.0, 1.0, -1.0])]
     >>> shrunk_counts(tree, [np.ones(1), np.ones(4)], estimates, np.array([8]))[1].tolist()
     [4, 3, 1, 0]
@@ -63,7 +63,7 @@ def shrunk_counts(
 
 
 def shrunk_from_root(
-    tree: Tree, below: Sequence[Floats], estimates: Sequence[Floats], totals: Integers | None
+    tree: UniformTree, below: Sequence[Floats], estimates: Sequence[Floats], totals: Integers | None
 ) -> list[Integers]:
     """The counts of all nodes of whole trees, or of all those above their chunks.
 
@@ -75,7 +75,7 @@ def shrunk_from_root(
     Returns:
         x_l per level, (..., n_l), with the roots' own.
 
-    >>> tree = Tree(leaves=4, fanouts=(4,))
+    >>> tree = UniformTree(leaves=4, fanouts=(4,))
     >>> estimates = [np.array([8.0]), np.array([9.0, 1.0, -3.0, 1.0])]
     >>> shrunk_from_root(tree, [np.ones(1), np.ones(4)], estimates, None)
     [array([8]), array([8, 0, 0, 0])]
@@ -90,7 +90,7 @@ def shrunk_from_root(
 
 
 def _downwards(
-    tree: Tree, below: Sequence[Floats], estimates: Sequence[Floats], counts: list[Integers]
+    tree: UniformTree, below: Sequence[Floats], estimates: Sequence[Floats], counts: list[Integers]
 ) -> list[Integers]:
     """All levels, from the first ones."""
     for level in range(len(counts) - 1, tree.height):

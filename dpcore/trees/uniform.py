@@ -31,7 +31,7 @@ _STRIDED_FANOUT = 48
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(Coded):
+class UniformTree(Coded):
     """A level-uniform tree trimmed to its first ``leaves`` leaves.
 
     Args:
@@ -42,7 +42,7 @@ class Tree(Coded):
     Raises:
         ValueError: a fan-out below 2, a product below K, or a level that repeats the one above it.
 
-    >>> tree = Tree(leaves=10, fanouts=(3, 4))
+    >>> tree = UniformTree(leaves=10, fanouts=(3, 4))
     >>> tree.level_sizes
     (1, 3, 10)
     >>> tree.child_sum(1, np.arange(10)).tolist()
@@ -91,7 +91,7 @@ class Tree(Coded):
     def node_ranges(self, level: int, first: int, stop: int) -> list[tuple[int, int]]:
         """Per level from ``level`` to h, the range of the nodes below a range of a level's nodes.
 
-        >>> Tree(leaves=10, fanouts=(3, 4)).node_ranges(1, 1, 3)
+        >>> UniformTree(leaves=10, fanouts=(3, 4)).node_ranges(1, 1, 3)
         [(1, 3), (4, 10)]
         """
         ranges = [(first, stop)]
@@ -99,11 +99,11 @@ class Tree(Coded):
             ranges.append((ranges[-1][0] * fanout, min(ranges[-1][1] * fanout, size)))
         return ranges
 
-    def top(self, level: int) -> Tree:
+    def top(self, level: int) -> UniformTree:
         """The tree of levels 0 to ``level``, whose leaves are this tree's nodes of that level."""
-        return Tree(leaves=self.level_sizes[level], fanouts=self.fanouts[:level])
+        return UniformTree(leaves=self.level_sizes[level], fanouts=self.fanouts[:level])
 
-    def subtree(self, level: int, node: int) -> Tree:
+    def subtree(self, level: int, node: int) -> UniformTree:
         """The tree below a node, with the node as its root.
 
         A trimmed subtree may hold levels of one node above its first branching: they stay, since
@@ -166,7 +166,7 @@ class Tree(Coded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Subtree(Tree):
+class _Subtree(UniformTree):
     """A part of a trimmed tree: its upper levels may have one node each."""
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from dpcore.trees.consistency import root_count
 from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
 
 
-class WholeTrees(ABC):
+class SingleChunkTrees(ABC):
     """The steps of `dpcore.trees.forest.Forest` that are the same for all such mechanisms.
 
     Attributes:
@@ -49,5 +49,5 @@ class WholeTrees(ABC):
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
         """There is nothing above whole trees: each root's solution is its estimate."""
-        found = [(totals.astype(np.float64) if self.root_is_known else roots)[:, None]]
-        return RootSolutions.of_spine(found, [root_count(found[0])]), []
+        results = [(totals.astype(np.float64) if self.root_is_known else roots)[:, None]]
+        return RootSolutions.from_spine(results, [root_count(results[0])]), []

@@ -7,7 +7,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "bands": ("band_margin", "simultaneous_width"),
     "batch": ("plan_batch",),
-    "entry": ("counted", "estimate_in_words", "levels_of"),
+    "entry": ("counted", "estimate_in_words", "level_entries"),
     "errors": ("UniformErrors",),
     "forest": ("UniformForest",),
     "objectives": (
@@ -23,6 +23,6 @@ FACE = {
     "plan": ("Consistency", "Estimator", "Measured", "TreePlan", "check_estimator", "moved_counts"),
     "prefix_error": ("mean_prefix_variance",),
     "setting": ("TreeSetting",),
-    "strategies": ("Fanouts", "Strategy", "one_level", "search_strategies"),
+    "strategies": ("Fanouts", "TreeStrategy", "one_level", "search_strategies"),
     "widths": ("IntervalWidths", "interval_widths", "standard_width"),
 }

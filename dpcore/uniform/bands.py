@@ -52,7 +52,7 @@ from dpcore.trees.least_squares import (
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 
@@ -91,9 +91,9 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=16, fanouts=(16,)), unit=SUBSTITUTE_ROW,
+    ...     tree=UniformTree(leaves=16, fanouts=(16,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 100)),
     ...     level_amounts=(Fraction(0), Fraction(1, 100)), public_total=True)
     >>> 2.4 < simultaneous_width(plan, 0.95) < 3.0  # one normal prefix alone: 1.96
@@ -291,7 +291,7 @@ def error_blocks(plan: TreePlan) -> ErrorBlocks:
     for level in range(tree.height):
         first, stop = _sibling_runs(tree.fanouts[level], tree.level_sizes[level + 1], nodes)
         variance, kurtosis, dip = _run_bounds(plan, errors, level + 1, first, stop)
-        opened = _worth_opening(variance, dip, (stop - first) * _cuts_of(tree, level + 1))
+        opened = _worth_opening(variance, dip, (stop - first) * _cut_count(tree, level + 1))
         width = tree.leaves_below(level + 1)
         high = np.minimum(stop * width, tree.leaves)
         # The prefix of all leaves is the root, looked at above.
@@ -393,6 +393,6 @@ def _cuts(fanout: int) -> Integers:
     return cuts
 
 
-def _cuts_of(tree: Tree, level: int) -> int:
+def _cut_count(tree: UniformTree, level: int) -> int:
     """Into how many runs the children of a node of a level are cut."""
     return _cuts(tree.fanouts[level]).size - 1 if level < tree.height else 0

@@ -186,18 +186,18 @@ class TreeBatch:
         Returns:
             (trees, h + 1).
         """
-        found = np.empty_like(precisions)
+        result = np.empty_like(precisions)
         of_full, of_last = slopes.full[-1], slopes.last[-1]
         for index in reversed(range(self.height)):
             parents, children = self.levels[index], below.children[index]
             full, last, lower = below.full[index + 1], below.last[index + 1], below.full[index]
-            found[:, self.height - 1 - index] = -(full**2) * of_full - last**2 * of_last
+            result[:, self.height - 1 - index] = -(full**2) * of_full - last**2 * of_last
             of_children = slopes.children[index] + of_last * (last / children) ** 2
             of_full = of_full * (full / lower) ** 2 / parents.fanout
             of_full = of_full + slopes.full[index] + parents.full_children * of_children
             of_last = slopes.last[index] + of_children
-        found[:, -1] = -(below.full[0] ** 2) * of_full - below.last[0] ** 2 * of_last
-        return found
+        result[:, -1] = -(below.full[0] ** 2) * of_full - below.last[0] ** 2 * of_last
+        return result
 
 
 Error = Callable[[TreeBatch, Scalars], Scalars]

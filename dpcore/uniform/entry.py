@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.uniform.plan import Estimator, Measured, TreePlan
 
 ESTIMATES = {
@@ -22,7 +22,7 @@ def counted(plan: TreePlan, level: int) -> dict[str, int]:
     return {"nodes": size}
 
 
-def levels_of(plan: TreePlan) -> list[dict[str, object]]:
+def level_entries(plan: TreePlan) -> list[dict[str, object]]:
     """What each level of a tree spends and the noise it gets."""
     measure = plan.budget.measure.value
     levels: list[dict[str, object]] = []
@@ -32,7 +32,7 @@ def levels_of(plan: TreePlan) -> list[dict[str, object]]:
         if law is None:
             entry |= {measure: "0", "noise": known if level == 0 else "not measured"}
         else:
-            entry |= {measure: str(amount)} | {"noise": scale_of(law)}
+            entry |= {measure: str(amount)} | {"noise": exact_scale(law)}
         levels.append(entry)
     return levels
 

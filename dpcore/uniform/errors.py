@@ -16,8 +16,8 @@ import numpy as np
 
 from dpcore.arithmetic.sums import integer_power, ordered_sum
 from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw, moments_of
-from dpcore.trees.uniform import Tree
+from dpcore.errors.law import ErrorLaw, law_cumulants
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
 Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplicity)
@@ -53,9 +53,9 @@ class UniformErrors:
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
     >>> law = UniformErrors(plan).node(1, 0)
@@ -98,7 +98,7 @@ class UniformErrors:
         self._expansions.insert(0, expansions)
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> UniformTree:
         """The plan's tree."""
         return self._tree
 
@@ -130,7 +130,7 @@ class UniformErrors:
 
     def largest_kurtosis_share(self) -> float:
         """M with c^4 K <= M c^2 Var X for the noise X of any node: max C^2 K / Var, in rows^2."""
-        moments = [moments_of(law) if law else (0.0, 0.0) for law in self._plan.laws]
+        moments = [law_cumulants(law) if law else (0.0, 0.0) for law in self._plan.laws]
         return max(
             _square(self.largest_coefficient(level)) * fourth / variance if variance else 0.0
             for level, (variance, fourth) in enumerate(moments)
@@ -334,7 +334,7 @@ class UniformErrors:
             edge, law = on_edge[level], self._plan.laws[level]
             weight = np.array(self._children[level])[edge]
             if law is not None:
-                noise, noise_fourth = moments_of(law)
+                noise, noise_fourth = law_cumulants(law)
                 variance += ((1 - weight) * theta) ** 2 * noise
                 cumulant += integer_power((1 - weight) * theta, 4) * noise_fourth
             outside = weight * theta - alpha[level]
@@ -355,20 +355,20 @@ class UniformErrors:
 
     def _fourth_cumulants(self) -> Floats:
         """(h + 1, 2) of z, of an ordinary and of the last node of each level."""
-        laws = [moments_of(law)[1] if law else 0.0 for law in self._plan.laws]
-        found = [[laws[-1]] * 2]
+        laws = [law_cumulants(law)[1] if law else 0.0 for law in self._plan.laws]
+        results = [[laws[-1]] * 2]
         for level in reversed(range(self._tree.height)):
-            tree, (ordinary, last) = self._tree, found[0]
+            tree, (ordinary, last) = self._tree, results[0]
             rest = len(tree.children(level, tree.level_sizes[level] - 1)) - 1
             sums = (tree.fanouts[level] * ordinary, rest * ordinary + last)
-            found.insert(
+            results.insert(
                 0,
                 [
                     _square(_square(1 - weight)) * laws[level] + _square(_square(weight)) * total
                     for weight, total in zip(self._children[level], sums, strict=True)
                 ],
             )
-        return np.array(found)
+        return np.array(results)
 
 
 def _scaled(weight: float, expansion: Expansion, count: int) -> list[tuple[int, float, int]]:

@@ -123,12 +123,14 @@ class UniformForest(LinearForest):
         return variance, roots.before_alpha + within.alpha * roots.alpha
 
     def measure_levels(
-        self, tree: str, chunk: Chunk, levels: Sequence[Integers], own: NoiseSource
+        self, tree: str, chunk: Chunk, levels: Sequence[Integers], key_noise: NoiseSource
     ) -> Measurements:
         measured: Measurements = []
         for level, counts in enumerate(levels, start=self.chunking.first_level(chunk)):
             law, place = self.plan.laws[level], (tree, chunk.key, chunk.index, level)
-            measured.append(None if law is None else add_noise(law, counts, own.stream(*place)))
+            measured.append(
+                None if law is None else add_noise(law, counts, key_noise.stream(*place))
+            )
         return measured
 
     def solve(

@@ -18,7 +18,7 @@ from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.setting import TreeSetting
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
@@ -57,7 +57,7 @@ class TreePlan(Coded):
 
     Args:
         tree: its shape.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         budget: what all levels may spend together.
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
             0 means that the level is not measured. The leaves always are.
@@ -74,7 +74,7 @@ class TreePlan(Coded):
     >>> from dpcore.privacy.budget import Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
     >>> plan.laws
@@ -83,7 +83,7 @@ class TreePlan(Coded):
 
     written = ("tree", "level_amounts", "budget", "public_total", "measured", "estimator")
 
-    tree: Tree = field(metadata=INLINE)
+    tree: UniformTree = field(metadata=INLINE)
     unit: PrivacyUnit = field(metadata=CONTEXT)
     budget: Budget = field(metadata=INLINE)
     level_amounts: tuple[Fraction, ...]
@@ -93,10 +93,10 @@ class TreePlan(Coded):
     estimator: Estimator = field(default=Estimator.FULL, metadata=coded(name="estimation"))
 
     @classmethod
-    def of(
+    def from_amounts(
         cls,
         setting: TreeSetting,
-        tree: Tree,
+        tree: UniformTree,
         level_amounts: tuple[Fraction, ...],
         *,
         measured: Measured = Measured.NODES,
@@ -236,9 +236,9 @@ def moved_counts(plan: TreePlan) -> MovedCounts | None:
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import Tree
+    >>> from dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
+    ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
     ...     level_amounts=(Fraction(1, 2), Fraction(1, 2)))
     >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]

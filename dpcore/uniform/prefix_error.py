@@ -1,7 +1,7 @@
 """The error of estimated prefix counts (points of the CDF), in closed form.
 
 What a plan is judged by is the variance of sum(counts of leaves 1..t), averaged over t = 1..K,
-after the generalised least squares estimate has combined the noisy counts of all levels. It
+after the generalized least squares estimate has combined the noisy counts of all levels. It
 depends on the tree and on the variance of each level's noise, never on data.
 
 Notation, as in the estimation: a node measured with variance s whose children, of variances a_c,
@@ -34,7 +34,7 @@ import numpy as np
 
 from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import Parents, Scalars, TreeBatch
 
 Real = TypeVar("Real", float, Floats)
@@ -94,7 +94,7 @@ def closed_form_prefix_variance(fanouts: Sequence[int], variances: Sequence[floa
     return total + below * (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
 
 
-def mean_prefix_variance(tree: Tree, variances: Sequence[float]) -> float:
+def mean_prefix_variance(tree: UniformTree, variances: Sequence[float]) -> float:
     """The exact mean, over the K prefixes of a trimmed tree, of the variance of the estimate.
 
     Args:
@@ -110,7 +110,8 @@ def mean_prefix_variance(tree: Tree, variances: Sequence[float]) -> float:
 
     Source: derived here (see the module); equal to `closed_form_prefix_variance` on full trees.
 
-    >>> round(mean_prefix_variance(Tree(leaves=3, fanouts=(4,)), (0.0, 1.0)), 12)  # (2 + 2 + 0) / 9
+    >>> round(mean_prefix_variance(UniformTree(leaves=3, fanouts=(4,)), (0.0, 1.0)),
+    ...     12)  # (2 + 2 + 0) / 9
     0.444444444444
     """
     _check_variances(tree.height, variances)

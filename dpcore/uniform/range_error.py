@@ -189,7 +189,7 @@ def ranges_parts(
     across = end.alpha - begin.alpha
     variance = _variance(begin.rest + end.rest - 2 * covariance, across, below)
     slopes = _Slopes(batch, np.where(variance > 0, weights, 0))
-    slopes.of_root(across**2)
+    slopes.add_root(across**2)
     of_end = 2 * across * below.last[-1][:, None]
     of_begin = -of_end
     for index in reversed(range(batch.height)):
@@ -229,7 +229,7 @@ def ranks_parts(
     across = end.alpha - np.asarray(quantiles)
     variance = _variance(end.rest, across, below)
     slopes = _Slopes(batch, np.where(variance > 0, weights, 0))
-    slopes.of_root(across**2)
+    slopes.add_root(across**2)
     of_alpha = 2 * across * below.last[-1][:, None]
     for index in reversed(range(batch.height)):
         slope = steps[index].slopes(of_alpha)
@@ -338,7 +338,7 @@ class _Slopes:
         height = batch.height
         self.sums = Below(full=zeros(height + 1), last=zeros(height + 1), children=zeros(height))
 
-    def of_root(self, slope: Floats) -> None:
+    def add_root(self, slope: Floats) -> None:
         """Adds the derivative in the root's variance."""
         self.sums.last[-1] += self._sum(slope)
 

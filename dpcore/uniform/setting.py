@@ -16,7 +16,7 @@ class TreeSetting:
     Args:
         leaves: the number K of leaves, 1 <= K <= 2^40.
         budget: what all levels may spend together.
-        unit: what neighbours differ in.
+        unit: what neighbors differ in.
         public_total: the number of rows is public (substitute without keys only): the root is
             exact and costs nothing. Otherwise the root is a level that may be measured.
         keyed: there is one tree per key of a group-by column.
@@ -29,6 +29,6 @@ class TreeSetting:
     keyed: bool = False
 
     @property
-    def of_one(self) -> TreeSetting:
+    def at_unit_budget(self) -> TreeSetting:
         """The same at a budget of 1."""
         return replace(self, budget=replace(self.budget, amount=Fraction(1)))

@@ -6,12 +6,12 @@ scales with the budget (as epsilon^-2 or 1 / rho), so strategies are searched on
 - Shares of a given shape. The error is the least, over the linear unbiased estimators, of
   sum_l c_l / x_l^p, with p = 2 for epsilon and 1 for rho, x_l the share of level l and c_l set by
   the estimator. Given c, the best shares are x_l ~ c_l^(1 / (p + 1)); given x, the best estimator
-  is generalised least squares. Alternating between the two never makes the error larger.
-- Shapes. From equal fan-outs of every height, steps to neighbouring shapes (a fan-out changed, two
-  exchanged, a level removed or added), following the best few until none has a better neighbour.
+  is generalized least squares. Alternating between the two never makes the error larger.
+- Shapes. From equal fan-outs of every height, steps to neighboring shapes (a fan-out changed, two
+  exchanged, a level removed or added), following the best few until none has a better neighbor.
   Where all shapes can be tried, the result is the best of them (a test).
 
-What is minimised is the error after estimation. A tree that is best before it can be far from best
+What is minimized is the error after estimation. A tree that is best before it can be far from best
 after it: for rho, fan-outs of 4 or 5 are best before and of 2 after.
 
 Source: derived here. Rameshwar, Tandon, Sharma, Section IV: the optimum before estimation (equal
@@ -49,7 +49,7 @@ Fanouts = tuple[int, ...]
 # A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
 
-# The shapes whose neighbours are tried in each round, and the rounds at most.
+# The shapes whose neighbors are tried in each round, and the rounds at most.
 _SEARCH_WIDTH = {Measure.EPSILON: 16, Measure.RHO: 4}
 _COSTLY_SEARCH_WIDTH = 2
 _SEARCH_ROUNDS = 40
@@ -77,7 +77,7 @@ _CDF = CdfObjective()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategy:
+class TreeStrategy:
     """A shape and the shares of the budget, for any budget.
 
     Args:
@@ -106,10 +106,10 @@ class Strategy:
 @lru_cache(maxsize=256)
 def search_strategies(
     setting: TreeSetting, *, objective: Objective = _CDF, fanouts: Fanouts | None = None
-) -> tuple[Strategy, ...]:
+) -> tuple[TreeStrategy, ...]:
     """The best strategies, with continuous noise, and the best of each small height.
 
-    The discrete noise of large budgets favours lower trees than continuous noise does: hence the
+    The discrete noise of large budgets favors lower trees than continuous noise does: hence the
     best of each height.
 
     Args:
@@ -151,11 +151,11 @@ def search_strategies(
     return search.run() if fanouts is None else (search.shares(fanouts),)
 
 
-def one_level(leaves: int) -> Strategy:
+def one_level(leaves: int) -> TreeStrategy:
     """The strategy that measures the leaves alone."""
     if leaves <= 1:
-        return Strategy(fanouts=(), shares=(1.0,), mean_variance=math.nan)
-    return Strategy(fanouts=(leaves,), shares=(0.0, 1.0), mean_variance=math.nan)
+        return TreeStrategy(fanouts=(), shares=(1.0,), mean_variance=math.nan)
+    return TreeStrategy(fanouts=(leaves,), shares=(0.0, 1.0), mean_variance=math.nan)
 
 
 def _unit_precision(measure: Measure, l1: int, l2_squared: int) -> float:
@@ -179,14 +179,14 @@ class _Search:
         """Whether to try less."""
         return self.objective.is_costly
 
-    def shares(self, fanouts: Fanouts) -> Strategy:
+    def shares(self, fanouts: Fanouts) -> TreeStrategy:
         """The best shares of a shape; levels of small share are not measured."""
         found = self._judge([fanouts], _FINAL_STEPS[self.measure], JUDGED_PLACES)[0]
         inner = [share if share >= _SMALLEST_SHARE else 0.0 for share in found.shares[:-1]]
         kept = (*inner, found.shares[-1])
         return replace(found, shares=tuple(share / ordered_sum(kept) for share in kept))
 
-    def run(self) -> tuple[Strategy, ...]:
+    def run(self) -> tuple[TreeStrategy, ...]:
         """The best strategies and the best of each small height, in order of rank."""
         fast = self._fast_shapes() if self.is_costly else []
         known = self._climb(fast)
@@ -201,7 +201,7 @@ class _Search:
         chosen |= dict.fromkeys(fast)
         return tuple(sorted(self._polished(list(chosen)), key=lambda strategy: strategy.rank))
 
-    def _polished(self, shapes: list[Fanouts]) -> list[Strategy]:
+    def _polished(self, shapes: list[Fanouts]) -> list[TreeStrategy]:
         """The strategies of shapes, without the levels that turn out to be worth little."""
         strategies = self._judge(shapes, _FINAL_STEPS[self.measure], JUDGED_PLACES)
         sparse = list(dict.fromkeys(_without_small_levels(each) for each in strategies))
@@ -209,14 +209,14 @@ class _Search:
 
     def _fast_shapes(self) -> list[Fanouts]:
         """What is best, or nearly so, for the objectives that are fast to search."""
-        found: list[Strategy] = []
+        results: list[TreeStrategy] = []
         for objective in _FAST:
             known = replace(self, objective=objective)._climb([]).values()
-            found += sorted(known, key=lambda strategy: strategy.rank)[:_FAST_TAKEN]
-        return list(dict.fromkeys(each.fanouts for each in found))
+            results += sorted(known, key=lambda strategy: strategy.rank)[:_FAST_TAKEN]
+        return list(dict.fromkeys(each.fanouts for each in results))
 
-    def _climb(self, seeds: list[Fanouts]) -> dict[Fanouts, Strategy]:
-        """From the seeds to shapes without better neighbours; all shapes met on the way."""
+    def _climb(self, seeds: list[Fanouts]) -> dict[Fanouts, TreeStrategy]:
+        """From the seeds to shapes without better neighbors; all shapes met on the way."""
         steps = _RANKING_STEPS[self.measure]
         costly = self.is_costly
         width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]
@@ -230,7 +230,7 @@ class _Search:
             if not untried:
                 break
             tried.update(untried)
-            met = [shape for origin in untried for shape in self._neighbours(origin)]
+            met = [shape for origin in untried for shape in self._neighbors(origin)]
             new = [shape for shape in dict.fromkeys(met) if shape not in known]
             known |= {each.fanouts: each for each in judge(new, steps)}
         return known
@@ -245,7 +245,7 @@ class _Search:
             yield from self._completed(((2,) * binary + (3,) * ternary)[1:])
             yield from self._completed(((3,) * ternary + (2,) * binary)[1:])
 
-    def _neighbours(self, shape: Fanouts) -> Iterator[Fanouts]:
+    def _neighbors(self, shape: Fanouts) -> Iterator[Fanouts]:
         """Shapes one step away. The root's fan-out always follows from the others."""
         lower = shape[1:]
         for index, fanout in enumerate(lower):
@@ -270,13 +270,13 @@ class _Search:
         if all(fanout >= 2 for fanout in lower) and below < self.leaves:
             yield (-(-self.leaves // below), *lower)
 
-    def _judge_with_root(self, shapes: list[Fanouts], steps: int) -> list[Strategy]:
+    def _judge_with_root(self, shapes: list[Fanouts], steps: int) -> list[TreeStrategy]:
         """The same, a private root being measured; good enough to compare shapes."""
         return self._alternate(shapes, steps, SEARCHED_PLACES, root_measured=not self.public_total)
 
     def _judge(
         self, shapes: list[Fanouts], steps: int, places: int = SEARCHED_PLACES
-    ) -> list[Strategy]:
+    ) -> list[TreeStrategy]:
         """The best strategy of each shape, its shares found by so many alternations."""
         without = self._alternate(shapes, steps, places, root_measured=False)
         if self.public_total:
@@ -289,7 +289,7 @@ class _Search:
 
     def _alternate(
         self, shapes: list[Fanouts], steps: int, places: int, *, root_measured: bool
-    ) -> list[Strategy]:
+    ) -> list[TreeStrategy]:
         if not shapes:
             return []
         height = max(map(len, shapes))
@@ -302,9 +302,9 @@ class _Search:
         for _ in range(steps):
             # Of a level that hardly counts, rounding may leave less than nothing.
             parts = np.maximum(parts_of(batch, self._precisions(shares), places), 0)
-            whole = parts.sum(axis=1, keepdims=True)
+            total = parts.sum(axis=1, keepdims=True)
             # Where nothing has an error, any shares are as good as those there are.
-            parts = np.where(whole > 0, parts / np.where(whole > 0, whole, 1), shares)
+            parts = np.where(total > 0, parts / np.where(total > 0, total, 1), shares)
             ratio = np.divide(parts, shares, out=np.zeros_like(parts), where=shares > 0)
             shares = shares * power(ratio, length / (exponent + 1))
             # Leaves are measured even where the objective reads none of them by itself.
@@ -312,7 +312,7 @@ class _Search:
             shares /= shares.sum(axis=1, keepdims=True)
         variances = parts_of(batch, self._precisions(shares), places).sum(axis=1)
         return [
-            Strategy(
+            TreeStrategy(
                 fanouts=shape,
                 shares=(float(row[0]), *map(float, row[1 + height - len(shape) :])),
                 mean_variance=float(variance),
@@ -333,13 +333,13 @@ def _around(value: float) -> tuple[int, int]:
     return math.floor(value), math.ceil(value) + 1
 
 
-def _worth_its_root(measured: Strategy, without: Strategy) -> bool:
+def _worth_its_root(measured: TreeStrategy, without: TreeStrategy) -> bool:
     """Whether measuring the root helps by more than the rounding of shares could."""
     gain = without.mean_variance - measured.mean_variance
     return measured.shares[0] >= _SMALLEST_SHARE and gain > 1e-6 * without.mean_variance
 
 
-def _without_small_levels(strategy: Strategy) -> Fanouts:
+def _without_small_levels(strategy: TreeStrategy) -> Fanouts:
     """The fan-outs when inner levels of small share are not measured, which joins their edges."""
     joined = list(strategy.fanouts[:1])
     for share, fanout in zip(strategy.shares[1:-1], strategy.fanouts[1:], strict=True):

@@ -22,7 +22,7 @@ from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import Coded
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 
@@ -183,7 +183,7 @@ def _representatives(places: _Places) -> list[int]:
     return sorted({int(each) for each in [*ends, *even]})
 
 
-def _places(tree: Tree, *, public_total: bool) -> tuple[Integers, Floats]:
+def _places(tree: UniformTree, *, public_total: bool) -> tuple[Integers, Floats]:
     """Boundaries, and the quantiles that they may decide: all, or many that differ."""
     last = tree.leaves - 1
     if tree.leaves <= _LOOKED_AT:

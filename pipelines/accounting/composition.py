@@ -10,7 +10,7 @@ from dpcore.privacy.spending import Spending
 from dpcore.questions.workload import Workload
 from dpcore.release.classical import classical_composition
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.split import Split
+from dpcore.release.split import BudgetSplit
 from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.terminal_text import escaped
@@ -23,15 +23,15 @@ def composition_entry(configuration: Configuration, plan: ReleasePlan) -> dict[s
         configuration: of the release.
         plan: of the same.
     """
-    found = classical_composition(plan)
+    composition = classical_composition(plan)
     entry = {
         "split": configuration.guarantee.split.value,
         "stated": _stated(plan),
-        "basic": _amounts(found.basic),
+        "basic": _amounts(composition.basic),
     }
-    if found.converted is not None:
-        entry["converted"] = _amounts(found.converted)
-    parts = zip(configuration.workloads, plan.questions, found.trees, strict=True)
+    if composition.converted is not None:
+        entry["converted"] = _amounts(composition.converted)
+    parts = zip(configuration.workloads, plan.questions, composition.trees, strict=True)
     return entry | {
         "trees": [
             {"name": workload.name, "alone": _amounts(alone), **_error(workload, question)}
@@ -69,11 +69,11 @@ def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     if "converted" in entry:
         classical += f"; {_text(entry['converted'])} by conversion of rho"
     yield classical
-    if entry["split"] == Split.WEIGHTS.value:
+    if entry["split"] == BudgetSplit.WEIGHTS.value:
         return
     errors = [each["error"] * each["weight"] for each in entry["trees"]]
     said = f"from {min(errors):.5g} to {max(errors):.5g}"
-    if entry["split"] == Split.LEAST_ERROR.value:
+    if entry["split"] == BudgetSplit.LEAST_ERROR.value:
         said = f"sum to {math.fsum(errors):.5g}"
     yield f"split {entry['split']}: errors times weights {said}"
     for each in entry["trees"]:

@@ -11,7 +11,7 @@ from dpcore.release.target import release_budget
 from pipelines.accounting.totals import condition_entry, with_condition
 from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
-from pipelines.sections.error import refusal_of
+from pipelines.sections.error import to_refusal
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
@@ -31,7 +31,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
     try:
         amount = release_budget(errors, guarantee, configuration.terms, workloads)
     except ValueError as problem:
-        raise UserError(f"--target-error: the whole release: {refusal_of(problem).rule}") from None
+        raise UserError(f"--target-error: the whole release: {to_refusal(problem).rule}") from None
     measure = guarantee.budget.measure
     at = replace(guarantee, budget=Budget(measure=measure, amount=amount))
     plan = replace(configuration, guarantee=at).plan()

@@ -44,8 +44,8 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
 
 def condition_entry(workload: Workload[Any], question: Question) -> dict[str, Any]:
     """What a tree's predicted error holds for, where it is not whatever the data."""
-    found = workload.condition(question)
-    return {} if found is None else {"condition": found}
+    condition = workload.condition(question)
+    return {} if condition is None else {"condition": condition}
 
 
 def with_condition(error: str, entry: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.description.writers import plan_entry, plan_lines
-from pipelines.kinds import kind_of
+from pipelines.kinds import find_kind
 
 
 def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[str, Any]]:
@@ -19,12 +19,12 @@ def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[s
         configuration: of the release.
         plan: of it.
     """
-    found = []
+    result = []
     for workload, question in zip(configuration.workloads, plan.questions, strict=True):
         why = workload.why(question)
-        entry = plan_entry(question, kind_of(question).describe(question))
-        found.append(entry if why is None else entry | {"why": why})
-    return found
+        entry = plan_entry(question, find_kind(question).describe(question))
+        result.append(entry if why is None else entry | {"why": why})
+    return result
 
 
 def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
@@ -34,6 +34,6 @@ def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
         question: of the tree.
         entry: one of `tree_entries`.
     """
-    yield from plan_lines(question, kind_of(question).describe(question), entry)
+    yield from plan_lines(question, find_kind(question).describe(question), entry)
     if "why" in entry:
         yield f"  {entry['why']}"

@@ -45,7 +45,9 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
     if unit.is_row:
         raise UserError("--units: the unit of the configuration is the row, which needs no bound")
     counted = [
-        each for each in folder.plan.questions if each.of_units(np.ones(1, np.int64)) is not None
+        each
+        for each in folder.plan.questions
+        if each.unit_increments(np.ones(1, np.int64)) is not None
     ]
     if not counted:
         raise UserError(

@@ -19,7 +19,7 @@ from pipelines.answers.figures import (
     share,
     with_margin,
 )
-from pipelines.answers.table import Column, Table
+from pipelines.answers.table import Column, TextTable
 
 # What is told of how far off a rank is, where that is known instead.
 _MARGIN = ("rank_rows", "rank_share")
@@ -28,7 +28,7 @@ _ROOT = "(all)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class AnswerEntry:
     """One answer, and what comes before it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Entry:
         return {**self.before, **values, **bounds, **words, **remarks}
 
 
-def narrow_table(answers: Sequence[Entry], confidence: float) -> Table:
+def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable:
     """Answers in figures.
 
     Args:
@@ -83,11 +83,11 @@ def narrow_table(answers: Sequence[Entry], confidence: float) -> Table:
     ]
     within = f"{100 * confidence:g} % interval"
     if not isinstance(first.answer, Answer):
-        return Table((*columns, *_quantile_columns(answers, within)))
+        return TextTable((*columns, *_quantile_columns(answers, within)))
     counts = [each.answer for each in answers if isinstance(each.answer, Answer)]
     if any(each.asked for each in counts):
-        asked = [each.asked or each.label for each in counts]
-        columns += [Column("asked", asked, is_text=True)]
+        labels = [each.asked or each.label for each in counts]
+        columns += [Column("asked", labels, is_text=True)]
         columns += [Column("answered", [each.shown for each in counts], is_text=True)]
     else:
         columns += [Column(first.noun, [each.shown or _ROOT for each in counts], is_text=True)]
@@ -98,16 +98,16 @@ def narrow_table(answers: Sequence[Entry], confidence: float) -> Table:
         Column("count", [f"{each.count:,}" for each in counts]),
         Column("share", [share(each.fraction, _share_error(each)) for each in counts]),
     ]
-    return Table(tuple(columns))
+    return TextTable(tuple(columns))
 
 
-def remarks_of(answers: Sequence[Entry]) -> list[str]:
+def answer_remarks(answers: Sequence[AnswerEntry]) -> list[str]:
     """What is said of intervals that are others than those beside them, each sentence once."""
     said = (each.answer.remark for each in answers if isinstance(each.answer, Answer))
     return list(dict.fromkeys(remark for remark in said if remark is not None))
 
 
-def wide_table(answers: Sequence[Entry]) -> Table:
+def wide_table(answers: Sequence[AnswerEntry]) -> TextTable:
     """Answers with a line for what is asked and a column for each key: estimates and half their
     intervals, or values.
 
@@ -123,10 +123,10 @@ def wide_table(answers: Sequence[Entry]) -> Table:
         for place, name in enumerate(noun)
     ]
     columns += [Column(key, [cells.get((line, key), "-") for line in lines]) for key in keys]
-    return Table(tuple(columns))
+    return TextTable(tuple(columns))
 
 
-def _line(entry: Entry) -> tuple[str, ...]:
+def _line(entry: AnswerEntry) -> tuple[str, ...]:
     """What an answer is about, beside its key."""
     about = [str(value) for name, value in entry.before.items() if name != "key"]
     if isinstance(entry.answer, Answer):
@@ -134,7 +134,7 @@ def _line(entry: Entry) -> tuple[str, ...]:
     return (*about, f"{entry.answer['q']:g}")
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: AnswerEntry) -> str:
     """An estimate with its interval, or a value."""
     answer = entry.answer
     if isinstance(answer, Answer):
@@ -144,7 +144,7 @@ def _cell(entry: Entry) -> str:
     return value if entry.has_rank_margin else f"{value} [{span}]"
 
 
-def _quantile_columns(answers: Sequence[Entry], within: str) -> list[Column]:
+def _quantile_columns(answers: Sequence[AnswerEntry], within: str) -> list[Column]:
     rows = [each.answer for each in answers if not isinstance(each.answer, Answer)]
     shown = [quantile_texts(row) for row in rows]
     columns = [

@@ -28,7 +28,7 @@ class Column(NamedTuple):
     is_text: bool = False
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """Columns of one length, below their headings."""
 
     columns: tuple[Column, ...]
@@ -36,7 +36,7 @@ class Table(NamedTuple):
     def lines(self) -> Iterator[str]:
         """The heading and the lines.
 
-        >>> table = Table((Column("", ["a", "bb"], is_text=True), Column("count", ["10", "9"])))
+        >>> table = TextTable((Column("", ["a", "bb"], is_text=True), Column("count", ["10", "9"])))
         >>> for line in table.lines():
         ...     print(line)
             count

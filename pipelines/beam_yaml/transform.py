@@ -14,13 +14,13 @@ from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 from dpcore.release.guarantee import CHECKSUM
 from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
 from pipelines.running.job import check_options
-from pipelines.running.output import Wanted
+from pipelines.running.output import FolderRequest
 from pipelines.running.planned_once import planned_once
 from pipelines.running.stage import Stage
 from transforms import files
+from transforms.existing_release import read_manifest
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
-from transforms.standing import read_manifest
 
 URN = "dptrees:transform:release:v1"
 
@@ -75,9 +75,9 @@ class DPTree(beam.PTransform):
         check_rows(self._configuration, given=not first)
         stage = Stage(
             configuration=self._configuration,
-            asked=planned_once(self._configuration),
+            planned=planned_once(self._configuration),
             options=options,
-            wanted=Wanted(),
+            request=FolderRequest(),
         )
         if first:
             rows = rows | "Read" >> _reading(stage)

@@ -141,8 +141,8 @@ def _moments(
     places = np.arange(first // step * step, last + 1, step)
     moments = places.astype(f"M8[{unit}]")
     inside = (moments.astype("M8[ms]") >= ends[0]) & (moments.astype("M8[ms]") <= ends[1])
-    found: np.ndarray[tuple[int], np.dtype[np.datetime64]] = moments[inside]
-    return found
+    result: np.ndarray[tuple[int], np.dtype[np.datetime64]] = moments[inside]
+    return result
 
 
 def _ticks(

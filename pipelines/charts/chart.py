@@ -10,7 +10,7 @@ from pipelines.charts.axis import Axis
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class ChartShape:
     """A path in a square of 1,000 by 1,000.
 
     Args:
@@ -31,7 +31,7 @@ class Layer:
         shown: whether they are seen at first.
     """
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ChartShape, ...]
     shown: bool = True
 
 
@@ -47,7 +47,7 @@ class Chart:
         right: a second axis of what is drawn; None where there is none.
         caption: what is said above it.
         look: "", "small" or "square".
-        legend: colours of what is drawn and what they represent: classes, and texts.
+        legend: colors of what is drawn and what they represent: classes, and texts.
         data: what the script reads to say what a point is: of lines and bars a list ``series`` of
             columns; see `charts/chart.js`.
     """

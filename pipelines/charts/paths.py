@@ -25,7 +25,7 @@ def lifted(values: Floats, low: float, high: float) -> Integers:
 
 
 def line(x: Integers, y: Integers) -> str:
-    """A line through points; those that lie on one with their neighbours are left out.
+    """A line through points; those that lie on one with their neighbors are left out.
 
     >>> line(np.array([0, 5, 10]), np.array([9, 9, 4]))
     'M0 9l5 0 5-5'

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from pipelines.checking.check import Check
+from pipelines.checking.check import InputCheck
 from pipelines.checking.shapes import most_common
 from pipelines.checking.tally import UNREAD, Cause, TreeTally
 
@@ -19,7 +19,7 @@ _COMMA = re.compile(r"^[-+]?9+,9+$")
 _MARKED = re.compile(r"^[^9]*[-+]?9[9.,]*[^9]*$")
 
 
-def advice_of(tree: TreeTally, check: Check) -> Iterator[str]:
+def tree_advice(tree: TreeTally, check: InputCheck) -> Iterator[str]:
     """What to do, in sentences.
 
     Args:
@@ -33,7 +33,7 @@ def advice_of(tree: TreeTally, check: Check) -> Iterator[str]:
     for cause in tree.in_order:
         wanted = tree.question.value_types.get(cause.column)
         if cause.cause == UNREAD and wanted is not None:
-            for what, key in _of_texts(cause, wanted):
+            for what, key in _string_advice(cause, wanted):
                 yield what + (f": see input.{key} (docs/csv.md)" if is_csv and key else "")
         elif cause.cause == "unknown" and any(look != look.strip() for look in cause.looks):
             how = ": see input.trim (docs/csv.md)" if is_csv else ""
@@ -48,10 +48,10 @@ def _nothing_in(column: str, names: list[str]) -> str:
     return f"no row has a value of {column}{hint}"
 
 
-def _of_texts(cause: Cause, wanted: pa.DataType) -> Iterator[tuple[str, str]]:
+def _string_advice(cause: Cause, target_type: pa.DataType) -> Iterator[tuple[str, str]]:
     """What is the matter with texts that are no values, and the key of CSV that helps."""
     looks = most_common(cause.looks)
-    if pa.types.is_temporal(wanted):
+    if pa.types.is_temporal(target_type):
         if any(_DATE.match(look) and not _PLAIN_DATE.match(look) for look in looks):
             yield (
                 f"{cause.column} is not written as dates and times are read, 2024-07-04 or "

@@ -9,7 +9,7 @@ from pipelines.configuration import Configuration
 
 
 @dataclass(kw_only=True)
-class Layout:
+class ColumnLayout:
     """Files with the same columns.
 
     Attributes:
@@ -24,7 +24,7 @@ class Layout:
 
 
 @dataclass(kw_only=True)
-class Check:
+class InputCheck:
     """What was seen of the rows of a configuration.
 
     Attributes:
@@ -37,7 +37,7 @@ class Check:
 
     configuration: Configuration
     tally: Tally
-    layouts: list[Layout] = field(default_factory=list)
+    layouts: list[ColumnLayout] = field(default_factory=list)
     whole: bool = True
     malformed: int | None = 0
 

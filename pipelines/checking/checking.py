@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipelines.checking.check import Check, Layout
+from pipelines.checking.check import ColumnLayout, InputCheck
 from pipelines.checking.line_count import malformed_lines
 from pipelines.checking.report import check_entry, check_lines, input_lines
-from pipelines.checking.table_rows import count_split, found_splits
+from pipelines.checking.table_rows import count_split, find_splits
 from pipelines.checking.tally import Tally
 from pipelines.checking.texts import OF_TEXT, seen_batches
 from pipelines.configuration import load_configuration
@@ -19,10 +19,10 @@ from pipelines.running.job import beam_options, check_filesystems
 from pipelines.summary import guarantee_warnings
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
-from transforms.readers.formats import reader_of
+from transforms.readers.formats import find_reader
 from transforms.readers.listing import match_files
 from transforms.readers.path_columns import path_columns
-from transforms.readers.read import Split, open_file
+from transforms.readers.read import FileSplit, open_file
 
 NOT_PRIVATE = (
     "NOT PRIVATE: exact results from the raw data; only for people with access to it. Do not "
@@ -30,22 +30,22 @@ NOT_PRIVATE = (
 )
 
 
-def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json: bool) -> int:
+def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_json: bool) -> int:
     """Reads the rows of a configuration, and says what a release would make of them.
 
     Args:
         path: of the configuration.
         rows: at most so many are read; None: all.
-        given: parameters of the configuration, by name.
+        parameters: parameters of the configuration, by name.
         as_json: for programs.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
-    configuration = load_configuration(path, given)
+    configuration = load_configuration(path, parameters)
     files.use_options(beam_options([]))
     check_filesystems(configuration.input_paths)
-    check = Check(configuration=configuration, tally=Tally(plan=configuration.plan()))
+    check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
     if not as_json:
         print_line(NOT_PRIVATE)
     counted = _count_files if configuration.table is None else _count_table
@@ -60,7 +60,7 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
     return 0
 
 
-def _count_files(check: Check, most: int | None, *, shown: bool) -> int:
+def _count_files(check: InputCheck, most: int | None, *, shown: bool) -> int:
     """Counts the rows of files; returns how many there are."""
     found = match_files(check.configuration.input_paths, check.configuration.input_arrival)
     _find_columns(check, found)
@@ -72,46 +72,46 @@ def _count_files(check: Check, most: int | None, *, shown: bool) -> int:
     return len(found)
 
 
-def _count_table(check: Check, most: int | None, *, shown: bool) -> int:
+def _count_table(check: InputCheck, most: int | None, *, shown: bool) -> int:
     """Counts the rows of a table; returns how many parts it has."""
     assert check.configuration.table is not None
     with check.configuration.table.pinned() as table:
-        found = found_splits(check, table)
+        splits = find_splits(check, table)
         if shown:
-            _print_input(check, len(found), sum(split.size for split in found))
-        for split in found:
+            _print_input(check, len(splits), sum(split.size for split in splits))
+        for split in splits:
             if not count_split(check, table, split, most):
                 break
-    return len(found)
+    return len(splits)
 
 
-def _print_input(check: Check, number: int, size: int) -> None:
+def _print_input(check: InputCheck, number: int, size: int) -> None:
     for line in input_lines(check, number, size):
         print_line(line)
 
 
-def _find_columns(check: Check, found: list[tuple[str, int]]) -> None:
+def _find_columns(check: InputCheck, found: list[tuple[str, int]]) -> None:
     configuration = check.configuration
-    reader = reader_of(configuration.input_format)
+    reader = find_reader(configuration.input_format)
     for name, _ in found:
-        columns = reader.found(open_file(name), name, **configuration.input_options)
+        columns = reader.describe_columns(open_file(name), name, **configuration.input_options)
         columns |= {each: "of the path" for each in path_columns(name) if each not in columns}
         same = next((each for each in check.layouts if each.columns == columns), None)
         if same is None:
-            same = Layout(columns=columns, first=name)
+            same = ColumnLayout(columns=columns, first=name)
             check.layouts.append(same)
         same.files += 1
 
 
-def _count_file(check: Check, path: str, size: int, most: int | None) -> bool:
+def _count_file(check: InputCheck, path: str, size: int, most: int | None) -> bool:
     """Counts the rows of a file; whether there may be more."""
     configuration, tally = check.configuration, check.tally
-    reader, options = reader_of(configuration.input_format), configuration.input_options
+    reader, options = find_reader(configuration.input_format), configuration.input_options
     of_text = configuration.input_format in OF_TEXT
     runs, _ = reader.splits(open_file(path), path, tally.plan, **options)
     before = tally.rows
     for start, stop in runs:
-        split = Split(path, start, stop, size)
+        split = FileSplit(path, start, stop, size)
         for seen in seen_batches(reader, split, tally.plan, options, of_text=of_text):
             left = None if most is None else most - tally.rows
             if left is not None and seen.rows.num_rows > left:

@@ -29,14 +29,14 @@ def malformed_lines(path: str, rows: int, options: Mapping[str, Any]) -> int | N
         if csv.newlines or not _ends_are_bytes(getattr(csv, "encoding", "utf-8")):
             return None
         heads = 0 if getattr(csv, "columns", ()) else 1
-    return max(0, lines_of(path) - heads - rows)
+    return max(0, count_lines(path) - heads - rows)
 
 
 def _ends_are_bytes(encoding: str) -> bool:
     return encoding.lower().replace("_", "-").startswith(_ASCII_LIKE)
 
 
-def lines_of(path: str) -> int:
+def count_lines(path: str) -> int:
     """How many lines of a file have anything but blanks' first byte: none are empty."""
     file = open_file(path)
     stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.checking.advice import advice_of
-from pipelines.checking.check import Check
+from pipelines.checking.advice import tree_advice
+from pipelines.checking.check import InputCheck
 from pipelines.checking.shapes import most_common
 from pipelines.checking.tally import UNREAD, TreeTally
 from pipelines.checking.unit_spellings import spelling_advice
@@ -27,7 +27,7 @@ _CAUSES = {
 }
 
 
-def input_lines(check: Check, number: int, size: int) -> Iterator[str]:
+def input_lines(check: InputCheck, number: int, size: int) -> Iterator[str]:
     """The files and their columns."""
     configuration = check.configuration
     paths, form = ", ".join(configuration.input_paths), configuration.input_format
@@ -46,13 +46,13 @@ def input_lines(check: Check, number: int, size: int) -> Iterator[str]:
         yield f"  ... and {len(check.layouts) - _LAYOUTS_SHOWN} more kinds of columns"
 
 
-def check_lines(check: Check) -> Iterator[str]:
+def check_lines(check: InputCheck) -> Iterator[str]:
     tally, unit = check.tally, check.tally.plan.unit
     yield ""
     yield f"{_several(tally.rows, 'row')} read{'' if check.whole else ', not all'}"
     if check.malformed:
-        fate = "left out" if check.configuration.terms.drops_rows else "refused"
-        yield f"{_several(check.malformed, 'malformed row')} {fate}"
+        outcome = "left out" if check.configuration.terms.drops_rows else "refused"
+        yield f"{_several(check.malformed, 'malformed row')} {outcome}"
     if tally.without_unit:
         yield f"{_several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
     advice = spelling_advice(unit, tally.spellings)
@@ -68,7 +68,7 @@ def check_lines(check: Check) -> Iterator[str]:
         )
 
 
-def _tree_lines(tree: TreeTally, check: Check) -> Iterator[str]:
+def _tree_lines(tree: TreeTally, check: InputCheck) -> Iterator[str]:
     question = tree.question
     yield ""
     yield f"{question.name} ({', '.join(map(escaped, question.columns))})"
@@ -79,7 +79,7 @@ def _tree_lines(tree: TreeTally, check: Check) -> Iterator[str]:
         if cause.looks:
             looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
             yield f"  {'':>12}   they look like: {looks}"
-    for sentence in advice_of(tree, check):
+    for sentence in tree_advice(tree, check):
         yield f"  advice: {escaped(sentence)}"
 
 
@@ -87,7 +87,7 @@ def _in_words(cause: str) -> str:
     return _CAUSES.get(cause, f"is {cause}")
 
 
-def check_entry(check: Check, number: int) -> dict[str, Any]:
+def check_entry(check: InputCheck, number: int) -> dict[str, Any]:
     """The check as plain values."""
     tally = check.tally
     return {
@@ -116,7 +116,7 @@ def check_entry(check: Check, number: int) -> dict[str, Any]:
                     }
                     for cause in tree.in_order
                 ],
-                "advice": list(advice_of(tree, check)),
+                "advice": list(tree_advice(tree, check)),
             }
             for tree in tally.trees
         ],

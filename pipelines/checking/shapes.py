@@ -29,10 +29,10 @@ def shapes(values: pa.Array) -> Counter[str]:
     texts = pc.replace_substring_regex(texts, r"\p{Nd}", "9")
     texts = pc.replace_substring_regex(texts, f"9{{{_RUN + 1},}}", "9...")
     texts = pc.utf8_slice_codeunits(texts, 0, _LONGEST)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for each in pc.value_counts(texts).to_pylist()[:_MOST]:
-        found[each["values"]] += each["counts"]
-    return found
+        result[each["values"]] += each["counts"]
+    return result
 
 
 def _texts(values: pa.Array) -> pa.Array:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipelines.checking.check import Check, Layout
+from pipelines.checking.check import ColumnLayout, InputCheck
 from pipelines.checking.texts import SeenBatch
 from transforms.readers.file_columns import described
 from transforms.tables.read import table_batches, table_splits
-from transforms.tables.table import Table, TableSplit
+from transforms.tables.table import InputTable, TableSplit
 
 
-def found_splits(check: Check, table: Table) -> list[TableSplit]:
+def find_splits(check: InputCheck, table: InputTable) -> list[TableSplit]:
     """The parts of a pinned table, whose columns are noted first.
 
     Args:
@@ -19,11 +19,11 @@ def found_splits(check: Check, table: Table) -> list[TableSplit]:
     Raises:
         InputError: it cannot be read, or lacks what the plan reads.
     """
-    check.layouts.append(Layout(columns=described(table.schema()), files=1, first=table.name))
+    check.layouts.append(ColumnLayout(columns=described(table.schema()), files=1, first=table.name))
     return table_splits(table, check.tally.plan)
 
 
-def count_split(check: Check, table: Table, split: TableSplit, most: int | None) -> bool:
+def count_split(check: InputCheck, table: InputTable, split: TableSplit, most: int | None) -> bool:
     """Counts the rows of a part; whether there may be more.
 
     Args:

@@ -14,10 +14,10 @@ from dpcore.bounding.unit_values import declared_values
 from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.rows.fates import MISSING, Fate, missing_flags
+from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 from pipelines.checking.shapes import shapes
 from pipelines.checking.texts import SeenBatch
-from pipelines.checking.unit_spellings import spellings_of
+from pipelines.checking.unit_spellings import integer_spellings
 
 UNREAD = "unreadable"
 # Of the rows of one cause, so many of a batch are looked at.
@@ -30,8 +30,8 @@ class Cause:
     """The rows of one column and one cause.
 
     Attributes:
-        column, cause, policy: as of `dpcore.rows.fates.Fate`; ``unreadable`` is a text that is no
-            value of what its column is read as.
+        column, cause, policy: as of `dpcore.rows.row_outcomes.RowOutcome`; ``unreadable`` is a text
+            that is no value of what its column is read as.
         rows: how many.
         looks: what values of them look like.
     """
@@ -67,9 +67,9 @@ class TreeTally:
         columns = {name: seen.rows.column(name) for name in self.question.columns}
         kept = self.question.row_increments(columns).rows
         self.counted += int(np.count_nonzero(has_unit if kept is None else has_unit[kept]))
-        for fate in self.question.fates(columns):
-            for column, cause, rows in _parted(fate, seen):
-                self._count(Cause(column=column, cause=cause, policy=fate.policy), rows, seen)
+        for outcome in self.question.row_outcomes(columns):
+            for column, cause, rows in _parted(outcome, seen):
+                self._count(Cause(column=column, cause=cause, policy=outcome.policy), rows, seen)
 
     def _count(self, cause: Cause, rows: Flags, seen: SeenBatch) -> None:
         places = np.flatnonzero(rows)
@@ -87,14 +87,14 @@ class TreeTally:
         return sorted(self.causes.values(), key=lambda each: -each.rows)
 
 
-def _parted(fate: Fate, seen: SeenBatch) -> Iterator[tuple[str, str, Flags]]:
+def _parted(outcome: RowOutcome, seen: SeenBatch) -> Iterator[tuple[str, str, Flags]]:
     """The rows of a fate; those that miss a value apart from those with a text that is none."""
-    if fate.cause != MISSING or fate.column not in seen.rows.schema.names:
-        yield fate.column, fate.cause, fate.rows
+    if outcome.cause != MISSING or outcome.column not in seen.rows.schema.names:
+        yield outcome.column, outcome.cause, outcome.rows
         return
-    unread = seen.unread(fate.column)
-    yield fate.column, MISSING, fate.rows & ~unread
-    yield fate.column, UNREAD, fate.rows & unread
+    unread = seen.unread(outcome.column)
+    yield outcome.column, MISSING, outcome.rows & ~unread
+    yield outcome.column, UNREAD, outcome.rows & unread
 
 
 @dataclass(kw_only=True)
@@ -107,7 +107,7 @@ class Tally:
         rows: how many were read.
         without_unit: of these, those that are left out as they have no privacy unit.
         missing: by column, the rows without a value.
-        spellings: the ways in which texts of units are numbers, as `spellings_of` gives them.
+        spellings: the ways in which texts of units are numbers, as `integer_spellings` gives them.
     """
 
     plan: ReleasePlan
@@ -126,7 +126,7 @@ class Tally:
         self.rows += seen.rows.num_rows
         if self.plan.unit.type is None:
             for name in self.plan.unit.columns:
-                self.spellings |= spellings_of(seen.rows.column(name))
+                self.spellings |= integer_spellings(seen.rows.column(name))
         self.without_unit += seen.rows.num_rows - int(np.count_nonzero(has_unit))
         for name in seen.rows.schema.names:
             unwritten = missing_flags(seen.written(name))
@@ -135,11 +135,11 @@ class Tally:
             tree.add(seen, has_unit)
 
     def _has_unit(self, rows: pa.RecordBatch) -> Flags:
-        unit, found = self.plan.unit, np.ones(rows.num_rows, np.bool_)
+        unit, result = self.plan.unit, np.ones(rows.num_rows, np.bool_)
         if unit.nulls is not NullUnits.OWN:
             for name in unit.columns:
                 column = rows.column(name)
                 if unit.type is not None:
                     column = declared_values(column, unit.type)
-                found &= ~missing_flags(column)
-        return found
+                result &= ~missing_flags(column)
+        return result

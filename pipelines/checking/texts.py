@@ -18,10 +18,10 @@ from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.roles import TreeColumns
 from dpcore.release.plan import ReleasePlan
-from dpcore.rows.fates import missing_flags
+from dpcore.rows.row_outcomes import missing_flags
 from transforms.errors import InputError
 from transforms.readers.formats import Reader
-from transforms.readers.read import Split, open_file
+from transforms.readers.read import FileSplit, open_file
 
 OF_TEXT = ("csv", "json")
 
@@ -69,7 +69,12 @@ class _TextColumns:
 
 
 def seen_batches(
-    reader: Reader, split: Split, plan: ReleasePlan, options: Mapping[str, Any], *, of_text: bool
+    reader: Reader,
+    split: FileSplit,
+    plan: ReleasePlan,
+    options: Mapping[str, Any],
+    *,
+    of_text: bool,
 ) -> Iterator[SeenBatch]:
     """The batches of a split, as they are read and as they are written.
 

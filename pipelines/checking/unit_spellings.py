@@ -14,12 +14,12 @@ _PATTERNS = {
 }
 
 
-def spellings_of(column: pa.Array) -> set[str]:
+def integer_spellings(column: pa.Array) -> set[str]:
     """Return in which ways texts are integers: the shortest (7), and others (7.0, 007, " 7").
 
-    >>> sorted(spellings_of(pa.array(["7", "7.0", "x"])))
+    >>> sorted(integer_spellings(pa.array(["7", "7.0", "x"])))
     ['other', 'shortest']
-    >>> spellings_of(pa.array(["0012", "0013"])), spellings_of(pa.array([7, 8]))
+    >>> integer_spellings(pa.array(["0012", "0013"])), integer_spellings(pa.array([7, 8]))
     ({'other'}, set())
     """
     if pa.types.is_dictionary(column.type):

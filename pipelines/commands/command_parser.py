@@ -37,13 +37,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def options(self) -> list[str]:
         """All options of the parser and of those below it."""
-        found: list[str] = []
+        result: list[str] = []
         for action in self._actions:
-            found += action.option_strings
+            result += action.option_strings
             below = action.choices if isinstance(action.choices, dict) else {}
             for parser in below.values():
-                found += parser.options()
-        return found
+                result += parser.options()
+        return result
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"

@@ -11,9 +11,9 @@ _FORMATS = ("csv", "delta", "iceberg", "parquet")
 
 def add_export(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.export.exporting import Target, run_export
+        from pipelines.export.exporting import ExportTarget, run_export
 
-        target = Target(format=chosen.to, into=chosen.into, catalog=chosen.catalog)
+        target = ExportTarget(format=chosen.to, into=chosen.into, catalog=chosen.catalog)
         return run_export(chosen.release, target, as_json=chosen.json)
 
     parser = add_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pipelines.commands.command_parser import Commands, add_command, add_config
 
 if TYPE_CHECKING:
-    from pipelines.accounting.wanted import WantedErrors
+    from pipelines.accounting.target_errors import TargetErrors
 
 
 def add_plan(commands: Commands) -> None:
@@ -18,11 +18,11 @@ def add_plan(commands: Commands) -> None:
 
         return run_plan(
             chosen.config,
-            wanted=chosen.target_error,
+            target_errors=chosen.target_error,
             rows_guess=chosen.rows_guess,
             units=chosen.units,
             as_json=chosen.json,
-            given=given_parameters(chosen.set),
+            parameters=given_parameters(chosen.set),
         )
 
     parser = add_command(
@@ -31,7 +31,7 @@ def add_plan(commands: Commands) -> None:
     add_config(parser)
     parser.add_argument(
         "--target-error",
-        type=_wanted_errors,
+        type=_target_errors,
         metavar="ERROR",
         help="find the budget of the whole release at which what its trees are for is at most this "
         "far off: 25, or 1%% of --rows-guess, or of some trees NAME=25,NAME=1%%",
@@ -51,11 +51,11 @@ def add_plan(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
-def _wanted_errors(text: str) -> WantedErrors:
+def _target_errors(text: str) -> TargetErrors:
     """The errors of a text; argparse tells what is wrong with another."""
-    from pipelines.accounting.wanted import WantedErrors
+    from pipelines.accounting.target_errors import TargetErrors
 
     try:
-        return WantedErrors.of_text(text)
+        return TargetErrors.from_text(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

@@ -10,7 +10,7 @@ from datetime import date
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
 from pipelines.faults.log import FORMATS, run_id
-from pipelines.faults.time_limit import seconds_of, time_limit
+from pipelines.faults.time_limit import parse_seconds, time_limit
 
 
 def add_release(commands: Commands) -> None:
@@ -30,14 +30,14 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     if not chosen.verbose:
         # An engine's log of a failure repeats what is told; Beam warns while it is imported.
         logging.getLogger().setLevel(logging.CRITICAL)
-    from pipelines.operations.watch import Run, Watch
+    from pipelines.operations.watch import CommandRun, Watch
     from pipelines.releasing import run_due, run_release
-    from pipelines.running.output import Wanted
+    from pipelines.running.output import FolderRequest
     from pipelines.sections.parameters import given_parameters
 
-    wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-    given = given_parameters(chosen.set)
-    run = Run(is_of_several=chosen.through is not None)
+    request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
+    parameters = given_parameters(chosen.set)
+    run = CommandRun(is_of_several=chosen.through is not None)
 
     def watching() -> Watch:
         return Watch(
@@ -53,12 +53,14 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     )
     if chosen.through is None:
         with watching() as watch, time_limit(chosen.timeout, too_long):
-            return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
+            return run_release(
+                chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
+            )
     return run_due(
         chosen.config,
         rest,
-        given,
-        wanted=wanted,
+        parameters,
+        request=request,
         through=chosen.through,
         as_json=chosen.json,
         watching=watching,
@@ -144,10 +146,10 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 def _day(text: str) -> date:
     """The day of a text; argparse tells what is wrong with another."""
-    from pipelines.running.due import day_of
+    from pipelines.running.due import parse_day
 
     try:
-        return day_of(text)
+        return parse_day(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be a date such as 2013-01-31, or yesterday"
@@ -156,7 +158,7 @@ def _day(text: str) -> date:
 
 def _duration(text: str) -> int:
     try:
-        return seconds_of(text)
+        return parse_seconds(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

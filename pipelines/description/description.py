@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Question
-from pipelines.page.nodes import digits_of
+from pipelines.page.nodes import error_digits
 from pipelines.page.reading import Note
 
 # Reason that the estimates of a level have no measurement of their own.
@@ -196,7 +196,7 @@ class Description:
     @property
     def digits(self) -> list[int]:
         """Decimals of each level's estimates."""
-        return [digits_of(error) for error in self.level_errors]
+        return [error_digits(error) for error in self.level_errors]
 
 
 def plain_description(question: Question) -> Description:

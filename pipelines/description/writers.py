@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Question
 from pipelines.answers.figures import significant
@@ -42,7 +42,7 @@ def table_entries(table: Table) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> object:
     if isinstance(value, Noise):
-        return scale_of(value.laws[0]) if value.laws else None
+        return exact_scale(value.laws[0]) if value.laws else None
     return value if isinstance(value, int) else float(value)
 
 
@@ -140,14 +140,14 @@ def _span(deviations: list[float]) -> str:
 
 
 def page_values(
-    question: Question, description: Description, whole: Budget, rows: int | None = None
+    question: Question, description: Description, total: Budget, rows: int | None = None
 ) -> dict[str, Any]:
     """Return what the template ``description/page.html.j2`` says of a plan.
 
     Args:
         question: the tree.
         description: of its plan.
-        whole: the budget of the release.
+        total: the budget of the release.
         rows: how many rows of the table are shown, None: all.
     """
     table = description.table
@@ -155,7 +155,7 @@ def page_values(
     budget = description.budget
     facts = {**description.domain_facts, **description.facts}
     if budget is not None:
-        facts["Budget"] = budget_share(budget, whole)
+        facts["Budget"] = budget_share(budget, total)
     if description.predicted:
         facts["Predicted error"] = description.predicted
     if description.intervals is not None:

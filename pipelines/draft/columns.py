@@ -34,7 +34,7 @@ class InputColumns:
     table: str | None = None
 
 
-def columns_of(path: str) -> InputColumns:
+def input_columns(path: str) -> InputColumns:
     """The columns of the first file of a path.
 
     Args:
@@ -46,7 +46,7 @@ def columns_of(path: str) -> InputColumns:
         InputError: the table cannot be read.
     """
     if (table := table_at(path)) is not None:
-        return _of_table(*table)
+        return _table_columns(*table)
     file = _first_file(path)
     end = file.removesuffix(".gz").rpartition(".")[2].lower()
     if end not in _READERS:
@@ -76,7 +76,7 @@ def table_at(path: str) -> tuple[str, str] | None:
     return ("delta", path) if os.path.isdir(os.path.join(path, "_delta_log")) else None
 
 
-def _of_table(format: str, name: str) -> InputColumns:
+def _table_columns(format: str, name: str) -> InputColumns:
     given = {"format": format, "table": name}
     with TABLE_INPUTS[format].model_validate(given).table_source.pinned() as table:
         return replace(_typed(format, table.schema()), table=name)

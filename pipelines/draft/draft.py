@@ -77,7 +77,7 @@ def draft(file: str, path: str | None, found: InputColumns | None) -> str:
 
 def _trees(columns: InputColumns) -> Iterator[str]:
     """Every column as a tree: the first that can be one, and the others as comments."""
-    stands, names = False, _tree_names(columns.names)
+    is_commented, names = False, _tree_names(columns.names)
     for name, column, type in zip(names, columns.names, columns.types, strict=True):
         said = "" if type is None else f"  # {type}"
         domain = list(_domain(type))
@@ -90,8 +90,8 @@ def _trees(columns: InputColumns) -> Iterator[str]:
             f"      column: {_scalar(column)}{said}",
             *(f"      {line}" for line in domain),
         ]
-        yield from (line if not stands else f"  # {line[2:]}" for line in lines)
-        stands = True
+        yield from (line if not is_commented else f"  # {line[2:]}" for line in lines)
+        is_commented = True
 
 
 def _tree_names(columns: tuple[str, ...]) -> list[str]:

@@ -52,5 +52,5 @@ def _left(
     elif isinstance(values, list):
         for index, value in enumerate(values):
             yield from _left(value, (*place, index))
-    elif isinstance(values, str) and (found := _PLACEHOLDER.fullmatch(values)):
-        yield place, found[1]
+    elif isinstance(values, str) and (match := _PLACEHOLDER.fullmatch(values)):
+        yield place, match[1]

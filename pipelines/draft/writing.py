@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from pipelines.draft.columns import columns_of
+from pipelines.draft.columns import input_columns
 from pipelines.draft.draft import draft
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -25,7 +25,7 @@ def run_init(path: str, data: str | None) -> int:
     """
     if os.path.lexists(path):
         raise UserError(f"{path} exists already, and is not overwritten")
-    text = draft(path, data, None if data is None else columns_of(data))
+    text = draft(path, data, None if data is None else input_columns(data))
     _write_new(path, _schema_line(path) + text)
     print_line(f"{path}: a configuration; fill in what says <fill in ...>, and then:")
     print_line(f"  dptrees plan {path}")

@@ -31,7 +31,7 @@ EXPORTS = tuple(_WRITERS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ExportTarget:
     """Where tables are written.
 
     Args:
@@ -49,7 +49,7 @@ class Target:
             raise UserError("--catalog: goes with --to iceberg")
 
 
-def run_export(path: str, target: Target, *, as_json: bool) -> int:
+def run_export(path: str, target: ExportTarget, *, as_json: bool) -> int:
     """Writes the tables of a release elsewhere.
 
     Args:
@@ -87,7 +87,7 @@ def _folder(path: str) -> ReleaseFolder:
     return ReleaseFolder(path)
 
 
-def _written(table: ReleasedTable, target: Target) -> bool:
+def _written(table: ReleasedTable, target: ExportTarget) -> bool:
     """Writes a table; whether it was not there.
 
     Raises:

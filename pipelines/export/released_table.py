@@ -83,15 +83,15 @@ def released_tables(folder: ReleaseFolder) -> list[ReleasedTable]:
     Args:
         folder: of the release.
     """
-    found = [
+    results = [
         ReleasedTable(folder=folder, tree=question.name, kind=kind)
         for question in folder.plan.questions
         for kind in (NODES, CDF)
         if any(part.kind == kind for part in question.parts())
     ]
     if folder.quantiles() is not None:
-        found.append(ReleasedTable(folder=folder, tree="", kind=_QUANTILES))
-    return [table for table in found if table.has_rows]
+        results.append(ReleasedTable(folder=folder, tree="", kind=_QUANTILES))
+    return [table for table in results if table.has_rows]
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -106,7 +106,7 @@ def remark(text: str) -> None:
         print_line(text, file=sys.stderr)
 
 
-def told(outcome: Outcome) -> None:
+def report_outcome(outcome: Outcome) -> None:
     """Tells why a command ends."""
     if LOG.is_json:
         level = "warning" if outcome.code in (ExitCode.STOPPED, ExitCode.TERMINATED) else "error"

@@ -26,14 +26,14 @@ class Outcome:
     sentence: str
 
 
-def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome | None:
+def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Outcome | None:
     """What a failure is told as; None for a fault of the program.
 
     Args:
         error: as it left a command.
         stopped: the exit code of a signal that came before it; None: none came.
 
-    >>> outcome_of(MemoryError()).code.name, outcome_of(ZeroDivisionError())
+    >>> failure_outcome(MemoryError()).code.name, failure_outcome(ZeroDivisionError())
     ('AGAIN', None)
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
@@ -46,17 +46,17 @@ def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome
     from transforms.passing import is_no_memory, may_pass, system_reason
 
     if isinstance(error, ReleaseError):
-        return _told(error.sentence, error.again)
+        return _outcome(error.sentence, error.again)
     if isinstance(error, FolderError):
-        return _told(str(error), error.again)
+        return _outcome(str(error), error.again)
     if isinstance(error, (UserError, ConfigurationError, MatrixError)):
-        return _told(str(error), again=False)
+        return _outcome(str(error), again=False)
     if is_no_memory(error):
-        return _told(NO_MEMORY, again=True)
+        return _outcome(NO_MEMORY, again=True)
     if may_pass(error):
-        return _told(f"the system refused for now: {system_reason(error)}", again=True)
+        return _outcome(f"the system refused for now: {system_reason(error)}", again=True)
     return None
 
 
-def _told(sentence: str, again: bool) -> Outcome:
+def _outcome(sentence: str, again: bool) -> Outcome:
     return Outcome(code=ExitCode.AGAIN if again else ExitCode.MISTAKE, sentence=sentence)

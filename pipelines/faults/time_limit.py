@@ -23,7 +23,7 @@ class TimeLimitError(ReleaseError):
     """A time limit was over before the work was done."""
 
 
-def seconds_of(text: str) -> int:
+def parse_seconds(text: str) -> int:
     """Return the seconds of a duration.
 
     Args:
@@ -32,13 +32,13 @@ def seconds_of(text: str) -> int:
     Raises:
         ValueError: it is none, or 0.
 
-    >>> seconds_of("90m"), seconds_of("30")
+    >>> parse_seconds("90m"), parse_seconds("30")
     (5400, 30)
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or not int(found[1]):
+    match = _DURATION.fullmatch(text)
+    if match is None or not int(match[1]):
         raise ValueError(f"{text!r} must be a duration above 0 such as 90s, 30m or 6h")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 @contextmanager

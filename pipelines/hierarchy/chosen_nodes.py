@@ -88,16 +88,16 @@ def _rows(
     """The rows of ranges of nodes of a key."""
     parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
     for each in ranges:
-        for part in _parts_of(question, code, each):
+        for part in _range_parts(question, code, each):
             parts[part].append(each)
-    found = []
+    results = []
     for (key, index), inside in sorted(parts.items()):
         table = release.part(NODES, question.name, key, index)
-        found.append(_within(_of_label(table, question.label_of(code)), inside))
-    return pa.concat_tables(found)
+        results.append(_within(_select_label(table, question.key_label(code)), inside))
+    return pa.concat_tables(results)
 
 
-def _parts_of(
+def _range_parts(
     question: HierarchyQuestion[Any], code: int, wanted: Range
 ) -> Iterator[tuple[int, int]]:
     """The parts that hold a range: the first key and the index of each."""
@@ -114,7 +114,7 @@ def _parts_of(
         yield chunk.key, chunk.index
 
 
-def _of_label(table: pa.Table, label: str | None) -> pa.Table:
+def _select_label(table: pa.Table, label: str | None) -> pa.Table:
     return table if label is None else table.filter(pc.equal(table["key"].cast("string"), label))
 
 
@@ -151,13 +151,13 @@ def without_repeats(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(order[new]))
 
 
-def with_chosen(levels: Sequence[pa.Table], asked: Sequence[pa.Table]) -> list[pa.Table]:
+def with_chosen(levels: Sequence[pa.Table], requested: Sequence[pa.Table]) -> list[pa.Table]:
     """The levels of the page and those requested, without empty levels at the end."""
     longest = max(
-        [len(levels), *(level + 1 for level, rows in enumerate(asked) if len(rows))], default=0
+        [len(levels), *(level + 1 for level, rows in enumerate(requested) if len(rows))], default=0
     )
     merged = []
     for level in range(longest):
-        parts = [rows[level] for rows in (levels, asked) if level < len(rows)]
+        parts = [rows[level] for rows in (levels, requested) if level < len(rows)]
         merged.append(without_repeats(pa.concat_tables(parts)))
     return merged

@@ -17,7 +17,7 @@ from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.refusal import Refusal
 from pipelines.hierarchy.universe import read_universe
-from pipelines.schema.values import BOUND, TEXT, of_rule, of_rules, several, words
+from pipelines.schema.values import BOUND, TEXT, rule_schema, rules_schema, several, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.yaml_document import moment
@@ -72,7 +72,7 @@ def read_hierarchy(value: object) -> HierarchyDomain:
     given: dict[str, Any] = {
         key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
     }
-    universe = _of_calendar(given) if form == "calendar" else _of_table(given, form)
+    universe = _calendar_universe(given) if form == "calendar" else _table_universe(given, form)
     policies = {name: given.get(name, "drop") for name in ("unknown", "missing")}
     try:
         return HierarchyDomain(
@@ -202,14 +202,14 @@ def _check_keys(section: Mapping[str, object], form: str) -> None:
             raise RuleBroken(f"is required with {form}", at=f".{key}")
 
 
-def _of_calendar(given: Mapping[str, Any]) -> Universe:
+def _calendar_universe(given: Mapping[str, Any]) -> Universe:
     try:
         return universe_from_calendar(given["calendar"], given.get("lower"), given.get("upper"))
     except ValueError as error:
         raise from_dpcore(error, {"lower": None, "upper": None, **given}) from None
 
 
-def _of_table(given: Mapping[str, Any], form: str) -> Universe:
+def _table_universe(given: Mapping[str, Any], form: str) -> Universe:
     if form in ("columns", "digits"):
         _check_lengths(given, form)
     if form == "columns":
@@ -295,13 +295,13 @@ _RULES: dict[str, Callable[[object], object]] = {
 
 
 _TEXTS = several(TEXT)
-HIERARCHY_SCHEMA = of_rules(
+HIERARCHY_SCHEMA = rules_schema(
     _RULES,
     "hierarchy",
     columns=_TEXTS,
     levels=_TEXTS,
     table_columns=_TEXTS,
-    digits=of_rule(rules.whole_numbers),
+    digits=rule_schema(rules.whole_numbers),
     separator=TEXT,
     calendar=several(words(*CALENDAR_LEVELS)),
     lower=BOUND,

@@ -12,13 +12,13 @@ import pyarrow as pa
 from dpcore.hierarchy.question import HierarchyQuestion
 from pipelines.charts.axis import number_axis, time_axis
 from pipelines.charts.bars import Bars
-from pipelines.charts.chart import Chart, Layer, Shape, series
+from pipelines.charts.chart import Chart, ChartShape, Layer, series
 from pipelines.charts.paths import band, lifted, line, scaled
 from pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
 from pipelines.page.extent import clip, left_out
-from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
+from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
 from pipelines.page.keys import ShownKeys
-from pipelines.page.nodes import of_key
+from pipelines.page.nodes import select_shown_key
 from pipelines.page.numbers import percent
 from pipelines.page.tree_page import Headline
 from pipelines.plain.counted import counted_noun
@@ -50,8 +50,8 @@ def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) ->
     places = scaled(moments, low, high)
     ends = [lifted(columns[each], 0.0, most) for each in ("ci_low", "ci_high", "count")]
     shapes = (
-        Shape(look="band s0", path=band(places, ends[0], ends[1])),
-        Shape(look="line s0", path=line(places, ends[2])),
+        ChartShape(look="band s0", path=band(places, ends[0], ends[1])),
+        ChartShape(look="line s0", path=line(places, ends[2])),
     )
     return Chart(
         title=f"Counts of each {name} of {clip(question.name)}",
@@ -76,7 +76,7 @@ def key_bars(question: HierarchyQuestion[Any], keys: ShownKeys, roots: pa.Table)
         return None
     return Bars(
         name=clip(", ".join(question.keys.columns)),
-        bars=list(bars_of(roots, keys.labels)),
+        bars=list(table_bars(roots, keys.labels)),
         title=f"Counts of each key of {clip(question.name)}",
         confidence=percent(question.confidence),
         noun=clip(counted_noun(question)),
@@ -91,15 +91,15 @@ def node_bars(
 ) -> Bars | None:
     """A bar for each of the largest nodes of the first level that has several; none where there
     are keys."""
-    found = [level for level, size in enumerate(sizes[: len(levels)]) if size > 1]
-    if question.keys is not None or not found:
+    results = [level for level, size in enumerate(sizes[: len(levels)]) if size > 1]
+    if question.keys is not None or not results:
         return None
-    level = found[0]
+    level = results[0]
     rows = largest_rows(levels[level], _BARS)
     name = clip(question.domain.tree.level_names[level])
     return Bars(
         name=name,
-        bars=list(bars_of(rows, rows["label"].to_pylist())),
+        bars=list(table_bars(rows, rows["label"].to_pylist())),
         title=f"Counts of each {name} of {clip(question.name)}",
         confidence=percent(question.confidence),
         noun=clip(counted_noun(question)),
@@ -121,7 +121,7 @@ def nodes_by_key(
     ]
     if not fits:
         return None
-    tables = [of_key(whole[fits[-1]], place) for place in range(len(keys))]
+    tables = [select_shown_key(whole[fits[-1]], place) for place in range(len(keys))]
     name = clip(question.domain.tree.level_names[fits[-1]])
     made = crosstab(name, tables[0]["label"], [clip(key) for key in keys.labels], tables)
     return made | {"level": name}
@@ -140,10 +140,10 @@ def headline(
         label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
         return Headline(figure=rows_text(roots), label=label, **total)
     names = question.domain.tree.level_names
-    found = [level for level, each in enumerate(levels) if len(each) > 1]
-    if not found:
+    results = [level for level, each in enumerate(levels) if len(each) > 1]
+    if not results:
         return Headline(figure=rows_text(roots), label=noun, **total)
-    level = found[-1 if question.domain.tree.form == "calendar" else 0]
+    level = results[-1 if question.domain.tree.form == "calendar" else 0]
     below = levels[level]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
@@ -172,8 +172,8 @@ def _texts(rows: pa.Table) -> list[str]:
 def _numbers(rows: pa.Table) -> dict[str, list[Any]]:
     """The columns of numbers, an infinite end as None."""
     names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
-    found: dict[str, list[Any]] = {"count": rows["count"].to_pylist()}
+    result: dict[str, list[Any]] = {"count": rows["count"].to_pylist()}
     for name, column in names.items():
         values = np.round(rows[column].to_numpy(), 1).tolist()
-        found[name] = [value if np.isfinite(value) else None for value in values]
-    return found
+        result[name] = [value if np.isfinite(value) else None for value in values]
+    return result

@@ -21,12 +21,12 @@ from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.keys import shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
-    ended_of,
+    ended_columns,
     level_limits,
     node_levels,
-    numbers_of,
-    of_key,
-    texts_of,
+    number_columns,
+    select_shown_key,
+    shorten_labels,
     whole_levels,
 )
 from pipelines.page.numbers import percent
@@ -206,19 +206,21 @@ def _columns(
     digits: Sequence[int],
 ) -> dict[str, object]:
     """The nodes, column by column; a level that is there whole has the same under every key."""
-    whole = whole_levels(levels, sizes)
+    whole_count = whole_levels(levels, sizes)
 
     def nodes(place: int, level: int) -> dict[str, object]:
-        above = of_key(levels[level - 1], place) if level else None
-        return _nodes(question, level, of_key(levels[level], place), above)
+        above = select_shown_key(levels[level - 1], place) if level else None
+        return _nodes(question, level, select_shown_key(levels[level], place), above)
 
     def own(place: int, level: int) -> dict[str, object]:
-        rows = of_key(levels[level], place)
-        numbers = _numbers(rows, digits[level]) | ended_of(rows, leaves=level == len(sizes) - 1)
-        return numbers if level < whole else numbers | nodes(place, level)
+        rows = select_shown_key(levels[level], place)
+        numbers = _numbers(rows, digits[level]) | ended_columns(
+            rows, leaves=level == len(sizes) - 1
+        )
+        return numbers if level < whole_count else numbers | nodes(place, level)
 
     return {
-        "whole": [nodes(0, level) for level in range(whole)],
+        "whole": [nodes(0, level) for level in range(whole_count)],
         "keys": [
             {
                 "name": None if name is None else clip(name),
@@ -232,7 +234,7 @@ def _columns(
 def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
     """The columns of numbers, and which rows are exact where any is."""
     exact = np.flatnonzero(rows["std_error"].to_numpy() == 0.0).tolist()
-    return numbers_of(rows, digits) | ({"exact": exact} if exact else {})
+    return number_columns(rows, digits) | ({"exact": exact} if exact else {})
 
 
 def _nodes(
@@ -243,14 +245,14 @@ def _nodes(
 ) -> dict[str, object]:
     """Return the labels of a level's rows, the place of each parent and the number of children."""
     tree, nodes = question.domain.tree, rows["node"].to_numpy()
-    found: dict[str, object] = {
-        "labels": texts_of(tree.labels(level, nodes)),
+    result: dict[str, object] = {
+        "labels": shorten_labels(tree.labels(level, nodes)),
         "children": _child_counts(question, level, nodes).tolist(),
     }
     if above is not None:
         parents = tree.parents(level, nodes)
-        found["parent"] = np.searchsorted(above["node"].to_numpy(), parents).tolist()
-    return found
+        result["parent"] = np.searchsorted(above["node"].to_numpy(), parents).tolist()
+    return result
 
 
 def _child_counts(question: HierarchyQuestion[Any], level: int, nodes: Integers) -> Integers:

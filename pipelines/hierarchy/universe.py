@@ -60,7 +60,7 @@ def read_universe(
     if levels and parent is not None:
         raise ValueError("levels have no names where parent is given")
     if column is not None and digits and (blocks := _blocks(path, column)) is not None:
-        return _of_blocks(path, *blocks, column, digits, levels)
+        return _read_blocks(path, *blocks, column, digits, levels)
     leaves = read_leaves(path, columns or [name for name in (column, parent) if name is not None])
     try:
         if column is None:
@@ -98,7 +98,7 @@ def _blocks(path: str, column: str) -> tuple[int, Callable[[int], pa.Array]] | N
     return len(full), read
 
 
-def _of_blocks(
+def _read_blocks(
     path: str,
     blocks: int,
     read: Callable[[int], pa.Array],

@@ -21,7 +21,7 @@ _MIDDLE = (0.005, 0.995)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class FigureAxis:
     """A column on a figure: numbers lie where they are, times at their milliseconds, each category
     around its place in the list.
 
@@ -60,8 +60,8 @@ class Axis:
         """(n,) where boundaries of cells lie, 0 to K; all cells are equally wide."""
         low, high = self.bounds
         share = boundary / self.domain.cells
-        found: Floats = low * (1 - share) + high * share
-        return found
+        result: Floats = low * (1 - share) + high * share
+        return result
 
     def texts(self, start: Integers, stop: Integers) -> list[str]:
         """(n,) the texts of runs of cells."""

@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.released import ReleasedHypercube
-from pipelines.hypercube.axis import Axis, halved_edges
+from pipelines.hypercube.axis import FigureAxis, halved_edges
 
 # A part of a map is seen where it is so small a piece of one side of it.
 _SEEN = 200
@@ -29,7 +29,7 @@ class Histogram:
         bounds: what is shown first.
     """
 
-    axis: Axis
+    axis: FigureAxis
     edges: Integers
     rows: Floats
     bounds: Bounds
@@ -37,8 +37,8 @@ class Histogram:
     @property
     def density(self) -> Floats:
         """(m,) rows per unit of the axis."""
-        found: Floats = self.rows / np.diff(self.axis.at(self.edges)) * self.axis.unit[1]
-        return found
+        result: Floats = self.rows / np.diff(self.axis.at(self.edges)) * self.axis.unit[1]
+        return result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +54,7 @@ class Curve:
         bounds: what is shown first.
     """
 
-    axis: Axis
+    axis: FigureAxis
     edges: Integers
     rows: Floats
     places: Integers
@@ -74,7 +74,7 @@ class Rectangles:
         bounds: of each column, what is shown first.
     """
 
-    axes: tuple[Axis, Axis]
+    axes: tuple[FigureAxis, FigureAxis]
     starts: Sequence[Integers]
     stops: Sequence[Integers]
     rows: Integers
@@ -90,7 +90,7 @@ class Rectangles:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Grid:
+class DensityGrid:
     """The rows of two columns in rectangles of one size.
 
     Args:
@@ -99,7 +99,7 @@ class Grid:
         rows: (m, m') consistent counts, spread evenly in their parts.
     """
 
-    axes: tuple[Axis, Axis]
+    axes: tuple[FigureAxis, FigureAxis]
     edges: tuple[Integers, Integers]
     rows: Floats
 
@@ -114,9 +114,9 @@ class Densities:
 
     tree: ReleasedHypercube
 
-    def axis(self, place: int) -> Axis:
+    def axis(self, place: int) -> FigureAxis:
         """One of its columns."""
-        return Axis(domain=self.tree.question.domain.axes[place])
+        return FigureAxis(domain=self.tree.question.domain.axes[place])
 
     def histogram(self, place: int, most: int) -> Histogram:
         """The density of a column.
@@ -149,7 +149,7 @@ class Densities:
         places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
         low = high = None
         if self.tree.partition.variances is not None:
-            answers = [self.tree.sum_of([(0, int(kept[each]))], "") for each in places]
+            answers = [self.tree.box_count([(0, int(kept[each]))], "") for each in places]
             low = np.array([answer.ci_low for answer in answers])
             high = np.array([answer.ci_high for answer in answers])
         ends = axis.at(np.array([start, stop]))
@@ -191,7 +191,7 @@ class Densities:
             or all(wide <= least for wide, least in zip(domain.widths(depth), seen, strict=True))
         )
 
-    def grids(self, columns: int, most: int) -> Iterator[Grid]:
+    def grids(self, columns: int, most: int) -> Iterator[DensityGrid]:
         """The counts of every two of the first columns.
 
         Args:
@@ -205,7 +205,7 @@ class Densities:
             edges.append(halved_edges(start, stop, axis.domain.cells, most))
         found = self.tree.partition.grids(edges)
         for first, second in combinations(range(columns), 2):
-            yield Grid(
+            yield DensityGrid(
                 axes=(axes[first], axes[second]),
                 edges=(edges[first], edges[second]),
                 rows=found[first, second],

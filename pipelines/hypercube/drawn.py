@@ -11,15 +11,15 @@ from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats, Integers
 from pipelines.charts.axis import Axis as ChartAxis
 from pipelines.charts.axis import name_axis, number_axis, time_axis
-from pipelines.charts.chart import Chart, Layer, Shape, series
+from pipelines.charts.chart import Chart, ChartShape, Layer, series
 from pipelines.charts.paths import band, bars, lifted, line, rectangles, scaled
-from pipelines.hypercube.axis import Axis
-from pipelines.hypercube.densities import Curve, Grid, Histogram, Rectangles
+from pipelines.hypercube.axis import FigureAxis
+from pipelines.hypercube.densities import Curve, DensityGrid, Histogram, Rectangles
 from pipelines.page.extent import clip
 
-# Steps of colour, from the lightest to the darkest.
+# Steps of color, from the lightest to the darkest.
 COLORS = 8
-# The darkest colour represents so many times the density of the lightest.
+# The darkest color represents so many times the density of the lightest.
 _MOST_TIMES = 1e4
 
 
@@ -28,11 +28,11 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
     x, at = _axis(curve.axis, curve.bounds), curve.axis.at(curve.edges)
     most = max(1.0, float(curve.rows[-1]) * 1.02)
     places = scaled(at, *curve.bounds)
-    shapes = [Shape(look="line s0", path=line(places, lifted(curve.rows, 0.0, most)))]
+    shapes = [ChartShape(look="line s0", path=line(places, lifted(curve.rows, 0.0, most)))]
     if curve.low is not None and curve.high is not None:
         known = places[curve.places]
         ends = (lifted(each, 0.0, most) for each in (curve.low, curve.high))
-        shapes.insert(0, Shape(look="band s0", path=band(known, *ends)))
+        shapes.insert(0, ChartShape(look="band s0", path=band(known, *ends)))
     texts = ["none", *curve.axis.texts(np.zeros(len(at) - 1, np.int64), curve.edges[1:])]
     shown = {"draws": "line", "lead": "", "top": most}
     numbers = {"count": curve.rows.round(1).tolist()}
@@ -69,7 +69,7 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
         x=_axis(axis, bounds),
         y=number_axis(0.0, most, unit, 5),
         layers=(
-            Layer(shapes=(Shape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
+            Layer(shapes=(ChartShape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
         ),
         data={
             "draws": "bars",
@@ -81,7 +81,7 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
 
 
 def map_chart(map_: Rectangles, caption: str) -> Chart:
-    """The parts of a box of two columns, coloured by their density."""
+    """The parts of a box of two columns, colored by their density."""
     sides = []
     for axis, start, stop, bounds in zip(
         map_.axes, map_.starts, map_.stops, map_.bounds, strict=True
@@ -106,7 +106,7 @@ def map_chart(map_: Rectangles, caption: str) -> Chart:
     )
 
 
-def grid_chart(grid: Grid, caption: str) -> Chart:
+def grid_chart(grid: DensityGrid, caption: str) -> Chart:
     """The rows of two columns, as a heat map."""
     bounds = [(float(at[0]), float(at[-1])) for at in map(_ends, grid.axes, grid.edges)]
     across = scaled(_ends(grid.axes[0], grid.edges[0]), *bounds[0])
@@ -133,11 +133,11 @@ def grid_chart(grid: Grid, caption: str) -> Chart:
     )
 
 
-def _ends(axis: Axis, edges: Integers) -> Floats:
+def _ends(axis: FigureAxis, edges: Integers) -> Floats:
     return axis.at(edges)
 
 
-def _axis(axis: Axis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
+def _axis(axis: FigureAxis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
     low, high = bounds
     if axis.is_category:
         names = axis.domain.labels(0, axis.domain.cells).to_pylist()
@@ -146,8 +146,8 @@ def _axis(axis: Axis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
 
 
 def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
-    """The colour of each value, from the largest down four decades, and -1 where there are no rows;
-    and what the colours represent."""
+    """The color of each value, from the largest down four decades, and -1 where there are no rows;
+    and what the colors represent."""
     filled = np.nan_to_num(values) > 0
     high = float(values[filled].max())
     low = max(float(values[filled].min()), high / _MOST_TIMES)
@@ -163,19 +163,19 @@ def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
 def _layers(
     color: Integers, left: Integers, right: Integers, top: Integers, bottom: Integers
 ) -> tuple[Layer, ...]:
-    """Rectangles, those of one colour as one shape."""
+    """Rectangles, those of one color as one shape."""
     shapes = []
     for each in range(COLORS):
         own = (color == each) & (right > left) & (bottom > top)
         if own.any():
             path = rectangles(left[own], right[own], top[own], bottom[own])
-            shapes.append(Shape(look=f"c{each}", path=path))
+            shapes.append(ChartShape(look=f"c{each}", path=path))
     return (Layer(shapes=tuple(shapes)),)
 
 
 def _runs(colors: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """Runs of one colour in each row of a grid: the row, the first cell, the one after the last,
-    the colour."""
+    """Runs of one color in each row of a grid: the row, the first cell, the one after the last,
+    the color."""
     rows, size = colors.shape
     starts = np.ones((rows, size), np.bool_)
     starts[:, 1:] = colors[:, 1:] != colors[:, :-1]
@@ -194,7 +194,7 @@ def _compact(rows: Floats) -> list[float | int]:
 
 
 def _listed(
-    axis: Axis, start: Integers, stop: Integers, ends: tuple[Integers, Integers]
+    axis: FigureAxis, start: Integers, stop: Integers, ends: tuple[Integers, Integers]
 ) -> dict[str, Any]:
     """The texts of runs of cells, each once, where they end, and which of them each run has."""
     both, first, which = np.unique(

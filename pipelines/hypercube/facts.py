@@ -66,12 +66,12 @@ _DENSITY = (
 )
 
 
-def facts(tree: ReleasedHypercube, whole: Budget) -> dict[str, str]:
+def facts(tree: ReleasedHypercube, total: Budget) -> dict[str, str]:
     """What the partition is, name by name.
 
     Args:
         tree: the box.
-        whole: the budget of the release.
+        total: the budget of the release.
     """
     question, plan = tree.question, tree.question.plan
     spec, budget = plan.spec(), tree.question.budget
@@ -85,7 +85,7 @@ def facts(tree: ReleasedHypercube, whole: Budget) -> dict[str, str]:
         f"{partition.tree.levels[-1].depth} of {question.domain.bits} bits deep (halvings of the "
         f"box, one column after the other); {_nodes(tree):,} nodes were looked at",
         "Divided": _divided(spec),
-        "Budget": "" if budget is None else budget_share(budget, whole),
+        "Budget": "" if budget is None else budget_share(budget, total),
         "Exact counts": _held(spec, plan.state_bytes),
         "Intervals": f"{100 * question.confidence:.6g} %" if plan.states_errors else "none stated",
     }

@@ -12,7 +12,7 @@ from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from pipelines.answers.figures import significant
 from pipelines.description.description import Column, Description, Errors, Table, Unit
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
@@ -71,7 +71,7 @@ def _entry(question: HypercubeQuestion) -> dict[str, Any]:
     }
 
 
-def hypercube_target(target: Target) -> dict[str, Any]:
+def hypercube_target(target: ErrorTarget) -> dict[str, Any]:
     """
     Raises:
         UserError: in any case.

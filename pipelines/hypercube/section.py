@@ -143,7 +143,7 @@ class HypercubeTree(TreeSection):
             "sketch": None if self.sketch is None else SketchKind(self.sketch),
         }
         try:
-            return PartitionChoices.of(
+            return PartitionChoices.from_mechanism(
                 self.mechanism, **{name: each for name, each in given.items() if each is not None}
             )
         except Refusal as refusal:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from pipelines.ledger.error import LedgerError
-from pipelines.ledger.loss import Loss, LossRefused, loss_of
+from pipelines.ledger.loss import Loss, LossRefused, release_loss
 from pipelines.ledger.tables import DATASETS
 
 # Beside its columns, of a unit whose rows of one period are what is protected: of a series.
@@ -29,7 +29,7 @@ class Account:
         total: of all releases, for ever.
         unit: the columns that name a privacy unit; none where it is the row. Releases may bound the
             rows of a unit differently: each guarantee is per unit.
-        neighbors: the neighbouring relation.
+        neighbors: the neighboring relation.
         spent: the sum of what all releases cost, the reserved ones too.
     """
 
@@ -77,7 +77,7 @@ class Account:
                     f"and this release has {other}; guarantees of two kinds do not add up"
                 )
         try:
-            return loss_of(plan, self.measure, per_period=per_period)
+            return release_loss(plan, self.measure, per_period=per_period)
         except LossRefused as refused:
             raise LedgerError(f"privacy.{refused}") from None
 
@@ -127,8 +127,8 @@ def _in_words(columns: tuple[str, ...]) -> str:
 
 def find_account(connection: Connection, dataset: str) -> Account | None:
     """The account of a data set, locked until the transaction ends; None where there is none."""
-    found = select(DATASETS).where(DATASETS.c.dataset == dataset).with_for_update()
-    row = connection.execute(found).mappings().first()
+    query = select(DATASETS).where(DATASETS.c.dataset == dataset).with_for_update()
+    row = connection.execute(query).mappings().first()
     return None if row is None else Account.from_row(dict(row))
 
 

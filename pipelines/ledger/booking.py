@@ -9,15 +9,15 @@ from typing import Any
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.ledger.account import Account
-from pipelines.ledger.entry import Entry
+from pipelines.ledger.entry import LedgerEntry
 from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import Ledger, Request, entry_id
+from pipelines.ledger.ledger import BudgetRequest, Ledger, entry_id
 from pipelines.ledger.url import LedgerUrl
 from transforms import files
+from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, NONCE
-from transforms.nonce import NonceError, nonce_of
-from transforms.standing import read_manifest
+from transforms.nonce import NonceError, parse_nonce
 from transforms.sweep import begun, drawn
 
 
@@ -57,7 +57,7 @@ class Booking:
     output: str
 
     @classmethod
-    def of(cls, configuration: Configuration, plan: ReleasePlan) -> Booking:
+    def from_plan(cls, configuration: Configuration, plan: ReleasePlan) -> Booking:
         """The booking of a release.
 
         Raises:
@@ -79,7 +79,7 @@ class Booking:
         """
         account = self.account
         for plan in (self.plan, later):
-            if self.ledger.standing(self.dataset, entry_id(plan)) is None:
+            if self.ledger.active_entry(self.dataset, entry_id(plan)) is None:
                 account = account.charged(account.cost(plan))
 
     @property
@@ -89,16 +89,16 @@ class Booking:
         return self.plan.dataset
 
     @property
-    def standing(self) -> Entry | None:
+    def active_entry(self) -> LedgerEntry | None:
         """The release's entry, if there is one."""
-        return self.ledger.standing(self.dataset, entry_id(self.plan))
+        return self.ledger.active_entry(self.dataset, entry_id(self.plan))
 
     @property
     def account(self) -> Account:
         """The account of the data set, as it is now."""
         return self.ledger.account(self.dataset)
 
-    def entry(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> Entry:
+    def entry(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> LedgerEntry:
         """The entry of the release, whose budget is spent once this returns. Where the release is
         finished (it is repaired) or was begun before, that is nothing new.
 
@@ -112,7 +112,7 @@ class Booking:
             NonceError: the folder has another nonce.
         """
         if files.exists(files.join(self.output, MANIFEST)):
-            return self.settled()
+            return self.commit_existing()
         return self.ledger.reserve(self._request(key, nonce=nonce, discard=discard))
 
     def check(self, key: KeyReference, *, nonce: bytes | None) -> None:
@@ -123,9 +123,9 @@ class Booking:
         """
         self.ledger.check(self._request(key, nonce=nonce, discard=False))
 
-    def _request(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> Request:
+    def _request(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> BudgetRequest:
         found = None if discard else self._found_nonce(nonce)
-        return Request(
+        return BudgetRequest(
             dataset=self.dataset,
             plan=self.plan,
             folder=files.absolute(self.output),
@@ -135,7 +135,7 @@ class Booking:
             anew=discard,
         )
 
-    def _found_nonce(self, asked: bytes | None) -> bytes | None:
+    def _found_nonce(self, requested: bytes | None) -> bytes | None:
         """The nonce that the folder has already, if any.
 
         Raises:
@@ -144,22 +144,22 @@ class Booking:
         path = files.join(self.output, NONCE)
         if not files.exists(path):
             return None
-        found = nonce_of(files.read_bytes(path))
-        if found is None or asked not in (None, found):
+        result = parse_nonce(files.read_bytes(path))
+        if result is None or requested not in (None, result):
             raise NonceError(
                 f"nonce: {self.output} has another nonce already, or a damaged one; choose another "
                 "output"
             )
-        return found
+        return result
 
-    def settled(self) -> Entry:
+    def commit_existing(self) -> LedgerEntry:
         """The entry of a release that stands finished in its folder, committed.
 
         Raises:
             LedgerError: the ledger knows nothing of it.
         """
         manifest = self._manifest()
-        entry = self.standing
+        entry = self.active_entry
         if entry is None or entry.nonce != manifest.get("nonce"):
             raise LedgerError(
                 f"output: {self.output} holds a release that {self.ledger.url} knows nothing of, "
@@ -168,7 +168,7 @@ class Booking:
         self.ledger.commit(entry.number, entry.nonce, str(manifest["record"]))
         return entry
 
-    def witness(self, entry: Entry) -> Witness:
+    def witness(self, entry: LedgerEntry) -> Witness:
         """What takes the draw down."""
         return Witness(url=self.ledger.url, number=entry.number)
 

@@ -17,7 +17,7 @@ from pipelines.ledger.history import events
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.loss import NAMES, Loss
 from pipelines.ledger.opening import open_account
-from pipelines.ledger.schema import VERSION, found_version, upgrade
+from pipelines.ledger.schema import VERSION, find_version, upgrade
 from pipelines.ledger.url import LedgerUrl
 from pipelines.operations.exposition import check_place, exposition, write_metrics
 from pipelines.operations.ledger_metrics import ledger_metrics
@@ -121,7 +121,7 @@ def run_upgrade(chosen: argparse.Namespace) -> int:
     """
     url = _url(chosen.url)
     with Database(url).transaction() as connection:
-        if found_version(connection) is None:
+        if find_version(connection) is None:
             raise no_ledger(url)
         before = upgrade(connection, url)
     print_line(f"{url}: version {VERSION}, before {before}")

@@ -32,11 +32,11 @@ class State(Enum):
     WITHDRAWN = "withdrawn"
 
 
-_STANDING = (State.RESERVED.value, State.COMMITTED.value)
+_ACTIVE = (State.RESERVED.value, State.COMMITTED.value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """The entry of a release.
 
     Args:
@@ -66,9 +66,9 @@ class Entry:
     number: int = 0
 
     @property
-    def stands(self) -> bool:
+    def is_active(self) -> bool:
         """Whether its job may draw, or has drawn and it is finished."""
-        return self.state.value in _STANDING
+        return self.state.value in _ACTIVE
 
     @property
     def nonce_bytes(self) -> bytes:
@@ -76,7 +76,7 @@ class Entry:
         return bytes.fromhex(self.nonce)
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Entry:
+    def from_row(cls, row: Mapping[str, Any]) -> LedgerEntry:
         """An entry as it is stored."""
         plain = ("dataset", "release", "spec_digest", "stated", "folder", "key", "nonce")
         return cls(
@@ -86,7 +86,7 @@ class Entry:
         )
 
 
-def add_entry(connection: Connection, entry: Entry, *, time: str) -> int:
+def add_entry(connection: Connection, entry: LedgerEntry, *, time: str) -> int:
     """Adds the entry of a release, reserved; returns its number."""
     names = ("dataset", "release", "spec_digest", "stated", "folder", "key", "nonce", "record")
     row = {name: getattr(entry, name) for name in names} | entry.cost.texts()
@@ -95,38 +95,38 @@ def add_entry(connection: Connection, entry: Entry, *, time: str) -> int:
     return int(added.scalar_one())
 
 
-def standing_entry(connection: Connection, dataset: str, release: str) -> Entry | None:
+def active_entry(connection: Connection, dataset: str, release: str) -> LedgerEntry | None:
     """The entry of an id that stands, if one does. The account is to be locked."""
-    found = select(RELEASES).where(
+    query = select(RELEASES).where(
         RELEASES.c.dataset == dataset,
         RELEASES.c.release == release,
-        RELEASES.c.state.in_(_STANDING),
+        RELEASES.c.state.in_(_ACTIVE),
     )
-    row = connection.execute(found).mappings().first()
-    return None if row is None else Entry.from_row(dict(row))
+    row = connection.execute(query).mappings().first()
+    return None if row is None else LedgerEntry.from_row(dict(row))
 
 
 def was_discarded(connection: Connection, dataset: str, release: str) -> bool:
     """Whether an entry of an id was given up after its noise was drawn. The account is to be
     locked."""
-    found = select(RELEASES.c.number).where(
+    query = select(RELEASES.c.number).where(
         RELEASES.c.dataset == dataset,
         RELEASES.c.release == release,
         RELEASES.c.state == State.DISCARDED.value,
     )
-    return connection.execute(found).first() is not None
+    return connection.execute(query).first() is not None
 
 
-def numbered_entry(connection: Connection, number: int) -> Entry:
+def numbered_entry(connection: Connection, number: int) -> LedgerEntry:
     """The entry of a number. The account is to be locked."""
-    found = select(RELEASES).where(RELEASES.c.number == number)
-    return Entry.from_row(dict(connection.execute(found).mappings().one()))
+    query = select(RELEASES).where(RELEASES.c.number == number)
+    return LedgerEntry.from_row(dict(connection.execute(query).mappings().one()))
 
 
 def entries(connection: Connection, dataset: str) -> list[Mapping[str, Any]]:
     """The rows of all releases of a data set, the first one first."""
-    found = select(RELEASES).where(RELEASES.c.dataset == dataset).order_by(RELEASES.c.number)
-    return [dict(row) for row in connection.execute(found).mappings()]
+    query = select(RELEASES).where(RELEASES.c.dataset == dataset).order_by(RELEASES.c.number)
+    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def change_entry(connection: Connection, number: int, **values: str) -> None:

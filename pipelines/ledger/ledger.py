@@ -30,12 +30,12 @@ from pipelines.ledger.account import (
 )
 from pipelines.ledger.database import Database
 from pipelines.ledger.entry import (
-    Entry,
+    LedgerEntry,
     State,
+    active_entry,
     add_entry,
     change_entry,
     numbered_entry,
-    standing_entry,
     was_discarded,
 )
 from pipelines.ledger.error import LedgerError
@@ -46,7 +46,7 @@ from pipelines.ledger.url import LedgerUrl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class BudgetRequest:
     """What a release needs before it reads a row.
 
     Args:
@@ -67,10 +67,10 @@ class Request:
     begun: bool = False
     anew: bool = False
 
-    def entry(self, cost: Loss) -> Entry:
+    def entry(self, cost: Loss) -> LedgerEntry:
         """The entry that is to be made."""
         nonce = draw_nonce() if self.nonce is None else self.nonce
-        return Entry(
+        return LedgerEntry(
             dataset=self.dataset,
             release=entry_id(self.plan),
             spec_digest=self.plan.digest.hex(),
@@ -123,7 +123,7 @@ class Ledger:
             raise LedgerError(f"dataset: must be named, since {self.url} {held}")
         return found[0]
 
-    def reserve(self, request: Request) -> Entry:
+    def reserve(self, request: BudgetRequest) -> LedgerEntry:
         """The entry of a release, which may begin now, or go on where it was stopped.
 
         Raises:
@@ -132,7 +132,7 @@ class Ledger:
         with self.transaction() as connection:
             return self._reserve(connection, request)
 
-    def check(self, request: Request) -> None:
+    def check(self, request: BudgetRequest) -> None:
         """Refuse what `reserve` would refuse, and change nothing.
 
         Raises:
@@ -142,10 +142,10 @@ class Ledger:
             self._reserve(connection, request)
             raise _Undone
 
-    def _reserve(self, connection: Connection, request: Request) -> Entry:
+    def _reserve(self, connection: Connection, request: BudgetRequest) -> LedgerEntry:
         account = locked_account(connection, request.dataset)
         cost = account.cost(request.plan)
-        entry = standing_entry(connection, request.dataset, entry_id(request.plan))
+        entry = active_entry(connection, request.dataset, entry_id(request.plan))
         if entry is not None and not request.anew:
             _check_same(entry, request)
             _happened(connection, entry, "taken up")
@@ -157,7 +157,7 @@ class Ledger:
         cost = _first_paid(connection, request, cost)
         return _reserved(connection, account, request.entry(cost))
 
-    def _check_begun(self, request: Request) -> None:
+    def _check_begun(self, request: BudgetRequest) -> None:
         """Refuses a folder whose beginning is of another release, and discarding nothing."""
         if request.begun and not request.anew:
             raise LedgerError(
@@ -175,7 +175,7 @@ class Ledger:
         """
         with self.transaction() as connection:
             entry = _locked_entry(connection, number)
-            _check_stands(entry)
+            _check_active(entry)
             if entry.record is None:
                 change_entry(connection, number, record=record.hex())
             elif entry.record != record.hex():
@@ -196,7 +196,7 @@ class Ledger:
         """
         with self.transaction() as connection:
             entry = _locked_entry(connection, number)
-            _check_stands(entry)
+            _check_active(entry)
             if entry.nonce != nonce or entry.record not in (None, record):
                 raise LedgerError(
                     f"output: {entry.folder} holds another draw than the one that the ledger has "
@@ -207,11 +207,11 @@ class Ledger:
                 change_entry(connection, number, state=state, record=record, committed=now())
                 _happened(connection, entry, state)
 
-    def standing(self, dataset: str, release: str) -> Entry | None:
+    def active_entry(self, dataset: str, release: str) -> LedgerEntry | None:
         """The entry of an id that stands, if one does."""
         with self.transaction() as connection:
             locked_account(connection, dataset)
-            return standing_entry(connection, dataset, release)
+            return active_entry(connection, dataset, release)
 
 
 def entry_id(plan: ReleasePlan) -> str:
@@ -219,7 +219,7 @@ def entry_id(plan: ReleasePlan) -> str:
     return plan.name if plan.run is None else f"{plan.name}/{plan.run.period}"
 
 
-def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
+def _first_paid(connection: Connection, request: BudgetRequest, cost: Loss) -> Loss:
     """What a release costs: of a series the first run pays for all, and the others nothing. A run
     that was discarded after its noise was drawn has spent what was paid: to draw it again costs the
     whole once more.
@@ -231,7 +231,7 @@ def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
     if run is None or run.period == 1:
         return cost
     first = entry_id(request.plan).removesuffix(str(run.period)) + "1"
-    entry = standing_entry(connection, request.dataset, first)
+    entry = active_entry(connection, request.dataset, first)
     if entry is None or entry.state is not State.COMMITTED or entry.cost != cost:
         raise LedgerError(
             f"series: the ledger knows no finished period 1 of {request.plan.name} at this budget, "
@@ -241,51 +241,53 @@ def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
     return cost if drawn else Loss()
 
 
-def _locked_entry(connection: Connection, number: int) -> Entry:
+def _locked_entry(connection: Connection, number: int) -> LedgerEntry:
     """An entry as it is while its account is locked."""
     locked_account(connection, numbered_entry(connection, number).dataset)
     return numbered_entry(connection, number)
 
 
-def _check_stands(entry: Entry) -> None:
-    if not entry.stands:
+def _check_active(entry: LedgerEntry) -> None:
+    if not entry.is_active:
         raise LedgerError(
             f"ledger: release {entry.release} was given up with --discard while this job ran; what "
             "it made is no release"
         )
 
 
-def _or_discard(entry: Entry) -> str:
+def _or_discard(entry: LedgerEntry) -> str:
     """What else can be done about an entry, where it is of no finished release."""
     begun = entry.state is State.RESERVED
     return ", or give up what was begun with --discard" if begun else ""
 
 
-def _check_same(entry: Entry, request: Request) -> None:
+def _check_same(entry: LedgerEntry, request: BudgetRequest) -> None:
     """Sees that a request is of the very release that stands.
 
     Raises:
         LedgerError: it differs in more than its data may.
     """
     name, at = entry.release, f"{entry.folder} already"
-    stands = "is made into" if entry.state is State.COMMITTED else "is reserved for"
-    asked = request.entry(entry.cost)
-    or_discard = _or_discard(entry) if entry.folder == asked.folder else ""
+    state = "is made into" if entry.state is State.COMMITTED else "is reserved for"
+    new_entry = request.entry(entry.cost)
+    or_discard = _or_discard(entry) if entry.folder == new_entry.folder else ""
     nonce = entry.nonce if request.nonce is None else request.nonce.hex()
     for what, own, other in (
-        ("another specification", entry.spec_digest, asked.spec_digest),
-        ("another output", entry.folder, asked.folder),
-        ("another key", entry.key, asked.key),
+        ("another specification", entry.spec_digest, new_entry.spec_digest),
+        ("another output", entry.folder, new_entry.folder),
+        ("another key", entry.key, new_entry.key),
         ("another nonce", entry.nonce, nonce),
     ):
         if own != other:
             raise LedgerError(
-                f"release: {name} {stands} {at}, and this one has {what}: a second draw spends its "
+                f"release: {name} {state} {at}, and this one has {what}: a second draw spends its "
                 f"budget again; choose another id{or_discard}"
             )
 
 
-def _given_up(connection: Connection, account: Account, entry: Entry, request: Request) -> Account:
+def _given_up(
+    connection: Connection, account: Account, entry: LedgerEntry, request: BudgetRequest
+) -> Account:
     """The account once an entry stands no more: what was drawn stays spent.
 
     Raises:
@@ -308,7 +310,7 @@ def _given_up(connection: Connection, account: Account, entry: Entry, request: R
     return account
 
 
-def _reserved(connection: Connection, account: Account, entry: Entry) -> Entry:
+def _reserved(connection: Connection, account: Account, entry: LedgerEntry) -> LedgerEntry:
     """Adds an entry, where its account has enough left."""
     store_account(connection, account.charged(entry.cost))
     number = add_entry(connection, entry, time=now())
@@ -316,5 +318,5 @@ def _reserved(connection: Connection, account: Account, entry: Entry) -> Entry:
     return replace(entry, number=number)
 
 
-def _happened(connection: Connection, entry: Entry, event: str) -> None:
+def _happened(connection: Connection, entry: LedgerEntry, event: str) -> None:
     remember(connection, event, dataset=entry.dataset, release=entry.release, amount=entry.cost)

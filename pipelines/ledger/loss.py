@@ -4,7 +4,7 @@ A data set counts in (epsilon, delta) or in rho. What is counted is a *privacy f
 release's budget may be chosen after looking at all earlier releases, and the release is made only
 where the sum of all budgets, its own included, stays within the total.
 
-**Why sums hold for budgets that are chosen adaptively.** Let D, D' be neighbours, o_1, ..., o_k all
+**Why sums hold for budgets that are chosen adaptively.** Let D, D' be neighbors, o_1, ..., o_k all
 outputs, and P, P' their laws. Whether the next release is made, and which, is a function of the
 outputs so far; a release that is refused is one of budget 0, so take k fixed.
 
@@ -25,7 +25,7 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
   "Fully-Adaptive Composition in Differential Privacy".
 
 **A series of k runs** protects a unit's rows of one period, and its data set the whole unit, which
-may have rows in each: k steps of neighbours, so k epsilon, and k^2 rho (Bun, Steinke 2016,
+may have rows in each: k steps of neighbors, so k epsilon, and k^2 rho (Bun, Steinke 2016,
 Proposition 1.9). Where the data set is entered with units of one period they are alike. A row is in
 one period, and costs no more than is stated. A delta of k units grows beyond use: refused.
 
@@ -113,7 +113,7 @@ class Loss:
         return amounts | ({"delta": self.delta} if self.delta else {})
 
 
-def loss_of(plan: ReleasePlan, measure: Measure, *, per_period: bool = False) -> Loss:
+def release_loss(plan: ReleasePlan, measure: Measure, *, per_period: bool = False) -> Loss:
     """What a release costs a data set that counts in a measure.
 
     Args:
@@ -128,7 +128,7 @@ def loss_of(plan: ReleasePlan, measure: Measure, *, per_period: bool = False) ->
     several = plan.run is not None and not plan.unit.is_row and not per_period
     periods = plan.run.periods if plan.run is not None and several else 1
     if measure is Measure.RHO:
-        return Loss(rho=periods**2 * _rho_of(plan))
+        return Loss(rho=periods**2 * _release_rho(plan))
     if plan.stated is not None and periods > 1:
         raise LossRefused(
             "delta: a series protects a unit's rows of one period, its data set the whole unit; "
@@ -142,7 +142,7 @@ def loss_of(plan: ReleasePlan, measure: Measure, *, per_period: bool = False) ->
     return Loss(epsilon=periods * plan.budget.amount)
 
 
-def _rho_of(plan: ReleasePlan) -> Fraction:
+def _release_rho(plan: ReleasePlan) -> Fraction:
     """The zCDP loss of a release: what trees share, and e^2 / 2 of each tree that is e-DP."""
     if plan.spending.delta:
         raise LossRefused(

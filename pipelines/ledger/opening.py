@@ -10,7 +10,7 @@ from pipelines.ledger.account import Account, find_account, locked_account, stor
 from pipelines.ledger.database import Database
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import now, remember
-from pipelines.ledger.schema import check_version, found_version, lock_tables, upgrade
+from pipelines.ledger.schema import check_version, find_version, lock_tables, upgrade
 from pipelines.ledger.tables import DATASETS
 from pipelines.ledger.url import LedgerUrl
 
@@ -50,7 +50,7 @@ def open_account(url: LedgerUrl, account: Account, *, change_total: bool = False
 def _made(connection: Connection, url: LedgerUrl) -> None:
     """Makes the tables where there are none; others must be of this program's version."""
     lock_tables(connection)
-    if found_version(connection) is None:
+    if find_version(connection) is None:
         upgrade(connection, url)
     check_version(connection, url)
 

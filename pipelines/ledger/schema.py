@@ -18,7 +18,7 @@ _VERSIONS = Path(__file__).parent / "versions"
 _ADVISORY_LOCK = 0x6470_7472_6565_73  # "dptrees"
 
 
-def found_version(connection: Connection) -> str | None:
+def find_version(connection: Connection) -> str | None:
     """The version of the tables; None where there are none."""
     return _stated_version(connection) if inspect(connection).has_table(VERSION_TABLE) else None
 
@@ -79,7 +79,7 @@ def upgrade(connection: Connection, url: LedgerUrl) -> str | None:
     from alembic.script import ScriptDirectory
 
     lock_tables(connection)
-    before = found_version(connection)
+    before = find_version(connection)
     script = ScriptDirectory(str(_VERSIONS.parent), version_locations=[str(_VERSIONS)])
     if before not in (None, *(each.revision for each in script.walk_revisions())):
         raise LedgerError(

@@ -23,7 +23,7 @@ DATASETS = Table(
     Column("created", Text, nullable=False),
 )
 
-_STANDS = text("state IN ('reserved', 'committed')")
+_IS_ACTIVE = text("state IN ('reserved', 'committed')")
 
 RELEASES = Table(
     "dptrees_releases",
@@ -47,8 +47,8 @@ RELEASES = Table(
         "dataset",
         "release",
         unique=True,
-        sqlite_where=_STANDS,
-        postgresql_where=_STANDS,
+        sqlite_where=_IS_ACTIVE,
+        postgresql_where=_IS_ACTIVE,
     ),
 )
 

@@ -16,7 +16,7 @@ from dpcore.adaptive.whole_levels import (
 )
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.setting import TreeSetting
 from pipelines.description.description import (
     CDF_ERRORS,
@@ -32,8 +32,8 @@ from pipelines.description.description import (
 )
 from pipelines.description.writers import table_entries
 from pipelines.mechanisms.levels import cdf_error_in_words, uniform_level_errors
-from pipelines.page.reading import ADDS_UP, CENTRED, Note, consistent_count, interval
-from pipelines.target import Target
+from pipelines.page.reading import ADDS_UP, CENTERED, Note, consistent_count, interval
+from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
 
 _SPREAD = "inside a node that was not split that node's estimate, spread evenly."
@@ -57,7 +57,7 @@ _EDGES = (
     "since no count is below 0."
 )
 _ENDS = (
-    f"{CENTRED} Inside a node that was not split it goes from 0 to the upper end of the interval "
+    f"{CENTERED} Inside a node that was not split it goes from 0 to the upper end of the interval "
     "of that node."
 )
 _MECHANISM = (
@@ -76,7 +76,7 @@ def adaptive_description(question: TreeQuestion[AdaptiveMechanism]) -> Descripti
     is_uniform, errors = mechanism.is_ordered, _level_errors(mechanism)
     method = f"; adaptive, for {'counts' if mechanism.counts else 'estimates'}"
     predicted = ""
-    if isinstance(plan.tree, Tree):
+    if isinstance(plan.tree, UniformTree):
         method = f" in an adaptive tree of up to {' x '.join(map(str, plan.tree.fanouts)) or '1'}"
         predicted = f"{cdf_error_in_words(noise_if_all_split(plan))}, if every node is split"
     return Description(
@@ -175,7 +175,7 @@ def _setting(plan: AdaptivePlan) -> TreeSetting:
 
 def _ordered_entry(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     plan, tree, compared = mechanism.plan, mechanism.plan.tree, []
-    assert isinstance(tree, Tree)
+    assert isinstance(tree, UniformTree)
     try:
         whole = plan_tree(_setting(plan))
     except ValueError:
@@ -208,12 +208,12 @@ def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any
     names = domain.tree.level_names  # type: ignore[attr-defined]
     predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split_errors(mechanism))}}
     if rows is not None:
-        found = modelled_errors(mechanism.plan, rows, counts=mechanism.counts)
+        errors = modelled_errors(mechanism.plan, rows, counts=mechanism.counts)
         predicted["for_guess"] = {
             "rows": rows,
-            "level_rmse": list(found.level_errors),
+            "level_rmse": list(errors.level_errors),
             "nodes_rmse": predicted_rmse(mechanism),
-            "ends": names[found.ends],
+            "ends": names[errors.ends],
         }
     own = mechanism.entry(names)
     return {name: own[name] for name in ("mechanism", "for", "levels")} | {"predicted": predicted}
@@ -243,7 +243,7 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
     )
 
 
-def adaptive_target(target: Target) -> dict[str, Any]:
+def adaptive_target(target: ErrorTarget) -> dict[str, Any]:
     """Return the budget of one adaptive hierarchy alone at which its counts are this far off, if
     the guess of its rows holds.
 
@@ -252,7 +252,7 @@ def adaptive_target(target: Target) -> dict[str, Any]:
     """
     mechanism = target.question.mechanism
     if mechanism.guessed_rows is not None and not mechanism.is_ordered:
-        return target.found()
+        return target.to_entry()
     instead = "give it a guess with rows, or split every node (mechanism: tree)"
     if mechanism.is_ordered:
         instead = "plan it by whole levels (mechanism: planned) for a budget that keeps an error"

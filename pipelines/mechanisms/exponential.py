@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.exponential.margins import rank_errors, root_mean_square
-from dpcore.exponential.question import ExponentialQuestion, choices_of
+from dpcore.exponential.question import ExponentialQuestion, choice_entries
 from pipelines.answers.figures import rank_margin
 from pipelines.description.description import Column, Description, Errors, Table, Unit
 from pipelines.page.numbers import percent
@@ -28,7 +28,7 @@ _DENSE = (
 def exponential_description(question: ExponentialQuestion) -> Description:
     """Describe the choices of quantiles, in rising order."""
     plan, reach, confidence = question.plan, question.interval_reach, percent(question.confidence)
-    measure, choices, errors = plan.budget.measure.value, choices_of(plan), rank_errors(plan)
+    measure, choices, errors = plan.budget.measure.value, choice_entries(plan), rank_errors(plan)
     margins = dict(zip(question.order, question.rank_margins, strict=True))
     most = [margins[place] for place in range(len(choices))]
     amounts = [Fraction(str(each[measure])) for each in choices]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.factorised.forest import errors_of
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.forest import compute_errors
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dpcore.noise.scales import scale_of
+from dpcore.noise.scales import exact_scale
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -31,10 +31,10 @@ from pipelines.mechanisms.levels import (
 )
 
 
-def factorised_description(question: OrderedQuestion[FactorisedMechanism]) -> Description:
+def factorized_description(question: OrderedQuestion[FactorizedMechanism]) -> Description:
     """Describe the plan of weighted sums."""
     mechanism, plan = question.mechanism, question.mechanism.plan
-    errors = errors_of(plan)
+    errors = compute_errors(plan)
     predicted = math.sqrt(errors.prefixes.mean())
     level_errors = [math.sqrt(float(each.max())) for each in errors.levels]
     # In units of the sums: what a row at most adds is 1.
@@ -61,7 +61,7 @@ def factorised_description(question: OrderedQuestion[FactorisedMechanism]) -> De
     )
 
 
-def _entry(mechanism: FactorisedMechanism, predicted: float) -> dict[str, Any]:
+def _entry(mechanism: FactorizedMechanism, predicted: float) -> dict[str, Any]:
     plan = mechanism.plan
     tree = _planned_tree(mechanism)
     return {
@@ -70,7 +70,7 @@ def _entry(mechanism: FactorisedMechanism, predicted: float) -> dict[str, Any]:
         "strategy": mechanism.strategy_in_words,
         "sums": plan.tree.leaves,
         plan.budget.measure.value: float(plan.budget.amount),
-        "scale": scale_of(plan.law),
+        "scale": exact_scale(plan.law),
         "row_moves": math.sqrt(plan.strategy.column_norm),
         "predicted": {"cdf_rmse": predicted},
         "candidates": [
@@ -84,7 +84,7 @@ def _entry(mechanism: FactorisedMechanism, predicted: float) -> dict[str, Any]:
     }
 
 
-def _planned_tree(mechanism: FactorisedMechanism) -> TreePlan:
+def _planned_tree(mechanism: FactorizedMechanism) -> TreePlan:
     """Return the plan of whole levels for the same cells and budget."""
     plan = mechanism.plan
     return plan_tree(

@@ -16,7 +16,7 @@ from dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
 from dpcore.irregular.variances import plan_errors
-from dpcore.levels.errors import errors_of
+from dpcore.levels.errors import estimate_errors
 from dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
 from dpcore.levels.planner import predicted_cdf_rmse, predicted_error
 from dpcore.levels.uniform import UniformMechanism
@@ -24,7 +24,7 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.loss import certified_delta
 from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
 from dpcore.uniform.entry import counted, estimate_in_words
@@ -47,14 +47,14 @@ from pipelines.description.description import (
 from pipelines.description.writers import table_entries
 from pipelines.page.reading import (
     ADDS_UP,
-    CENTRED,
+    CENTERED,
     STANDARD_ERROR,
     Note,
     consistent_count,
     interval,
     unbiased_estimate,
 )
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -107,7 +107,7 @@ def linear_notes(noun: str = "number of rows", *, signed: bool = False) -> tuple
     return (
         unbiased_estimate(noun),
         *consistent_count(ADDS_UP, signed=signed),
-        *interval(CENTRED, noun=of_interval),
+        *interval(CENTERED, noun=of_interval),
         STANDARD_ERROR,
     )
 
@@ -154,7 +154,7 @@ def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
 def uniform_level_errors(plan: TreePlan) -> list[float]:
     """Return the largest standard error of the estimates of each level, from the plan alone: of the
     first nodes, the middle one and the last."""
-    errors = errors_of(plan)
+    errors = estimate_errors(plan)
     return [
         math.sqrt(
             max(
@@ -269,7 +269,7 @@ def shape_in_words(fanouts: Iterable[int]) -> str:
     return " x ".join(texts) or "1"
 
 
-def uniform_target(target: Target) -> dict[str, Any]:
+def uniform_target(target: ErrorTarget) -> dict[str, Any]:
     """Return the budget of one tree alone for an error, with an epsilon that a rho keeps beside a
     delta.
 
@@ -281,17 +281,17 @@ def uniform_target(target: Target) -> dict[str, Any]:
             f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
         )
     mechanism = target.question.mechanism
-    found = target.found(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
+    result = target.to_entry(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
     if target.delta is None or target.measure is not Measure.RHO:
-        return found
+        return result
     epsilon = _least_epsilon(target.planned(target.amount).plan, target.delta)
-    return found | {"epsilon": epsilon, "delta": float(target.delta)}
+    return result | {"epsilon": epsilon, "delta": float(target.delta)}
 
 
 def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     """Return the epsilon, to four digits and certified, that a plan keeps at a delta."""
     # What converting the rho allows is an upper bound; the certificate saves at most a half.
-    high, moved = epsilon_of(plan.budget.amount, delta), moved_counts(plan)
+    high, moved = zcdp_epsilon(plan.budget.amount, delta), moved_counts(plan)
     if moved is None:
         return _rounded_up(high)
     low = high / 2
@@ -431,16 +431,16 @@ def _split_errors(mechanism: IrregularMechanism, entry: Mapping[str, Any]) -> Er
     return Errors(heading=f"{LEVEL_ERRORS};\nand {last}", rows=rows)
 
 
-def irregular_target(target: Target) -> dict[str, Any]:
+def irregular_target(target: ErrorTarget) -> dict[str, Any]:
     """Return the budget of one hierarchy alone at which its counts, as weighted, are this far off.
 
     Raises:
         UserError: it is for other errors, or there is none.
     """
-    workload = target.section.workload().settled(target.question)
+    workload = target.section.workload().resolved(target.question)
     assert isinstance(workload, HierarchyWorkload)
     if workload.objective is not None:
         raise UserError("--target-error: is for errors in rows, not for the objective relative")
     if workload.estimation == NONE:
         raise UserError("--target-error: is for least squares, not for the estimation none")
-    return target.found()
+    return target.to_entry()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.levels.uniform import UniformMechanism
@@ -20,7 +20,7 @@ from dpcore.questions.tree_question import TreeQuestion
 from pipelines.description.description import Description
 from pipelines.mechanisms.adaptive import adaptive_description, adaptive_target
 from pipelines.mechanisms.exponential import exponential_description
-from pipelines.mechanisms.factorised import factorised_description
+from pipelines.mechanisms.factorised import factorized_description
 from pipelines.mechanisms.levels import (
     irregular_description,
     irregular_target,
@@ -28,7 +28,7 @@ from pipelines.mechanisms.levels import (
     uniform_target,
 )
 from pipelines.mechanisms.thresholds import threshold_description
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 
 
 class Described(NamedTuple):
@@ -40,7 +40,7 @@ class Described(NamedTuple):
     """
 
     describe: Callable[[Any], Description]
-    target: Callable[[Target], dict[str, Any]] = Target.found
+    target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
 
 
 MECHANISMS: Mapping[type[Mechanism[Any, Any]], Described] = {
@@ -48,7 +48,7 @@ MECHANISMS: Mapping[type[Mechanism[Any, Any]], Described] = {
     IrregularMechanism: Described(irregular_description, irregular_target),
     ThresholdMechanism: Described(threshold_description, irregular_target),
     AdaptiveMechanism: Described(adaptive_description, adaptive_target),
-    FactorisedMechanism: Described(factorised_description),
+    FactorizedMechanism: Described(factorized_description),
     ExponentialMechanism: Described(exponential_description),
 }
 
@@ -58,7 +58,7 @@ def mechanism_description(question: TreeQuestion[Any]) -> Description:
     return MECHANISMS[type(question.mechanism)].describe(question)
 
 
-def mechanism_target(target: Target) -> dict[str, Any]:
+def mechanism_target(target: ErrorTarget) -> dict[str, Any]:
     """Return the budget of one tree alone for an error.
 
     Raises:

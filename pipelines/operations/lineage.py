@@ -97,7 +97,7 @@ class Lineage:
         self._emit(stage, state, outcome.sentence if state is not RunState.COMPLETE else "")
 
     def _emit(self, stage: Stage, state: RunState, sentence: str = "") -> None:
-        plan = stage.asked
+        plan = stage.planned
         namespace, run = os.environ.get(NAMESPACE) or "dptrees", self._run
         facets = dict(_run_facets(stage, sentence))
         if self._is_of_several and plan.run is not None:
@@ -166,11 +166,11 @@ def _input_names(configuration: Configuration) -> Iterator[tuple[str, str]]:
 def _output(stage: Stage, *, is_there: bool) -> OutputDataset:
     namespace, name = dataset_name(stage.output)
     plan = stage.plan
-    told = {name: str(value) for name, value in guarantee_numbers(plan).items()}
-    told["unit"] = protected_unit(plan)
-    told["guarantee"] = stated_guarantee(plan)
-    told.pop("dataset", None)
-    facets: dict[str, DatasetFacet] = {PRIVACY: PrivacyFacet(told, plan.dataset)}
+    numbers = {name: str(value) for name, value in guarantee_numbers(plan).items()}
+    numbers["unit"] = protected_unit(plan)
+    numbers["guarantee"] = stated_guarantee(plan)
+    numbers.pop("dataset", None)
+    facets: dict[str, DatasetFacet] = {PRIVACY: PrivacyFacet(numbers, plan.dataset)}
     if is_there:
         checksum = str(read_manifest(stage.output).get(CHECKSUM))
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(checksum)

@@ -58,16 +58,16 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
         stage: as far as the run came to know it; None where the configuration was refused.
         ended: how it ended.
     """
-    release = {"release": config if stage is None else stage.asked.name}
-    found = list(_of_end(release, ended))
+    release = {"release": config if stage is None else stage.planned.name}
+    result = list(_end_metrics(release, ended))
     if stage is not None:
-        found += [*_of_run(release, stage, ended), *_of_plan(release, stage, ended)]
+        result += [*_run_metrics(release, stage, ended), *_plan_metrics(release, stage, ended)]
     if stage is not None and stage.booking and ended.is_there:
-        found += account_metrics([stage.booking.account], release)
-    return found
+        result += account_metrics([stage.booking.account], release)
+    return result
 
 
-def _of_end(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
+def _end_metrics(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
     yield _one("run_exit_code", "Exit code of the last run.", release, ended.code)
     yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, ended.time)
     if ended.completed is not None and ended.made is not None:
@@ -80,7 +80,7 @@ def _of_end(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
         yield _one("run_made", "How many releases the last run made.", release, ended.made)
 
 
-def _of_run(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
+def _run_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
     seconds = max(0.0, round(ended.time - ended.begun, 3))
     yield _one("run_seconds", "How long the last run took.", release, seconds)
     steps: dict[str, float] = {}
@@ -93,13 +93,13 @@ def _of_run(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[
         samples=[({**release, "step": name}, round(spent, 3)) for name, spent in steps.items()],
     )
     found = versions()
-    told = {name.replace("-", "_"): found[name] for name in _TOLD if name in found}
-    about = {**release, "runner": stage.record.runner.split(".")[-1], **told}
+    numbers = {name.replace("-", "_"): found[name] for name in _TOLD if name in found}
+    about = {**release, "runner": stage.record.runner.split(".")[-1], **numbers}
     yield _one("run_info", "Runner and versions, in labels.", about, 1)
 
 
-def _of_plan(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
-    plan = stage.asked
+def _plan_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
+    plan = stage.planned
     yield _one("release_trees", "Trees of the release.", release, len(plan.questions))
     budget: list[Sample] = [
         ({**release, "amount": name}, amount) for name, amount in _budget(plan).items()

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.log import LOG, remark, run_id
-from pipelines.faults.outcome import Outcome, outcome_of
+from pipelines.faults.outcome import Outcome, failure_outcome
 from pipelines.faults.stopping import stopped_by
 from pipelines.operations.exposition import check_place, write_metrics
 from pipelines.operations.run_metrics import Ended, run_metrics
@@ -32,7 +32,7 @@ _FAULT = "a fault of the program, or of its engine"
 
 
 @dataclass(kw_only=True)
-class Run:
+class CommandRun:
     """One run of the command, which makes several releases with `--through`.
 
     Args:
@@ -74,7 +74,7 @@ class Watch:
     config: str = ""
     metrics_file: str | None = None
     lineage_file: str | None = None
-    run: Run = field(default_factory=Run)
+    run: CommandRun = field(default_factory=CommandRun)
     stage: Stage | None = field(default=None, init=False)
     made: bool | None = field(default=None, init=False)
     _lineage: Lineage | None = field(default=None, init=False)
@@ -97,7 +97,7 @@ class Watch:
                     f"{path}: lies in the release, which is published; choose another place"
                 )
         self.stage = stage
-        self._tell_lineage(None)
+        self._report_lineage(None)
 
     def finished(self, stage: Stage, *, made: bool) -> None:
         """The release is there.
@@ -127,10 +127,10 @@ class Watch:
             made=run.made,
             steps=tuple(run.steps),
         )
-        self._tell_metrics(ended)
-        self._tell_lineage(outcome)
+        self._report_metrics(ended)
+        self._report_lineage(outcome)
 
-    def _tell_lineage(self, outcome: Outcome | None) -> None:
+    def _report_lineage(self, outcome: Outcome | None) -> None:
         """Tells that the run begins, or how it ended; of a job that is only described, no end."""
         if self._lineage is None or self.stage is None:
             return
@@ -142,7 +142,7 @@ class Watch:
         except Exception:  # in the words of a library, which may name what is secret
             remark("lineage: an event of this run cannot be told")
 
-    def _tell_metrics(self, ended: Ended) -> None:
+    def _report_metrics(self, ended: Ended) -> None:
         if self.metrics_file is None:
             return
         try:
@@ -155,8 +155,8 @@ def _outcome(error: BaseException | None) -> Outcome:
     """How the command will end."""
     if error is None:
         return Outcome(code=ExitCode.DONE, sentence="")
-    found = outcome_of(error, stopped_by())
-    return found or Outcome(code=ExitCode.FAULT, sentence=_FAULT)
+    outcome = failure_outcome(error, stopped_by())
+    return outcome or Outcome(code=ExitCode.FAULT, sentence=_FAULT)
 
 
 def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:

@@ -22,7 +22,7 @@ KEYS_AT_FIRST = 3
 COLORS, DASHES = 7, 3
 
 
-def curves_of(
+def cdf_curves(
     question: OrderedQuestion[Any],
     batches: Iterable[pa.RecordBatch],
     roots: pa.Table,
@@ -68,8 +68,8 @@ def _positions(question: OrderedQuestion[Any], upper: pa.ChunkedArray) -> npt.ND
     """Where values lie on the axis: numbers as such, times in ms, categories by their order."""
     if question.domain.kind == "category":
         known = question.domain.upper_edges(0, question.domain.cells)
-        found = pc.index_in(upper, known.cast(upper.type)).cast(pa.float64())
-        return np.asarray(found.to_numpy(), np.float64)
+        places = pc.index_in(upper, known.cast(upper.type)).cast(pa.float64())
+        return np.asarray(places.to_numpy(), np.float64)
     if pa.types.is_temporal(upper.type):
         instants = upper.cast(pa.timestamp("us")).cast(pa.int64())
         return np.asarray(instants.to_numpy(), np.float64) / 1000.0
@@ -125,6 +125,6 @@ def _value_digits(question: OrderedQuestion[Any]) -> int:
     return min(12, max(0, 1 - decimal_exponent((high - low) / question.domain.cells)))
 
 
-def look_of(place: int) -> str:
-    """The classes of the curve of a key: seven colours, then the same dashed, and dotted."""
+def curve_style(place: int) -> str:
+    """The classes of the curve of a key: seven colors, then the same dashed, and dotted."""
     return f"s{place % COLORS} d{place // COLORS % DASHES}"

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
-from pipelines.schema.values import BOUND, TEXT, Schema, of_rule, section, several, whole, words
+from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, section, several, whole, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
@@ -25,7 +25,7 @@ _KEYS: dict[str, Schema] = {
     "days_per_cell": whole(minimum=1),
     "most": whole(minimum=1),
     "categories": several({"type": ["string", "integer"]}),
-    "ordered": of_rule(rules.truth),
+    "ordered": rule_schema(rules.truth),
     "outside": words("clamp", "drop"),
     "unknown": words("drop", "first", "last"),
     "missing": words("drop", "first", "last"),

@@ -15,16 +15,16 @@ from dpcore.arrays import Floats, Integers
 from dpcore.ordered.question import OrderedQuestion
 from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
 from pipelines.charts.bars import capitalized
-from pipelines.charts.chart import Chart, Layer, Shape, series
+from pipelines.charts.chart import Chart, ChartShape, Layer, series
 from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
 from pipelines.ordered.curves import (
     KEYS_AT_FIRST,
     axis_bounds,
-    look_of,
+    curve_style,
     value_texts,
 )
 from pipelines.page.extent import clip
-from pipelines.page.nodes import digits_of
+from pipelines.page.nodes import error_digits
 from pipelines.plain.counted import counted_noun
 
 # Of a density, at most; a course of days may have more.
@@ -42,8 +42,8 @@ def cdf_chart(question: OrderedQuestion[Any], curve: pa.Table) -> Chart:
     places, up = _places(question, columns["x"]), (0.0, most)
     low, high = (lifted(columns[name], *up) for name in ("low", "high"))
     shapes = (
-        Shape(look="band s0", path=band(places, low, high)),
-        Shape(look="line s0", path=line(places, lifted(columns["count"], *up))),
+        ChartShape(look="band s0", path=band(places, low, high)),
+        ChartShape(look="line s0", path=line(places, lifted(columns["count"], *up))),
     )
     return Chart(
         title=f"{capitalized(noun)} {_lead(question)} each value of {clip(question.domain.column)}",
@@ -72,7 +72,7 @@ def shares_chart(
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
         places, _, count = _shares(question, columns)
-        shape = Shape(look=f"line {look_of(key)}", path=line(places, count))
+        shape = ChartShape(look=f"line {curve_style(key)}", path=line(places, count))
         layers.append(Layer(shapes=(shape,), shown=key < KEYS_AT_FIRST))
         drawn_series.append(_series(question, columns, places, clip(shown[key])))
     return Chart(
@@ -105,18 +105,20 @@ def key_charts(
             look="small",
             x=x,
             y=y,
-            layers=(Layer(shapes=_panel(question, curve, look_of(key))),),
+            layers=(Layer(shapes=_panel(question, curve, curve_style(key))),),
         )
         for key, (name, curve, total) in enumerate(zip(shown, curves, totals, strict=True))
     ]
 
 
-def _panel(question: OrderedQuestion[Any], curve: pa.Table, look: str) -> tuple[Shape, Shape]:
+def _panel(
+    question: OrderedQuestion[Any], curve: pa.Table, look: str
+) -> tuple[ChartShape, ChartShape]:
     """A band and a line in the color that the large chart has of the key."""
     places, (low, high), count = _shares(question, _columns(question, curve))
     return (
-        Shape(look=f"band {look}", path=band(places, low, high)),
-        Shape(look=f"line {look}", path=line(places, count)),
+        ChartShape(look=f"band {look}", path=band(places, low, high)),
+        ChartShape(look=f"line {look}", path=line(places, count)),
     )
 
 
@@ -158,13 +160,13 @@ def _density_level(
     on average."""
     total = float(levels[0]["count"][0].as_py())
     most = _DAYS if _is_temporal(question) else _BARS
-    found = None
+    result = None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size or size > most:
             continue
-        if found is None or errors[level] <= total / size:
-            found = level
-    return found
+        if result is None or errors[level] <= total / size:
+            result = level
+    return result
 
 
 def _drawn_level(
@@ -176,16 +178,16 @@ def _drawn_level(
     down to which its parts are few, and whose reached parts hold more than their error on average.
     None where there is none below the root."""
     most = _DAYS if _is_temporal(question) else _BARS
-    found = None
+    result = None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size:
             continue
         parts = _drawn_rows(question, levels[: level + 1])
         reached = parts["count"].to_numpy()[parts["level"].to_numpy() == level]
         is_heard = not len(reached) or errors[level] <= reached.mean()
-        if found is None or (len(parts) <= most and is_heard):
-            found = level
-    return found
+        if result is None or (len(parts) <= most and is_heard):
+            result = level
+    return result
 
 
 def _drawn_rows(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> pa.Table:
@@ -257,21 +259,21 @@ def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, err
     )
 
 
-def _course(x: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+def _course(x: Integers, ends: Sequence[Integers]) -> tuple[ChartShape, ...]:
     """A line with its band: of the low ends, the high ends and the counts."""
     low, high, count = ends
     return (
-        Shape(look="band s0", path=band(x, low, high)),
-        Shape(look="line s0", path=line(x, count)),
+        ChartShape(look="band s0", path=band(x, low, high)),
+        ChartShape(look="line s0", path=line(x, count)),
     )
 
 
-def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[ChartShape, ...]:
     """Bars with whiskers."""
     low, high, count = ends
     return (
-        Shape(look="bar", path=bars(left, right, count)),
-        Shape(look="whisker", path=whiskers((left + right) // 2, low, high)),
+        ChartShape(look="bar", path=bars(left, right, count)),
+        ChartShape(look="whisker", path=whiskers((left + right) // 2, low, high)),
     )
 
 
@@ -341,10 +343,10 @@ def _series(
 
 def _rounded(columns: dict[str, npt.NDArray[Any]], error: float) -> dict[str, list[Any]]:
     """Columns of numbers, with two digits of their error and at most one decimal."""
-    digits = min(1, digits_of(error))
-    found: dict[str, list[Any]] = {}
+    digits = min(1, error_digits(error))
+    result: dict[str, list[Any]] = {}
     for name, column in columns.items():
         whole = name == "count" or digits == 0
         rounded = np.round(column, 0 if whole else digits)
-        found[name] = rounded.astype(np.int64).tolist() if whole else rounded.tolist()
-    return found
+        result[name] = rounded.astype(np.int64).tolist() if whole else rounded.tolist()
+    return result

@@ -18,7 +18,7 @@ from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.candidate import Candidate, WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.make import OrderedDomain
@@ -130,28 +130,28 @@ def adaptive(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
     )
 
 
-def factorised(section: OrderedChoices) -> OrderedWorkload[FactorisedMechanism]:
+def factorised(section: OrderedChoices) -> OrderedWorkload[FactorizedMechanism]:
     """Return the workload of a strategy past trees: weighted sums of cells."""
     return _measured_by(section, WeightedSums(objective=section.objective))
 
 
 # What a person who chose it chose of whole levels.
-_OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
+_UNIFORM_KEYS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
 
 
 def planned(section: OrderedChoices) -> Workload[Any]:
     """Return the workload of what is closest: whole levels, or what a public guess of the rows or
     the errors of estimates say is closer."""
-    whole = whole_levels("planned", section)
+    whole_count = whole_levels("planned", section)
     is_cdf = section.domain.is_ordered and section.objective.kind in ("cdf", "ranges", "quantiles")
-    if section.guesses_values or not is_cdf or section.chosen & _OF_WHOLE_LEVELS:
-        return whole
+    if section.guesses_values or not is_cdf or section.chosen & _UNIFORM_KEYS:
+        return whole_count
     for_counts = section.read_as is ReadAs.COUNTS
     if section.guessed_rows is not None and not for_counts:
-        return _by_guess(section, whole)
+        return _by_guess(section, whole_count)
     if section.read_as is None or (section.noise is Noise.LAPLACE and not for_counts):
-        return whole
-    return _choice(section, whole, strategy=factorised(section))
+        return whole_count
+    return _choice(section, whole_count, strategy=factorised(section))
 
 
 def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
@@ -182,7 +182,7 @@ def _choice(
     )
 
 
-class Mechanism(NamedTuple):
+class MechanismSection(NamedTuple):
     """A mechanism of a tree over an ordered domain.
 
     Attributes:
@@ -207,10 +207,10 @@ _OF_LEVELS = ("level_budgets", "estimation", "consistency")
 
 _FREE = {"intervals": "goes with the mechanism exponential; others have intervals without a share"}
 
-MECHANISMS: Mapping[str, Mechanism] = {
-    "planned": Mechanism(planned, refused=_FREE),
-    **{name: Mechanism(partial(whole_levels, name), refused=_FREE) for name in _OF_PAPERS},
-    "adaptive": Mechanism(
+MECHANISMS: Mapping[str, MechanismSection] = {
+    "planned": MechanismSection(planned, refused=_FREE),
+    **{name: MechanismSection(partial(whole_levels, name), refused=_FREE) for name in _OF_PAPERS},
+    "adaptive": MechanismSection(
         adaptive,
         refused={
             "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
@@ -219,7 +219,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
         },
         allowed={"objective": ("cdf", "ranges", "quantiles")},
     ),
-    "exponential": Mechanism(
+    "exponential": MechanismSection(
         exponential_quantiles,
         refused={
             **dict.fromkeys(("fanouts", *_OF_LEVELS), _NO_TREE),
@@ -229,7 +229,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
         },
         allowed={"objective": ("quantiles",), "noise": ("best",)},
     ),
-    "factorised": Mechanism(
+    "factorised": MechanismSection(
         factorised,
         refused={
             "objective": "the mechanism factorised is planned for CDF, quantiles and ranges alone",

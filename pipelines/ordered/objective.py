@@ -80,7 +80,7 @@ def _guessed_cdf(
     places, parts = [0], [0.0]
     for value, part in below:
         try:
-            place = domain.boundary_of(value)
+            place = domain.find_boundary(value)
         except ValueError:
             raise Refusal("guess", f"{value} is no value of the domain") from None
         if place == domain.cells and part != 1:

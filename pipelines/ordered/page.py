@@ -16,8 +16,8 @@ from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
 from pipelines.ordered.curves import (
-    curves_of,
-    look_of,
+    cdf_curves,
+    curve_style,
     value_texts,
 )
 from pipelines.ordered.drawn import (
@@ -29,16 +29,16 @@ from pipelines.ordered.drawn import (
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
-from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
+from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
 from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
-    ended_of,
+    ended_columns,
     level_limits,
     node_levels,
-    numbers_of,
-    of_key,
-    texts_of,
+    number_columns,
+    select_shown_key,
+    shorten_labels,
     whole_levels,
 )
 from pipelines.page.numbers import percent
@@ -71,7 +71,7 @@ def ordered_tree(
     curves: list[pa.Table] = []
     if _is_ordered(question):
         points = release.batches(CDF, name, keys=keys.read)
-        curves = curves_of(question, points, levels[0], keys.labels, trees)
+        curves = cdf_curves(question, points, levels[0], keys.labels, trees)
     description = ordered_description(question)
     drawn = _Drawn(question, keys, levels, curves, description.level_errors)
     return TreePage(
@@ -145,7 +145,7 @@ class _Drawn:
             "category_bars": self._category_bars(),
             "crosstab": self._crosstab(),
             "panels": self._panels(),
-            "looks": [look_of(place) for place in range(len(keys))],
+            "looks": [curve_style(place) for place in range(len(keys))],
             "key_names": [clip(name) for name in keys.labels],
             "thinned": f"Drawn with a part of its {question.domain.cells:,} points."
             if thinned
@@ -177,7 +177,7 @@ class _Drawn:
             return None
         return Bars(
             name=clip(", ".join(question.keys.columns)),
-            bars=list(bars_of(roots, self._keys.labels)),
+            bars=list(table_bars(roots, self._keys.labels)),
             title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
             confidence=percent(question.confidence),
             noun=clip(counted_noun(question)),
@@ -193,7 +193,7 @@ class _Drawn:
         rows = largest_rows(leaves, _MAX_BARS)
         return Bars(
             name=clip(question.domain.column),
-            bars=list(bars_of(rows, rows["label"].to_pylist())),
+            bars=list(table_bars(rows, rows["label"].to_pylist())),
             title=f"{capitalized(noun)} of each category of {clip(question.name)}",
             confidence=percent(question.confidence),
             noun=clip(counted_noun(question)),
@@ -209,7 +209,7 @@ class _Drawn:
             return None
         if question.domain.cells > _MAX_BARS:
             return None
-        leaves = [of_key(self._levels[-1], place) for place in range(len(keys))]
+        leaves = [select_shown_key(self._levels[-1], place) for place in range(len(keys))]
         names = [clip(name) for name in keys.labels]
         return crosstab(clip(question.domain.column), leaves[0]["label"], names, leaves)
 
@@ -255,8 +255,8 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
         return None
     titles, rows = quantiles["titles"], quantiles["rows"]
     if "0.5" in titles[1:]:
-        found: Mapping[str, str] = rows[0][titles.index("0.5")]
-        return found
+        result: Mapping[str, str] = rows[0][titles.index("0.5")]
+        return result
     cells: list[Mapping[str, str]] = [row[1] for row in rows if row[0] == "0.5"]
     return cells[0] if cells else None
 
@@ -273,7 +273,7 @@ def _share_note(question: OrderedQuestion[Any]) -> str:
 def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
     """Which levels the page holds, and what it leaves out."""
     sizes = question.tree.level_sizes
-    last = len(of_key(levels[-1], 0))
+    last = len(select_shown_key(levels[-1], 0))
     if len(levels) == len(sizes) and last == sizes[-1]:
         return "All levels are here."
     each = " of each key" if question.keys is not None else ""
@@ -318,14 +318,14 @@ def _quantile_rows(
 ) -> dict[str, Any] | None:
     """A row for each key, or for each quantile where there are no keys."""
     every = len(question.quantiles)
-    wanted = len(question.quantiles[: MAX_QUANTILES // trees])
-    if table is None or not wanted:
+    quantile_count = len(question.quantiles[: MAX_QUANTILES // trees])
+    if table is None or not quantile_count:
         return None
-    most = min(len(keys), max(1, MAX_QUANTILES // trees // wanted))
+    most = min(len(keys), max(1, MAX_QUANTILES // trees // quantile_count))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
     if not len(mine):
         return None
-    titles = [f"{quantile:.6g}" for quantile in question.quantiles[:wanted]]
+    titles = [f"{quantile:.6g}" for quantile in question.quantiles[:quantile_count]]
     if question.keys is None:
         cells = _quantile_cells(question, mine.slice(0, every))
         rows = [[title, cells[place]] for place, title in enumerate(titles)]
@@ -335,11 +335,11 @@ def _quantile_rows(
         rows = []
         for label in keys.labels[:most]:
             own = mine.filter(pc.equal(named, label)).slice(0, every)
-            rows.append([clip(label), *_quantile_cells(question, own)[:wanted]])
+            rows.append([clip(label), *_quantile_cells(question, own)[:quantile_count]])
         titles = [clip(", ".join(question.keys.columns)), *titles]
     missing = left_out(len(rows), keys.size, "keys", "largest") if question.keys else ""
-    if wanted < every:
-        missing += f" The first {wanted:,} of {every:,} quantiles are here."
+    if quantile_count < every:
+        missing += f" The first {quantile_count:,} of {every:,} quantiles are here."
     return {"titles": titles, "rows": rows, "left_out": missing.strip()}
 
 
@@ -372,17 +372,17 @@ def _data(
 ) -> dict[str, object]:
     """What the page's script needs to unfold the tree of every shown key; plain JSON values."""
     sizes = question.tree.level_sizes
-    whole = whole_levels(levels, sizes)
+    whole_count = whole_levels(levels, sizes)
 
-    def labels_of(rows: pa.Table) -> list[str]:
-        return texts_of(pa.array(question.labels_in_words(rows), pa.string()))
+    def short_labels(rows: pa.Table) -> list[str]:
+        return shorten_labels(pa.array(question.labels_in_words(rows), pa.string()))
 
     def key_level(place: int, level: int) -> dict[str, Any]:
-        rows = of_key(levels[level], place)
-        columns = numbers_of(rows, digits[level])
-        columns |= ended_of(rows, leaves=level == len(sizes) - 1)
-        if level >= whole:
-            columns |= {"node": rows["node"].to_pylist(), "labels": labels_of(rows)}
+        rows = select_shown_key(levels[level], place)
+        columns = number_columns(rows, digits[level])
+        columns |= ended_columns(rows, leaves=level == len(sizes) - 1)
+        if level >= whole_count:
+            columns |= {"node": rows["node"].to_pylist(), "labels": short_labels(rows)}
         return columns
 
     return {
@@ -391,7 +391,7 @@ def _data(
         "sizes": list(sizes),
         "digits": list(digits),
         # A level that is there whole has the same labels under every key.
-        "labels": [labels_of(of_key(table, 0)) for table in levels[:whole]],
+        "labels": [short_labels(select_shown_key(table, 0)) for table in levels[:whole_count]],
         "keys": [
             {
                 "name": None if name is None else clip(name),

@@ -12,7 +12,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import OrderedDomain
-from dpcore.questions.workload import Noise, Terms, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
@@ -162,8 +162,8 @@ class OrderedTree(KnownLeavesSection):
         if self.domain.is_ordered:
             return
         for key, of_counts in _OF_COUNTS.items():
-            if (asked := getattr(self, key)) not in of_counts:
-                what = "" if isinstance(asked, tuple) else f"{asked} "
+            if (choice := getattr(self, key)) not in of_counts:
+                what = "" if isinstance(choice, tuple) else f"{choice} "
                 raise RuleBroken(
                     f"{what}needs categories in order; if the list is in order, say ordered: true "
                     "in the domain",
@@ -224,7 +224,7 @@ class OrderedTree(KnownLeavesSection):
             chosen=frozenset(self.model_fields_set),
         )
 
-    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+    def describe_rule(self, key: str, rule: str, terms: ReleaseTerms) -> str:
         if key != "estimation" or whole_levels(self.mechanism, self.choices).public_total(terms):
             return rule
         return (

@@ -109,18 +109,18 @@ def largest(part: pa.Table, codes: Integers, limit: int, size: int) -> pa.Table:
 def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:
     """How many levels from the root are there whole, and so the same under every key."""
     for level, (table, size) in enumerate(zip(levels, sizes, strict=False)):
-        if len(of_key(table, 0)) < size:
+        if len(select_shown_key(table, 0)) < size:
             return level
     return len(levels)
 
 
-def of_key(table: pa.Table, place: int) -> pa.Table:
+def select_shown_key(table: pa.Table, place: int) -> pa.Table:
     """The rows of one of the shown keys."""
     first, end = np.searchsorted(table["code"].to_numpy(), [place, place + 1])
     return table.slice(first, end - first)
 
 
-def numbers_of(rows: pa.Table, digits: int) -> dict[str, object]:
+def number_columns(rows: pa.Table, digits: int) -> dict[str, object]:
     """The columns of numbers as the page's script reads them; an end that is infinite is None."""
     names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
     columns: dict[str, object] = {}
@@ -133,7 +133,7 @@ def numbers_of(rows: pa.Table, digits: int) -> dict[str, object]:
     return columns | {"count": rows["count"].to_pylist()}
 
 
-def ended_of(rows: pa.Table, *, leaves: bool = False) -> dict[str, object]:
+def ended_columns(rows: pa.Table, *, leaves: bool = False) -> dict[str, object]:
     """Where nodes of an adaptive tree ended, as the page's script reads it: 0 where a node was
     split, 1 where it was not, 2 inside one that was not; nothing of other trees.
 
@@ -148,15 +148,15 @@ def ended_of(rows: pa.Table, *, leaves: bool = False) -> dict[str, object]:
     return {"ended": np.where(ended < 0, 0, own).tolist()}
 
 
-def texts_of(labels: pa.ChunkedArray | pa.Array) -> list[str]:
+def shorten_labels(labels: pa.ChunkedArray | pa.Array) -> list[str]:
     """Labels, shortened."""
     return [clip(label) for label in labels.to_pylist()]
 
 
-def digits_of(error: float) -> int:
+def error_digits(error: float) -> int:
     """Decimals that show two digits of a standard error, none where it is above 1.
 
-    >>> digits_of(3.2), digits_of(0.05), digits_of(0.0)
+    >>> error_digits(3.2), error_digits(0.05), error_digits(0.0)
     (0, 3, 0)
     """
     return min(6, max(0, 1 - decimal_exponent(error))) if 0 < error < 1 else 0

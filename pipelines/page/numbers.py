@@ -43,7 +43,7 @@ def interval_text(low: float, high: float) -> str:
 
 
 def with_error(estimate: float, low: float, high: float) -> str:
-    """An estimate and half of the width of its interval; the interval, where this is not centred.
+    """An estimate and half of the width of its interval; the interval, where this is not centered.
 
     >>> with_error(145681.3, 144690.8, 146671.8), with_error(3.0, 0.0, 20.0)
     ('145,680 ± 990', '3 (0 to 20)')
@@ -71,7 +71,7 @@ def share_text(part: Fraction) -> str:
     return f"{100 * float(part):.3g} %"
 
 
-def budget_share(budget: Budget, whole: Budget) -> str:
+def budget_share(budget: Budget, total: Budget) -> str:
     """What a tree has of the budget, as a part where it is one of the whole.
 
     >>> from dpcore.privacy.budget import Measure
@@ -80,9 +80,9 @@ def budget_share(budget: Budget, whole: Budget) -> str:
     '1/3 of the budget, rho = 0.03333'
     """
     amount = f"{budget.measure.value} = {float(budget.amount):.4g}"
-    if budget.measure is not whole.measure or budget.amount > whole.amount:
+    if budget.measure is not total.measure or budget.amount > total.amount:
         return amount
-    part = share_text(budget.amount / whole.amount)
+    part = share_text(budget.amount / total.amount)
     return f"{part} of the budget, {amount}"
 
 

@@ -17,7 +17,7 @@ BIASED = (
     "As none is negative, counts are too large on average where next to nothing is, and too small "
     "elsewhere: for sums over numbers of your own choice add up estimates."
 )
-CENTRED = (
+CENTERED = (
     "It is centred on the estimate and cut off at what is possible, so a consistent count may lie "
     "outside its interval."
 )

@@ -76,21 +76,21 @@ class Check:
             return Finding(check=self.name, ok=False, told=text)
 
 
-def findings_of(checks: list[Check]) -> list[Finding]:
+def run_checks(checks: list[Check]) -> list[Finding]:
     """Makes checks one after the other.
 
     >>> def failing() -> str:
     ...     raise CheckFailed("no")
-    >>> [each.ok for each in findings_of([
+    >>> [each.ok for each in run_checks([
     ...     Check(name="a", made=failing), Check(name="b", made=str, after=("a",))])]
     [False, None]
     """
-    found: dict[str, Finding] = {}
+    actual: dict[str, Finding] = {}
     for check in checks:
-        missing = [name for name in check.after if not found[name].ok]
+        missing = [name for name in check.after if not actual[name].ok]
         if missing:
             finding = Finding(check=check.name, ok=None, told=f"needs {missing[0]}")
         else:
             finding = check.finding()
-        found[check.name] = finding
-    return list(found.values())
+        actual[check.name] = finding
+    return list(actual.values())

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import MovedCounts
 from dpcore.release.plan import ReleasePlan, total_spending
@@ -48,15 +48,15 @@ def _certified(moved: MovedCounts | None, rho: Fraction, epsilon: Fraction, delt
     """The delta that a rho has at an epsilon, by conversion, by certificate, and by dp-accounting
     where it is installed and can say."""
     if moved is None:
-        if rho > rho_of(epsilon, delta):
+        if rho > zcdp_rho(epsilon, delta):
             raise CheckFailed(f"rho {rho} does not convert to delta {delta} at epsilon {epsilon}")
         return f"rho {_short(rho)} converts to delta {_short(delta)} at epsilon {_short(epsilon)}"
-    found = certified_delta(moved, epsilon)
-    if found > delta and rho > rho_of(epsilon, delta):
+    actual = certified_delta(moved, epsilon)
+    if actual > delta and rho > zcdp_rho(epsilon, delta):
         raise CheckFailed(
-            f"the noise has delta {found:g} at epsilon {_short(epsilon)}, above {_short(delta)}"
+            f"the noise has delta {actual:g} at epsilon {_short(epsilon)}, above {_short(delta)}"
         )
-    sentence = f"certified delta {found:g} at epsilon {_short(epsilon)}, at most {_short(delta)}"
+    sentence = f"certified delta {actual:g} at epsilon {_short(epsilon)}, at most {_short(delta)}"
     second = _by_dp_accounting(moved, float(epsilon))
     if second is None:
         return sentence

@@ -62,9 +62,9 @@ def _groups(
 
 
 def _compare(question: TreeQuestion[Any], reported: ReportedErrors) -> None:
-    kind, wanted, found = reported
-    exact = _ROUNDING * (1.0 + np.abs(wanted[0]))  # ends are differences of such numbers
-    for column, one, other in zip(ERROR_COLUMNS, wanted[1:], found, strict=True):
+    kind, expected, found = reported
+    exact = _ROUNDING * (1.0 + np.abs(expected[0]))  # ends are differences of such numbers
+    for column, one, other in zip(ERROR_COLUMNS, expected[1:], found, strict=True):
         known = np.nan_to_num(one, nan=-1.0)
         relative = np.abs(known) if column == "std_error" else 1.0
         if not (np.abs(known - other) <= exact + _TOLERANCE * relative).all():

@@ -69,11 +69,11 @@ def read_keys(folder: str, manifest: Mapping[str, Any], digest: str) -> KeyTable
 def _named_file(folder: str, manifest: Mapping[str, Any], name: str) -> pq.ParquetFile:
     path = os.path.join(folder, name)
     try:
-        found = file_checksum(path)
+        actual = file_checksum(path)
     except (OSError, FolderError):
         raise ValueError(f"{name} cannot be read") from None
     files = manifest.get("files")
-    if not isinstance(files, dict) or files.get(name) != found:
+    if not isinstance(files, dict) or files.get(name) != actual:
         raise ValueError(f"{name} has not the bytes that the manifest names")
     return parquet_file(path)
 
@@ -116,17 +116,17 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
     first stage of private keys, which is a release of its own, and totals to date of a series."""
     within = [FOLDER] if plan.selection is not None else []
     within += [TO_DATE] if plan.run is not None else []
-    wanted = {str(part["file"]): str(part["sha256"]) for part in manifest["parts"]}
-    wanted |= {str(name): str(each) for name, each in manifest["files"].items()}
+    expected = {str(part["file"]): str(part["sha256"]) for part in manifest["parts"]}
+    expected |= {str(name): str(each) for name, each in manifest["files"].items()}
     try:
         present = set(file_names(folder))
-        for name in sorted(wanted.keys() - present):
+        for name in sorted(expected.keys() - present):
             raise CheckFailed(f"{name} is missing")
-        for name in sorted(present - wanted.keys() - set(BESIDE)):
+        for name in sorted(present - expected.keys() - set(BESIDE)):
             if name.split("/")[0] in within:
                 continue
             raise CheckFailed(f"{name} lies there, and the manifest does not name it")
-        for name, checksum in wanted.items():
+        for name, checksum in expected.items():
             if file_checksum(os.path.join(folder, *name.split("/"))) != checksum:
                 raise CheckFailed(f"{name} has not the bytes that the manifest names")
         for part in manifest["parts"]:
@@ -135,7 +135,7 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
                 raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
-    sentence = f"all {len(wanted)} are there and unchanged, and none beside"
+    sentence = f"all {len(expected)} are there and unchanged, and none beside"
     return f"{sentence} but those of {TO_DATE}" if plan.run else sentence
 
 

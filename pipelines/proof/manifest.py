@@ -18,8 +18,8 @@ from dpcore.release.guarantee import (
     ARITHMETIC_VERSION,
     CHECKSUM,
     LATER_NUMBERS,
-    checksum_of,
-    manifest_of,
+    manifest_checksum,
+    plan_manifest,
 )
 from dpcore.release.kinds import ReadKeys, ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
@@ -60,7 +60,7 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
             )
         if always and name not in manifest:
             raise CheckFailed(f"the entry {name} is missing")
-    if manifest[CHECKSUM] != checksum_of(manifest):
+    if manifest[CHECKSUM] != manifest_checksum(manifest):
         raise CheckFailed("it was edited or damaged: its checksum is another one")
     for name, digits in _HEXADECIMAL.items():
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(manifest[name])):
@@ -102,18 +102,18 @@ def read_plan(
 
 def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     """The words and numbers of the guarantee are those of the specification."""
-    entries = plain(manifest_of(plan))
+    entries = plain(plan_manifest(plan))
     for name in LATER_NUMBERS:
         if name not in manifest["guarantee"]:
             entries["guarantee"].pop(name, None)
     for name in ("guarantee", "series"):
-        own, found = entries.get(name), manifest.get(name)
-        if place := first_difference(own, found, name, tolerance=0.0):
+        own, actual = entries.get(name), manifest.get(name)
+        if place := first_difference(own, actual, name, tolerance=0.0):
             raise CheckFailed(
                 f"{place} is not what the specification guarantees{_version(manifest)}"
             )
-    wanted = entries["guarantee"]
-    numbers = {name: value for name, value in wanted.items() if name not in ("words", "assumes")}
+    expected = entries["guarantee"]
+    numbers = {name: value for name, value in expected.items() if name not in ("words", "assumes")}
     return ", ".join(
         f"{name} {value if isinstance(value, str) else json.dumps(value)}"
         for name, value in numbers.items()
@@ -141,8 +141,8 @@ def check_sensitivities(plan: ReleasePlan) -> str:
 
 def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     """Every stated law of noise is that of its level's budget and sensitivity."""
-    wanted = plain(manifest_of(plan))["trees"]
-    if place := first_difference(wanted, manifest["trees"], "trees", tolerance=_TOLERANCE):
+    expected = plain(plan_manifest(plan))["trees"]
+    if place := first_difference(expected, manifest["trees"], "trees", tolerance=_TOLERANCE):
         raise CheckFailed(
             f"{place} is not what the budgets of the specification give{_version(manifest)}"
         )
@@ -162,7 +162,7 @@ def plain(value: object) -> Any:
 
 
 def first_difference(
-    wanted: Any, found: Any, place: str, *, tolerance: float, rationals: bool = False
+    expected: Any, actual: Any, place: str, *, tolerance: float, rationals: bool = False
 ) -> str:
     """Where two JSON values differ first; "" where they are equal.
 
@@ -179,15 +179,15 @@ def first_difference(
     >>> first_difference(1, True, "x", tolerance=0.0), first_difference(1, 1.0, "x", tolerance=0.0)
     ('x', 'x')
     """
-    if type(wanted) is not type(found):
+    if type(expected) is not type(actual):
         return place
-    if isinstance(wanted, dict):
-        for name in [*wanted, *found]:
-            if name not in wanted or name not in found:
+    if isinstance(expected, dict):
+        for name in [*expected, *actual]:
+            if name not in expected or name not in actual:
                 return f"{place}.{name}"
             inner = first_difference(
-                wanted[name],
-                found[name],
+                expected[name],
+                actual[name],
                 f"{place}.{name}",
                 tolerance=tolerance,
                 rationals=rationals,
@@ -195,30 +195,30 @@ def first_difference(
             if inner:
                 return inner
         return ""
-    if isinstance(wanted, list):
-        return _in_lists(wanted, found, place, tolerance=tolerance, rationals=rationals)
-    if isinstance(wanted, float) and math.isclose(wanted, found, rel_tol=tolerance):
+    if isinstance(expected, list):
+        return _in_lists(expected, actual, place, tolerance=tolerance, rationals=rationals)
+    if isinstance(expected, float) and math.isclose(expected, actual, rel_tol=tolerance):
         return ""
-    if rationals and isinstance(wanted, str) and _are_close(wanted, found, tolerance):
+    if rationals and isinstance(expected, str) and _are_close(expected, actual, tolerance):
         return ""
-    return "" if wanted == found else place
+    return "" if expected == actual else place
 
 
-def _are_close(wanted: str, found: str, tolerance: float) -> bool:
+def _are_close(expected: str, actual: str, tolerance: float) -> bool:
     """Whether two texts are rationals that differ by the tolerance at most."""
-    if not (_RATIONAL.fullmatch(wanted) and _RATIONAL.fullmatch(found)):
+    if not (_RATIONAL.fullmatch(expected) and _RATIONAL.fullmatch(actual)):
         return False
-    one, other = Fraction(wanted), Fraction(found)
+    one, other = Fraction(expected), Fraction(actual)
     return abs(one - other) <= Fraction(tolerance) * max(abs(one), abs(other))
 
 
 def _in_lists(
-    wanted: Sequence[Any], found: Sequence[Any], place: str, *, tolerance: float, rationals: bool
+    expected: Sequence[Any], actual: Sequence[Any], place: str, *, tolerance: float, rationals: bool
 ) -> str:
-    for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
+    for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
         inner = first_difference(
             one, other, f"{place}[{index}]", tolerance=tolerance, rationals=rationals
         )
         if inner:
             return inner
-    return "" if len(wanted) == len(found) else f"{place}[{min(len(wanted), len(found))}]"
+    return "" if len(expected) == len(actual) else f"{place}[{min(len(expected), len(actual))}]"

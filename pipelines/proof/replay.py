@@ -26,7 +26,7 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
-from pipelines.running.planned_once import change_of
+from pipelines.running.planned_once import changed_key
 from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
@@ -39,7 +39,7 @@ from transforms.readers.formats import format_of_names
 from transforms.readers.listing import match_files
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
-from transforms.tables.table import Table
+from transforms.tables.table import InputTable
 from transforms.universe_file import share_universes
 
 # Of floats in specifications: a release that keeps no request may be of another processor.
@@ -60,7 +60,7 @@ class Rows:
     paths: tuple[str, ...]
     format: str
     options: Mapping[str, Any]
-    table: Table | None = None
+    table: InputTable | None = None
 
 
 def rows_of_configuration(
@@ -82,9 +82,9 @@ def rows_of_configuration(
     of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
     dataset = configuration.dataset or of_ledger
     if dataset != manifest["spec"].get("dataset") or not _answers(configuration, folder, key):
-        wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
+        expected = plain(replace(configuration.plan(), dataset=dataset).spec())
         if place := first_difference(
-            wanted, manifest["spec"], "spec", tolerance=_TOLERANCE, rationals=True
+            expected, manifest["spec"], "spec", tolerance=_TOLERANCE, rationals=True
         ):
             raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
@@ -100,7 +100,7 @@ def rows_of_configuration(
 def _answers(configuration: Configuration, folder: str, key: KeyReference) -> bool:
     """Whether a release keeps its plan, sealed, as the answer to the request of a configuration."""
     kept = find_drawn(folder)
-    if kept is None or change_of(configuration, kept.request):
+    if kept is None or changed_key(configuration, kept.request):
         return False
     with suppress(KeptPlanError):  # then its plan is compared with one that is made now
         check_seal(folder, kept, key)
@@ -157,7 +157,7 @@ def check_replay(
     )
     try:
         with table_rows(rows.table) as source:
-            read = _of_files(rows, plan) if source is None else source.reading(plan)
+            read = _read_files(rows, plan) if source is None else source.reading(plan)
             run_job(read, release, options)
         check_committed(place)
     finally:
@@ -166,7 +166,7 @@ def check_replay(
     return _Comparison(manifest=manifest, folder=folder, again=again).result()
 
 
-def _of_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
+def _read_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
     match_files(rows.paths)
     return ReadBatches(
         patterns=tuple(map(files.absolute, rows.paths)),
@@ -234,12 +234,12 @@ class _Comparison:
             apart.add("dptrees")
         if not self._is_exact:
             apart |= {"arithmetic", "parts"}
-        wanted, found = (_without(each, apart) for each in (made, self.manifest))
+        expected, found = (_without(each, apart) for each in (made, self.manifest))
         stated = self.manifest["guarantee"]
         earlier = {name for name in LATER_NUMBERS if name not in stated}
-        wanted = {**wanted, "guarantee": _without(wanted["guarantee"], earlier)}
+        expected = {**expected, "guarantee": _without(expected["guarantee"], earlier)}
         tolerance = 0.0 if self._is_exact else _TOLERANCE
-        if place := first_difference(wanted, found, "manifest", tolerance=tolerance):
+        if place := first_difference(expected, found, "manifest", tolerance=tolerance):
             raise CheckFailed(f"{place} is another one when the release is made again")
 
     def _is_near(self, stated: str, again: str) -> bool:

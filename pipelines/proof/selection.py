@@ -9,7 +9,7 @@ from dpcore.selection.question import SelectionQuestion
 from dpcore.selection.released import ReleasedSelection
 from pipelines.proof.check import CheckFailed
 from pipelines.release_folder import ReleaseFolder
-from pipelines.selection.plan import keys_of
+from pipelines.selection.plan import selected_keys
 
 
 def check_selected(folder: str, plan: ReleasePlan) -> None:
@@ -38,4 +38,4 @@ def _has(keys: object, selected: KeyTable) -> bool:
     """Whether the keys of a tree are those that were selected."""
     if not isinstance(keys, TableKeys) or keys.columns != selected.columns:
         return False
-    return keys.table == keys_of(selected, keys.unknown).table
+    return keys.table == selected_keys(selected, keys.unknown).table

@@ -31,7 +31,7 @@ from pipelines.release_folder import beam_files
 from pipelines.user_error import UserError
 from transforms.layout import MANIFEST, SIGNATURE
 from transforms.secrets.private_file import read_private_file
-from transforms.secrets.schemes import scheme_of
+from transforms.secrets.schemes import find_scheme
 
 PUBLIC_SUFFIX = ".pub"
 _LARGEST_FILE = 2**16
@@ -73,7 +73,7 @@ class SigningKey:
         if kind == "file":
             text = read_private_file(place, "signing_key", "signing key", "keygen --signing")
         else:
-            text = scheme_of(self.reference).load(self.reference, "signing_key")
+            text = find_scheme(self.reference).load(self.reference, "signing_key")
         try:
             key = load_pem_private_key(text.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -24,7 +24,7 @@ from dpcore.questions.tables import QUANTILES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_span
 from pipelines.proof.check import CheckFailed
@@ -67,8 +67,10 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     for question in known:
         for part in question.parts():
             name = names[part.kind, part.tree, part.key, part.index]
-            wanted = empty.part(part.kind, part.tree, part.key, part.index)
-            _compare(name, wanted, _read(folder, name), errors=question.mechanism.errors_are_known)
+            expected = empty.part(part.kind, part.tree, part.key, part.index)
+            _compare(
+                name, expected, _read(folder, name), errors=question.mechanism.errors_are_known
+            )
     _compare_quantiles(folder, empty)
     drawn = [each for each in known if not each.mechanism.errors_are_known]
     for question in drawn:
@@ -80,7 +82,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     return _FOLLOW + (together if drawn else "")
 
 
-def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> Release:
+def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> ReleaseReader:
     """A release of no rows."""
     return release_rows(replace(plan, questions=tuple(questions)), [], ReleaseKey(bytes(32)))
 
@@ -96,11 +98,11 @@ def _compare_run(
         place = (part.kind, run.name, part.key, part.index)
         tables = [with_span(each.part(*place), run.name, span) for span, each in empty]
         _compare(names[place], pa.concat_tables(tables), _read(folder, names[place]))
-    found = [(span, each.quantiles) for span, each in empty]
-    return [with_span(table, run.name, span) for span, table in found if table is not None]
+    actual = [(span, each.quantiles) for span, each in empty]
+    return [with_span(table, run.name, span) for span, table in actual if table is not None]
 
 
-def _compare_quantiles(folder: str, empty: Release) -> None:
+def _compare_quantiles(folder: str, empty: ReleaseReader) -> None:
     if empty.quantiles is not None:
         name = concluded_file(QUANTILES)
         _compare(name, empty.quantiles, _read(folder, name))
@@ -113,11 +115,11 @@ def _read(folder: str, name: str) -> pa.Table:
         raise CheckFailed(f"{name} is no Parquet file") from None
 
 
-def _compare(name: str, wanted: pa.Table, found: pa.Table, *, errors: bool = True) -> None:
-    if wanted.schema.names != found.schema.names or len(wanted) != len(found):
+def _compare(name: str, expected: pa.Table, actual: pa.Table, *, errors: bool = True) -> None:
+    if expected.schema.names != actual.schema.names or len(expected) != len(actual):
         raise CheckFailed(f"{name} has not the columns and rows of the specification")
-    for column in wanted.schema.names:
-        one, other = (_plain(table[column]) for table in (wanted, found))
+    for column in expected.schema.names:
+        one, other = (_plain(table[column]) for table in (expected, actual))
         if column in _PUBLIC:
             if not one.equals(other):
                 raise CheckFailed(f"{name}: {column} is not that of the specification")
@@ -132,7 +134,7 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _close(one: pa.Array, other: pa.Array) -> bool:
-    wanted, found = (
+    expected, found = (
         pc.fill_null(each, -1.0).to_numpy(zero_copy_only=False) for each in (one, other)
     )
-    return bool(np.allclose(wanted, found, rtol=_TOLERANCE, atol=0.0, equal_nan=True))
+    return bool(np.allclose(expected, found, rtol=_TOLERANCE, atol=0.0, equal_nan=True))

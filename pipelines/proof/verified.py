@@ -12,7 +12,7 @@ from dpcore.hierarchy.universe import Universe
 from dpcore.release.guarantee import ARITHMETIC_VERSION
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
-from pipelines.proof.check import Check, CheckFailed, Finding, findings_of
+from pipelines.proof.check import Check, CheckFailed, Finding, run_checks
 from pipelines.proof.composition import check_composition
 from pipelines.proof.derived import check_page, check_to_date
 from pipelines.proof.files import check_draw, check_files, check_parts, read_keys, read_universe
@@ -80,7 +80,7 @@ class Verified:
         universes = f", public tables: {len(tables)}" if tables else ""
         return f"trees: {len(self.plan.questions)}{universes}, digest {self.plan.digest.hex()[:16]}"
 
-    def of_manifest(self) -> list[Check]:
+    def manifest_checks(self) -> list[Check]:
         """The checks of the manifest alone."""
         manifest, known = self.manifest, ("manifest", "specification")
         return [
@@ -93,7 +93,7 @@ class Verified:
             Check(name="parts", made=lambda: check_parts(manifest, self.plan), after=known),
         ]
 
-    def of_files(self) -> list[Check]:
+    def file_checks(self) -> list[Check]:
         """The checks of what lies beside the manifest."""
         manifest = self.manifest
         selecting = [Check(name="selection", made=self.selection, after=("files",))]
@@ -108,11 +108,11 @@ class Verified:
             ),
             Check(name="tables", made=self.tables, after=("files",)),
             Check(name="page", made=lambda: check_page(self.folder), after=("guarantee", "files")),
-            *(self._of_series() if isinstance(manifest.get("series"), dict) else []),
+            *(self._series_checks() if isinstance(manifest.get("series"), dict) else []),
             *(selecting if self.is_staged else []),
         ]
 
-    def _of_series(self) -> list[Check]:
+    def _series_checks(self) -> list[Check]:
         exact = self.manifest.get("arithmetic") == ARITHMETIC_VERSION
         made = partial(self._to_date, is_exact=exact)
         return [Check(name="to date", made=made, after=("guarantee", "files"))]
@@ -126,7 +126,7 @@ class Verified:
         stage = self.stage
         if not self.has_stage:
             return f"{FOLDER} is not there: the keys were not compared with those that it selected"
-        for each in findings_of([*stage.of_manifest(), *stage.of_files()]):
+        for each in run_checks([*stage.manifest_checks(), *stage.file_checks()]):
             if each.ok is False:
                 raise CheckFailed(f"{FOLDER}: {each.check}: {each.told}")
         assert self.plan.selection is not None
@@ -165,7 +165,7 @@ class Verified:
 
         key = load_signer(signer)
         try:
-            found = read_file(os.path.join(self.folder, SIGNATURE))
+            actual = read_file(os.path.join(self.folder, SIGNATURE))
         except FileNotFoundError:
             raise CheckFailed(
                 f"there is no {SIGNATURE}: it was not signed, or is to be by running dptrees "
@@ -173,13 +173,13 @@ class Verified:
             ) from None
         except OSError as error:
             raise CheckFailed(f"{SIGNATURE} cannot be read: {error.strerror}") from None
-        if not is_signed(read_file(os.path.join(self.folder, MANIFEST)), found, key):
+        if not is_signed(read_file(os.path.join(self.folder, MANIFEST)), actual, key):
             raise CheckFailed(f"{SIGNATURE} is not that of {signer} and this manifest")
         return f"by {signer}"
 
     def key(self, reference: KeyReference) -> str:
         """The key of the release is at hand."""
-        if reference.ring().key_of(self.manifest["key_id"]) is None:
+        if reference.ring().find_key(self.manifest["key_id"]) is None:
             raise CheckFailed(
                 f"{reference.reference} does not hold the key {self.manifest['key_id']}"
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 
-from pipelines.proof.check import Check, findings_of
+from pipelines.proof.check import Check, run_checks
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.sections.parameters import given_parameters
 from pipelines.terminal_text import print_json, print_line
@@ -24,10 +24,10 @@ def run_verify(chosen: argparse.Namespace) -> int:
     Raises:
         UserError: a check fails, or what is asked does not go together.
     """
-    given = given_parameters(chosen.set)
-    _check_arguments(chosen, given)
+    parameters = given_parameters(chosen.set)
+    _check_arguments(chosen, parameters)
     release = Verified(chosen.release)
-    findings = findings_of(_checks(release, chosen, given))
+    findings = run_checks(_checks(release, chosen, parameters))
     if chosen.json:
         failed = any(each.ok is False for each in findings)
         checks = [asdict(each) for each in findings]
@@ -40,7 +40,10 @@ def run_verify(chosen: argparse.Namespace) -> int:
 
 
 def _replay(
-    release: Verified, data: list[str], given: Mapping[str, str], reference: KeyReference | None
+    release: Verified,
+    data: list[str],
+    parameters: Mapping[str, str],
+    reference: KeyReference | None,
 ) -> str:
     """The release of these rows under its key is this one, bit for bit."""
     from pipelines.configuration import load_configuration
@@ -50,10 +53,10 @@ def _replay(
 
     staged = release.has_stage
     if data[0].endswith(_CONFIGURATIONS):
-        configuration = load_configuration(data[0], given)
+        configuration = load_configuration(data[0], parameters)
         if staged and configuration.selections:
-            found = selected_keys(release.stage.folder, configuration)
-            configuration = replace(configuration, selected=found)
+            actual = selected_keys(release.stage.folder, configuration)
+            configuration = replace(configuration, selected=actual)
         reference = reference or configuration.key
         folder = files.absolute(release.folder)
         rows = rows_of_configuration(configuration, release.manifest, folder, reference)
@@ -67,8 +70,10 @@ def _replay(
     return reason
 
 
-def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, str]) -> list[Check]:
-    checks = [*release.of_manifest(), *release.of_files()]
+def _checks(
+    release: Verified, chosen: argparse.Namespace, parameters: Mapping[str, str]
+) -> list[Check]:
+    checks = [*release.manifest_checks(), *release.file_checks()]
     if chosen.signer is not None:
         checks.append(Check(name="signature", made=partial(release.signature, chosen.signer)))
     key = None if chosen.key is None else key_reference(chosen.key)
@@ -78,7 +83,7 @@ def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, s
     if chosen.data:
         needed = ("manifest", "specification", "parts", "files", *(["key"] if key else []))
         needed += ("selection",) if release.is_staged else ()
-        made = partial(_replay, release, chosen.data, given, key)
+        made = partial(_replay, release, chosen.data, parameters, key)
         checks.append(Check(name="replay", made=made, after=needed, edited=False))
     return checks
 
@@ -88,11 +93,11 @@ def key_reference(text: str) -> KeyReference:
     return KeyReference(reference=text if has_scheme(text) else f"file:{text}")
 
 
-def _check_arguments(chosen: argparse.Namespace, given: Mapping[str, str]) -> None:
+def _check_arguments(chosen: argparse.Namespace, parameters: Mapping[str, str]) -> None:
     configured = bool(chosen.data) and chosen.data[0].endswith(_CONFIGURATIONS)
     if configured and len(chosen.data) > 1:
         raise UserError("--data: takes one configuration, or files of rows")
     if chosen.data and not configured and chosen.key is None:
         raise UserError("--data: files of rows need --key, the release's key")
-    if given and not configured:
+    if parameters and not configured:
         raise UserError("--set: goes with --data CONFIG")

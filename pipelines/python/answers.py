@@ -171,7 +171,7 @@ class Answers:
         return table_html(self._caption, self.table.column_names, self._cells())
 
 
-def table_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
+def to_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
     """Answers as a table; ends of intervals of which nothing is known are null."""
     listed = [
         {name: _known(value) for name, value in row.items() if name in columns} for row in rows

@@ -169,8 +169,8 @@ def _days(labels: list[str]) -> list[datetime.datetime]:
     """
     for form in ("%Y-%m-%d", "%Y/%m/%d", "%Y-%m", "%Y/%m"):
         try:
-            found = [datetime.datetime.strptime(label, form) for label in labels]
+            results = [datetime.datetime.strptime(label, form) for label in labels]
         except ValueError:
             continue
-        return found if len(found) > 2 else []
+        return results if len(results) > 2 else []
     return []

@@ -21,14 +21,14 @@ class Error(Exception):
 
 
 @contextmanager
-def user_errors(*, asking: bool = False) -> Iterator[None]:
+def user_errors(*, is_query: bool = False) -> Iterator[None]:
     """Makes every mistake of a user's an `Error`.
 
     Args:
-        asking: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
+        is_query: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
             fault of the program.
 
-    >>> with user_errors(asking=True):
+    >>> with user_errors(is_query=True):
     ...     raise ValueError("range: 5 is above 1")
     Traceback (most recent call last):
     dptrees.Error: range: 5 is above 1
@@ -46,7 +46,7 @@ def user_errors(*, asking: bool = False) -> Iterator[None]:
     except (UserError, ConfigurationError, FolderError) as error:
         raise Error(str(error)) from None
     except ValueError as error:
-        if not asking:
+        if not is_query:
             raise
         raise Error(_in_python(str(error))) from None
 

@@ -19,12 +19,12 @@ from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.one_time_key import one_time_key
 from pipelines.python.release import Release
-from pipelines.python.requested import configuration_of, key_values, names_key
-from pipelines.python.rows import HeldSource, batches_of, file_paths
+from pipelines.python.requested import key_values, names_key, requested_configuration
+from pipelines.python.rows import HeldSource, file_paths, to_batches
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
 from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
-from pipelines.running.output import Wanted
+from pipelines.running.output import FolderRequest
 from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
@@ -57,7 +57,7 @@ class Call:
     output: str | os.PathLike[str] | None = None
     parameters: Mapping[str, object] | None = None
     options: Sequence[str] = ()
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: FolderRequest = field(default_factory=FolderRequest)
 
     @property
     def in_memory(self) -> bool:
@@ -75,7 +75,7 @@ class Call:
         given |= key_values(self.key)
         if (paths := file_paths(rows)) is not None:
             given["input"] = {"format": format_of_names(paths), "path": list(paths)}
-        configuration = configuration_of(self.config, given, self.parameters)
+        configuration = requested_configuration(self.config, given, self.parameters)
         if self.in_memory:
             self._check_memory(configuration)
         elif self.key is None and not names_key(self.config):
@@ -116,9 +116,9 @@ def release(rows: Any, call: Call) -> Release:
         configuration = with_kept_selection(configuration, discard=discard)
         stage = Stage(
             configuration=configuration,
-            asked=planned_once(configuration, discard=discard),
+            planned=planned_once(configuration, discard=discard),
             options=options,
-            wanted=call.wanted,
+            request=call.wanted,
         )
         if rows is not None and file_paths(rows) is None:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
@@ -136,8 +136,8 @@ def release(rows: Any, call: Call) -> Release:
 @contextmanager
 def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
     first = stage.configuration.selection
-    columns = (*stage.asked.columns, *(() if first is None else first.columns))
-    batches = batches_of(rows, tuple(dict.fromkeys(columns)))
+    columns = (*stage.planned.columns, *(() if first is None else first.columns))
+    batches = to_batches(rows, tuple(dict.fromkeys(columns)))
     with held(batches) as number:
         yield HeldSource(batches, number)
 
@@ -176,7 +176,7 @@ def _options(call: Call, stage: Stage) -> PipelineOptions:
 def _in_memory(stage: Stage) -> Release:
     try:
         stage, _ = made(stage)
-        sign(stage, standing=False)
+        sign(stage, exists=False)
     except BaseException:
         KeptFiles.taken(stage.output)
         raise
@@ -186,14 +186,14 @@ def _in_memory(stage: Stage) -> Release:
 def _in_folder(stage: Stage) -> Release:
     if stage.configuration.id_of_all:
         warnings.warn(stage.configuration.id_remark, stacklevel=4)
-    stage, standing = made(stage)
-    if standing:
+    stage, exists = made(stage)
+    if exists:
         warnings.warn(
             f"{stage.output}: a release of this specification is already there; no row was read, "
             "and nothing was drawn or spent again",
             stacklevel=4,
         )
-    finished(stage, standing=standing)
+    finished(stage, exists=exists)
     with redirect_stdout(StringIO()):
         add_to_date(stage.plan, stage.output)
     return Release(ReleaseFolder(stage.output), path=stage.output)

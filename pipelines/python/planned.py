@@ -13,14 +13,14 @@ import pyarrow as pa
 from dpcore.release.guarantee import stated_guarantee
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import whole_target
+from pipelines.accounting.target_errors import TargetError, TargetErrors
 from pipelines.accounting.trees import tree_entries, tree_lines
-from pipelines.accounting.wanted import WantedError, WantedErrors
 from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
 from pipelines.python.numbers import number_text
-from pipelines.python.requested import configuration_of
+from pipelines.python.requested import requested_configuration
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
 
@@ -88,12 +88,12 @@ class Plan:
             Error: there is no such tree, or no such budget.
         """
         named = error if isinstance(error, Mapping) else {}
-        wanted = WantedErrors(
+        target_errors = TargetErrors(
             each=None if named else _wanted(error),
             named={name: _wanted(each) for name, each in named.items()},
         )
         try:
-            errors = wanted.by_tree(self._configuration.workloads, None)
+            errors = target_errors.by_tree(self._configuration.workloads, None)
             return whole_target(self._configuration, errors)
         except UserError as refused:
             raise Error(f"error: {str(refused).removeprefix('--target-error: ')}") from None
@@ -123,10 +123,10 @@ class Plan:
         return table_html(caption, ("tree", "keys", "mechanism", "error", "unit"), self._cells())
 
 
-def _wanted(error: Any) -> WantedError:
+def _wanted(error: Any) -> TargetError:
     if not 0 < error < math.inf:
         raise Error(f"error: {error} must be a number above 0")
-    return WantedError(amount=float(error), is_part=False)
+    return TargetError(amount=float(error), is_part=False)
 
 
 def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:
@@ -135,7 +135,7 @@ def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:
     Raises:
         ConfigurationError, Error: in one sentence.
     """
-    made = Plan(configuration_of(config, {}, parameters))
+    made = Plan(requested_configuration(config, {}, parameters))
     for line in made.warnings:
         warnings.warn(line, stacklevel=3)
     return made

@@ -47,7 +47,7 @@ def config_values(config: AnyConfig) -> tuple[Any, str]:
     return values, "config"
 
 
-def configuration_of(
+def requested_configuration(
     config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
 ) -> Configuration:
     """The checked configuration of a call.

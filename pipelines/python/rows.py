@@ -38,7 +38,7 @@ def file_paths(rows: object) -> tuple[str, ...] | None:
     return None
 
 
-def batches_of(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
+def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """The columns that a plan reads of rows, in batches.
 
     Args:
@@ -52,21 +52,21 @@ def batches_of(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
         Error: the rows are none of these.
     """
     if hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas"):
-        return _in_batches(_of_pandas(rows, columns), columns)
+        return _in_batches(_read_pandas(rows, columns), columns)
     if isinstance(rows, Mapping):
         return _in_batches(_column_by_column(rows, columns), columns)
     if isinstance(rows, (list, tuple)):
-        return _in_batches(_of_dictionaries(rows, columns), columns)
-    reader = _reader_of(rows)
+        return _in_batches(_read_dictionaries(rows, columns), columns)
+    reader = _to_reader(rows)
     if reader is not None:
-        return _of_reader(reader, columns)
+        return _read_batches(reader, columns)
     raise Error(
         f"rows: {type(rows).__name__} is no table: give an Arrow table, batch or reader, a pandas "
         "or Polars DataFrame, a DuckDB relation, dictionaries, or paths of files"
     )
 
 
-def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
+def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
     """What reads record batches; None where there are none, as of one column alone."""
     try:
         if hasattr(rows, "__arrow_c_stream__"):
@@ -78,7 +78,7 @@ def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
     return None
 
 
-def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
+def _read_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
     """Return the columns of a pandas frame that are read, without its index. NaN is null there, as
     in the files that pandas writes."""
     names = list(frame.columns)
@@ -121,7 +121,7 @@ def _array(name: str, values: Any) -> Any:
         ) from None
 
 
-def _of_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
+def _read_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
     for row in rows:
         if not isinstance(row, Mapping):
             raise Error(f"rows: a list holds dictionaries or paths, and not {type(row).__name__}")
@@ -131,7 +131,7 @@ def _of_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
     return _column_by_column({name: [row.get(name) for row in rows] for name in there}, columns)
 
 
-def _of_reader(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[pa.RecordBatch]:
+def _read_batches(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """Batch by batch, so that of a large stream only what is read is held."""
     schema = reader.schema
     there = _present(columns, schema.names)
@@ -197,12 +197,12 @@ class HeldSource:
         """
         schema = self._batches[0].schema
         try:
-            FileColumns.of(schema, _NAME, plan)
+            FileColumns.from_schema(schema, _NAME, plan)
         except InputError as error:
-            found = _COLUMN_TYPE.search(error.sentence)
-            if found is None or "needs" not in error.sentence:
+            match = _COLUMN_TYPE.search(error.sentence)
+            if match is None or "needs" not in error.sentence:
                 raise
-            name = found[1]
+            name = match[1]
             raise InputError(
                 f"{error.sentence} Convert texts first, with pandas for instance by "
                 f"pd.to_numeric(rows[{name!r}]) or pd.to_datetime(rows[{name!r}])."

@@ -15,7 +15,7 @@ from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from pipelines.plain.counted import counted_note, counted_noun
-from pipelines.python.answers import Answers, table_of
+from pipelines.python.answers import Answers, to_table
 from pipelines.python.drawing import CURVES, QUANTILES
 from pipelines.python.drawing import NODES as BARS
 from pipelines.python.error import Error, user_errors
@@ -68,7 +68,7 @@ class TreeAnswers:
             Error: it is not above 0 and at most 0.9999; or this kind of tree has the release's
                 alone.
         """
-        with user_errors(asking=True):
+        with user_errors(is_query=True):
             return self._as(self._tree.at_confidence(confidence))
 
     def column(self, name: str) -> TreeAnswers:
@@ -77,8 +77,8 @@ class TreeAnswers:
         Raises:
             Error: the tree has one column, or none of this name.
         """
-        with user_errors(asking=True):
-            return self._as(self._tree.of_column(name), name)
+        with user_errors(is_query=True):
+            return self._as(self._tree.select_column(name), name)
 
     def _as(self, tree: Released, column: str = "") -> TreeAnswers:
         return TreeAnswers(tree, self._folder, self._owner, column or self._column)
@@ -140,13 +140,13 @@ class TreeAnswers:
         if any("in_words" in row for row in rows):
             columns = (*columns, "in_words")
             rows = [{"in_words": None} | row for row in rows]
-        return self._answers("quantiles", table_of(rows, columns), QUANTILES)
+        return self._answers("quantiles", to_table(rows, columns), QUANTILES)
 
     def _each(
-        self, ask: Callable[[Any], Mapping[str, Any]], values: Any
+        self, answer_one: Callable[[Any], Mapping[str, Any]], values: Any
     ) -> list[Mapping[str, Any]]:
-        with user_errors(asking=True):
-            return [ask(value) for value in _several(values)]
+        with user_errors(is_query=True):
+            return [answer_one(value) for value in _several(values)]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
         """How many rows lie in [lower, upper); the label says the range that was counted, of whole
@@ -174,7 +174,7 @@ class TreeAnswers:
             if level is None:
                 return [self._tree.at_path(str(node), each)]
             number = self._tree.numbered_level(str(level))
-            return [self._tree.node(number, self._tree.node_of(_plain(node), number), each)]
+            return [self._tree.node(number, self._tree.find_node(_plain(node), number), each)]
 
         return self._counts("node", key, ask)
 
@@ -205,8 +205,8 @@ class TreeAnswers:
         def ask(each: object) -> list[Answer]:
             if n < 1:
                 raise ValueError(f"n: {n} is not above 0")
-            asked = self._tree.height if level is None else self._tree.level_of(str(level))
-            return self._tree.top(n, asked, each)
+            chosen_level = self._tree.height if level is None else self._tree.find_level(str(level))
+            return self._tree.top(n, chosen_level, each)
 
         return self._counts("top", key, ask)
 
@@ -251,12 +251,12 @@ class TreeAnswers:
         Raises:
             Error: there is no such level or key.
         """
-        found = self._in_words(self._whole(NODES, key, ("level", "node", "label", *_ERRORS)))
+        result = self._in_words(self._whole(NODES, key, ("level", "node", "label", *_ERRORS)))
         if level is None:
-            return found
-        with user_errors(asking=True):
-            number = self._tree.level_of(str(level))
-        table = found.table.filter(pc.equal(found.table["level"], number)).drop_columns(["level"])
+            return result
+        with user_errors(is_query=True):
+            number = self._tree.find_level(str(level))
+        table = result.table.filter(pc.equal(result.table["level"], number)).drop_columns(["level"])
         return self._answers(f"nodes of level {level}", table, BARS)
 
     def _in_words(self, found: Answers) -> Answers:
@@ -274,7 +274,7 @@ class TreeAnswers:
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
             raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
-        with user_errors(asking=True):
+        with user_errors(is_query=True):
             tables = [self._part(kind, part.key, part.index) for part in parts]
             table = pa.concat_tables(tables, promote_options="permissive")
             if question.keys is not None:
@@ -282,7 +282,7 @@ class TreeAnswers:
                     table.column_names.index("key"), "key", table["key"].cast(pa.string())
                 )
                 if key is not None:
-                    label = question.label_of(question.keys.code_of(_plain(key)))
+                    label = question.key_label(question.keys.find_code(_plain(key)))
                     table = table.filter(pc.equal(table["key"], label))
         form = CURVES if kind == CDF else BARS
         return self._answers(kind, table.select([*self._key_column(key), *columns]), form)
@@ -292,12 +292,16 @@ class TreeAnswers:
             return self._folder.tables(self.name).part(kind, key, index)
         return self._folder.part(kind, self.name, key, index)
 
-    def _counts(self, asking: str, key: object, ask: Callable[[object], list[Answer]]) -> Answers:
+    def _counts(
+        self, query: str, key: object, answer_one: Callable[[object], list[Answer]]
+    ) -> Answers:
         """The answers to a question, for one key or for all."""
         rows: list[dict[str, Any]] = []
-        with user_errors(asking=True):
+        with user_errors(is_query=True):
             for named, label in self._chosen_keys(key):
-                rows += [named | asdict(answer) | {"label": answer.shown} for answer in ask(label)]
+                rows += [
+                    named | asdict(answer) | {"label": answer.shown} for answer in answer_one(label)
+                ]
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
             warnings.warn(
@@ -305,7 +309,7 @@ class TreeAnswers:
                 "what was asked",
                 stacklevel=3,
             )
-        return self._answers(asking, table_of(rows, (*self._key_column(key), *_COLUMNS)), BARS)
+        return self._answers(query, to_table(rows, (*self._key_column(key), *_COLUMNS)), BARS)
 
     def _chosen_keys(self, key: object) -> list[tuple[dict[str, Any], object]]:
         """What comes before the answers of a key, and the key."""
@@ -316,18 +320,18 @@ class TreeAnswers:
     def _key_column(self, key: object) -> tuple[str, ...]:
         return ("key",) if key is None and self.keys else ()
 
-    def _answers(self, asking: str, table: pa.Table, form: str) -> Answers:
+    def _answers(self, query: str, table: pa.Table, form: str) -> Answers:
         return Answers(
             table=table,
-            title=self._title(asking),
+            title=self._title(query),
             confidence=self.confidence,
             form=form,
             noun=counted_noun(self._tree.question),
         )
 
-    def _title(self, asking: str) -> str:
+    def _title(self, query: str) -> str:
         column = f", {self._column}" if self._column else ""
-        return f"{self.name}{column}: {asking}"
+        return f"{self.name}{column}: {query}"
 
     def _described(self) -> tuple[str, str, str]:
         """The columns, the keys and the rows of the tree, for a person."""

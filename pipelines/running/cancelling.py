@@ -83,16 +83,18 @@ def _cancel_at_flink(options: PipelineOptions, name: str) -> str | None:
     address = master if "://" in master else f"http://{master}"
     limit, state = time.monotonic() + _CANCEL_SECONDS, "UNKNOWN"
     while state not in _OVER and time.monotonic() < limit:
-        found = [job for job in _asked(f"{address}/jobs/overview")["jobs"] if job["name"] == name]
-        if found:
-            state = str(found[0]["state"])
+        results = [
+            job for job in _get_json(f"{address}/jobs/overview")["jobs"] if job["name"] == name
+        ]
+        if results:
+            state = str(results[0]["state"])
             if state not in (*_OVER, "CANCELLING"):
-                _asked(f"{address}/jobs/{found[0]['jid']}?mode=cancel", method="PATCH")
+                _get_json(f"{address}/jobs/{results[0]['jid']}?mode=cancel", method="PATCH")
         time.sleep(0.3)
     return state
 
 
-def _asked(address: str, method: str = "GET") -> Any:
+def _get_json(address: str, method: str = "GET") -> Any:
     request = urllib.request.Request(address, method=method)
     with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
         return json.loads(answer.read() or b"{}")

@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.configuration import Configuration
 from pipelines.running.dataflow import submits_only
-from pipelines.running.job_jar import job_jar_of
+from pipelines.running.job_jar import job_jar_path
 from pipelines.user_error import UserError
 
 _THEN = (
@@ -20,7 +20,7 @@ def described(options: PipelineOptions) -> str:
     Args:
         options: Beam's.
     """
-    if jar := job_jar_of(options):
+    if jar := job_jar_path(options):
         return f"{jar}: holds the job, and nothing has run; {_THEN}"
     return f"the job is described, and not run yet; {_THEN}" if submits_only(options) else ""
 

@@ -21,7 +21,7 @@ YESTERDAY = "yesterday"
 _PARAMETER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
 
-def day_of(text: str) -> date:
+def parse_day(text: str) -> date:
     """The last day that is wanted.
 
     Args:
@@ -30,7 +30,7 @@ def day_of(text: str) -> date:
     Raises:
         ValueError: it is neither.
 
-    >>> day_of("2013-01-05")
+    >>> parse_day("2013-01-05")
     datetime.date(2013, 1, 5)
     """
     if text == YESTERDAY:
@@ -68,8 +68,8 @@ class Due:
             raise UserError(f"--through: {self.through} is before {start}, where the series begins")
         last = min((self.through - start).days + 1, periods + 1)
         # From the last one back: what is older may have been cleared away.
-        standing = (n for n in range(last, 0, -1) if holds_release(run_folder(folder, n)))
-        first = next(standing, 1)
+        finished_runs = (n for n in range(last, 0, -1) if holds_release(run_folder(folder, n)))
+        first = next(finished_runs, 1)
         for period in range(first, last + 1):
             yield {**self.given, name: str(start + timedelta(days=period - 1))}
 
@@ -82,13 +82,13 @@ class Due:
         document = read_document(self.path)
         section = document.get("series") if isinstance(document, dict) else None
         period = section.get("period") if isinstance(section, dict) else None
-        found = _PARAMETER.fullmatch(period) if isinstance(period, str) else None
-        if found is None or "start" not in (section or {}):
+        match = _PARAMETER.fullmatch(period) if isinstance(period, str) else None
+        if match is None or "start" not in (section or {}):
             raise UserError(
                 f"--through: {self.path} needs a series with a start, whose period is a parameter, "
                 "such as period: ${date}"
             )
-        return found[1]
+        return match[1]
 
     def _series(self, name: str) -> tuple[date, str, int]:
         """Its first day, its folder and how many periods it has."""

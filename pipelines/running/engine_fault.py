@@ -31,9 +31,9 @@ def engine_fault(error: Exception, *, remote: bool) -> ReleaseError | None:
         remote: the workers are other processes.
     """
     text = " ".join(str(each) for each in errors_within(error))
-    found = error_in(text)
-    if found is not None:
-        return found
+    result = error_in(text)
+    if result is not None:
+        return result
     if ANOTHER_MATRIX in text:
         return InputError(ANOTHER_MATRIX)
     if is_no_memory(error) or "OutOfMemoryError" in text:

@@ -32,7 +32,7 @@ from pipelines.running.dataflow import (
 )
 from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
-from transforms.bound import unit_shards_of
+from transforms.bound import unit_shard_count
 from transforms.release import ReleaseTrees
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
@@ -87,7 +87,7 @@ def check_options(options: PipelineOptions) -> str:
     _check_experiments(options)
     if standard.streaming:
         raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
-    unit_shards_of(options)  # refuses what is out of range
+    unit_shard_count(options)  # refuses what is out of range
     if is_dataflow(options):
         check_dataflow_options(options)
     return runner

@@ -7,7 +7,7 @@ import os
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
 from pipelines.configuration import Configuration
-from pipelines.running.output import Wanted
+from pipelines.running.output import FolderRequest
 from pipelines.user_error import UserError
 
 OPTION = "--output_executable_path"
@@ -15,7 +15,7 @@ OPTION = "--output_executable_path"
 _RUNNERS = ("portable", "flink", "spark")
 
 
-def job_jar_of(options: PipelineOptions) -> str:
+def job_jar_path(options: PipelineOptions) -> str:
     """Where the jar of the job is wanted; "" where the job is to be run.
 
     Args:
@@ -24,18 +24,20 @@ def job_jar_of(options: PipelineOptions) -> str:
     return str(options.view_as(PortableOptions).output_executable_path or "")
 
 
-def check_job_jar(options: PipelineOptions, configuration: Configuration, wanted: Wanted) -> None:
+def check_job_jar(
+    options: PipelineOptions, configuration: Configuration, request: FolderRequest
+) -> None:
     """Refuses a jar of what is no single job, or that nobody would write.
 
     Args:
         options: Beam's.
         configuration: of the release.
-        wanted: of its folder.
+        request: of its folder.
 
     Raises:
         UserError: a jar is wanted where there can be none.
     """
-    jar = job_jar_of(options)
+    jar = job_jar_path(options)
     if not jar:
         return
     runner = str(options.view_as(StandardOptions).runner).split(".")[-1].lower()
@@ -45,7 +47,7 @@ def check_job_jar(options: PipelineOptions, configuration: Configuration, wanted
         )
     if configuration.selection is not None:
         raise UserError(f"{OPTION}={jar}: private keys take two jobs, of which a jar holds one")
-    if wanted.repair:
+    if request.repair:
         raise UserError(f"{OPTION}={jar}: cannot be with --repair, whose end is seen by its run")
     if not os.path.isdir(os.path.dirname(os.path.abspath(jar))):
         raise UserError(f"{OPTION}={jar}: there is no such folder")

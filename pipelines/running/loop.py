@@ -82,7 +82,7 @@ class _Loop:
     def run(self) -> None:
         """Runs every step once."""
         for step in self._steps:
-            given = _run_of(step)(step, self._values)
+            given = _find_run(step)(step, self._values)
             for tag, collection in step.outputs.items():
                 if self._takers.get(collection):
                     self._values[collection] = given.get(tag, [])
@@ -183,7 +183,7 @@ _RUNS: dict[type, Run] = {
 }
 
 
-def _run_of(step: AppliedPTransform) -> Run:
+def _find_run(step: AppliedPTransform) -> Run:
     """What runs a step.
 
     Raises:

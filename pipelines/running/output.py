@@ -14,8 +14,8 @@ from pipelines.selection.plan import FOLDER as SELECTION
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.existing_release import is_released, read_manifest
 from transforms.layout import MANIFEST, PART_KINDS, TO_DATE
-from transforms.standing import read_manifest, stands
 from transforms.sweep import begun, begun_without_record, discard, drawn, missing_files, strangers
 
 # Beside the files of a job: the page, and the times and versions of a run.
@@ -24,7 +24,7 @@ _FOLDERS = (*PART_KINDS, TO_DATE, SELECTION)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class FolderRequest:
     """What is asked of a folder beside the release itself.
 
     Args:
@@ -38,7 +38,7 @@ class Wanted:
     discard: bool = False
 
 
-def check_output(output: str, plan: ReleasePlan, wanted: Wanted) -> bool:
+def check_output(output: str, plan: ReleasePlan, request: FolderRequest) -> bool:
     """Whether the output already holds a release of this very specification.
 
     Raises:
@@ -47,22 +47,22 @@ def check_output(output: str, plan: ReleasePlan, wanted: Wanted) -> bool:
     check_filesystems((output,))
     if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"output: {output} is not a folder")
-    if stands(output, plan):
-        _check_nonce(output, wanted)
+    if is_released(output, plan):
+        _check_nonce(output, request)
         return True
     if files.is_local(output) and not _writable(output):
         raise UserError(f"output: {output} cannot be written: permission denied")
     return False
 
 
-def check_standing(output: str, wanted: Wanted) -> None:
+def check_released(output: str, request: FolderRequest) -> None:
     """Sees that a finished release is whole, and that nothing was asked that it cannot take.
 
     Raises:
         UserError: files are missing.
-        StandingError: the release is to be discarded.
+        ExistingReleaseError: the release is to be discarded.
     """
-    if wanted.discard:
+    if request.discard:
         discard(output)  # refused
     folder = ReleaseFolder(output)
     missing = missing_files(output, folder.files)
@@ -73,31 +73,33 @@ def check_standing(output: str, wanted: Wanted) -> None:
         )
 
 
-def check_parameters(configuration: Configuration, output: str, wanted: Wanted) -> bool:
+def check_parameters(configuration: Configuration, output: str, request: FolderRequest) -> bool:
     """Sees that a finished release is of the same parameters, which may name other rows. Whether it
     is to stay as it is.
 
     Raises:
         UserError: it is of others.
     """
-    found = read_manifest(files.join(output, MANIFEST)).get("parameters", {})
-    if found != configuration.parameters:
-        told = ", ".join(f"{name} = {value}" for name, value in sorted(found.items())) or "none"
+    manifest = read_manifest(files.join(output, MANIFEST)).get("parameters", {})
+    if manifest != configuration.parameters:
+        listed = (
+            ", ".join(f"{name} = {value}" for name, value in sorted(manifest.items())) or "none"
+        )
         raise UserError(
-            f"output: {output} holds the release of other parameters ({told}); choose another "
+            f"output: {output} holds the release of other parameters ({listed}); choose another "
             "output, by a parameter in its path"
         )
-    return not wanted.repair
+    return not request.repair
 
 
-def _check_nonce(output: str, wanted: Wanted) -> None:
+def _check_nonce(output: str, request: FolderRequest) -> None:
     """Sees that a finished release has the nonce that was asked for.
 
     Raises:
         UserError: it has another.
     """
-    found = read_manifest(files.join(output, MANIFEST)).get("nonce")
-    if wanted.nonce is not None and found != wanted.nonce.hex():
+    manifest = read_manifest(files.join(output, MANIFEST)).get("nonce")
+    if request.nonce is not None and manifest != request.nonce.hex():
         raise UserError(f"nonce: {output} holds a release with another nonce")
 
 
@@ -116,30 +118,30 @@ def check_repaired(output: str) -> None:
         )
 
 
-def check_repairable(output: str, wanted: Wanted) -> None:
+def check_repairable(output: str, request: FolderRequest) -> None:
     """Refuses to repair what is not finished.
 
     Raises:
         UserError: it is to be repaired.
     """
-    if wanted.repair:
+    if request.repair:
         raise UserError(
             f"--repair: {output} holds no finished release; run without it to finish one"
         )
 
 
-def check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
+def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None:
     """Sees that the folder can take what is asked of it.
 
     Raises:
         UserError: there is no release to repair, something lies there that is no part of one, or
             nothing tells whose parts do.
     """
-    if not stands(output, plan):
-        check_repairable(output, wanted)
+    if not is_released(output, plan):
+        check_repairable(output, request)
         if not drawn(output):  # what is begun is finished, whatever came to lie beside it
             _check_own(output)
-    if not (wanted.repair or wanted.discard) and begun_without_record(output):
+    if not (request.repair or request.discard) and begun_without_record(output):
         raise UserError(
             f"output: {output} holds parts of a release without record.json, so nothing tells "
             "whether this run would draw them again; choose another output, or start anew with "
@@ -147,16 +149,17 @@ def check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
         )
 
 
-def clear_output(output: str, wanted: Wanted, *, reserved: bool) -> None:
+def clear_output(output: str, request: FolderRequest, *, reserved: bool) -> None:
     """Clears the folder where that is asked.
 
     Args:
         reserved: there is a ledger, where something may be discarded whose folder is gone.
 
     Raises:
-        StandingError: there is a finished release, which is not discarded, or nothing is there.
+        ExistingReleaseError: there is a finished release, which is not discarded, or nothing is
+            there.
     """
-    if wanted.discard:
+    if request.discard:
         if begun(output) or not reserved:
             discard(output)
         print_line(f"{output}: what a run began is discarded; what it drew counts as spent")

@@ -18,7 +18,7 @@ from typing import Any
 from dpcore import __version__
 from dpcore.hierarchy.universe import Universe
 from dpcore.privacy.budget import Budget
-from dpcore.questions.question import Run
+from dpcore.questions.question import SeriesRun
 from dpcore.release.composition import Guarantee
 from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
 from dpcore.rows.key_table import KeyTable
@@ -31,6 +31,7 @@ from pipelines.sections.request import first_change
 from pipelines.selection.plan import FOLDER, left_for_trees
 from transforms import files
 from transforms.carry import SeriesError, for_period, run_before
+from transforms.existing_release import ExistingReleaseError, read_manifest
 from transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
@@ -40,7 +41,6 @@ from transforms.kept_plan import (
     request_of_series,
 )
 from transforms.layout import MANIFEST, PLAN, run_folder
-from transforms.standing import StandingError, read_manifest
 from transforms.sweep import drawn
 
 # Of floats in the specifications of releases that keep no request, which another processor made.
@@ -57,21 +57,21 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
 
     Raises:
         ConfigurationError: it cannot be planned.
-        StandingError, KeptPlanError: the output holds the release of another configuration, or a
-            plan that cannot be read or that no run under the key wrote.
+        ExistingReleaseError, KeptPlanError: the output holds the release of another configuration,
+            or a plan that cannot be read or that no run under the key wrote.
         KeyReferenceError: the key of a plan that was begun, or of the run before, is not there.
         SeriesError: the series is of another configuration.
     """
     if configuration.selections and not configuration.selected:
         return configuration.plan()
-    found = _PlannedOnce(
+    planned = _PlannedOnce(
         configuration=configuration,
         folder=configuration.output,
         discard=discard,
         make=configuration.plan,
         check=lambda plan: _check_trees(configuration, plan),
     )
-    return found.plan()
+    return planned.plan()
 
 
 def with_kept_selection(configuration: Configuration, *, discard: bool = False) -> Configuration:
@@ -87,8 +87,8 @@ def with_kept_selection(configuration: Configuration, *, discard: bool = False) 
     if not configuration.selections:
         return configuration
     folder = files.join(configuration.output, FOLDER)
-    found = selection_planned_once(configuration, folder, discard=discard)
-    return replace(configuration, kept_selection=found)
+    selection = selection_planned_once(configuration, folder, discard=discard)
+    return replace(configuration, kept_selection=selection)
 
 
 def selection_planned_once(
@@ -106,18 +106,18 @@ def selection_planned_once(
     """
 
     def make() -> ReleasePlan:
-        found = replace(configuration, kept_selection=None).selection
-        assert found is not None
-        return found
+        result = replace(configuration, kept_selection=None).selection
+        assert result is not None
+        return result
 
-    found = _PlannedOnce(
+    result = _PlannedOnce(
         configuration=configuration,
         folder=folder,
         discard=discard,
         make=make,
         check=lambda plan: _check_selection(configuration, plan),
     )
-    return found.plan()
+    return result.plan()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +159,11 @@ class _PlannedOnce:
         manifest, kept = read_manifest(path), find_drawn(self.folder)
         if kept is None:
             return self._nearly(manifest) or self._made
-        change = change_of(self.configuration, kept.request)
+        change = changed_key(self.configuration, kept.request)
         if not change:
             return self._read(path, manifest, manifest["trees"])
         if not self._is_made(manifest["spec"]):
-            raise StandingError(
+            raise ExistingReleaseError(
                 f"output: {self.folder} holds a release of another configuration: {change}; choose "
                 "another output"
             )
@@ -182,7 +182,7 @@ class _PlannedOnce:
         place = files.join(self.folder, PLAN)
         # Before it is read: the file may be gone when this run seals the plan as its own.
         check_seal(place, kept, self.configuration.key)
-        change = change_of(self.configuration, kept.request)
+        change = changed_key(self.configuration, kept.request)
         if not change:
             return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
         made = replace(self._made, dataset=kept.request.get("dataset"))
@@ -210,7 +210,7 @@ class _PlannedOnce:
                 return None
             return self._read(path, manifest, (), period=series.period)
         check_seal(files.join(before, PLAN), kept, self.configuration.key.checked())
-        change = change_of(self.configuration, kept.request, other_run=True)
+        change = changed_key(self.configuration, kept.request, other_run=True)
         if not change:
             return self._read(path, manifest, (), period=series.period)
         if not self._is_made(manifest["spec"], before=True):
@@ -264,11 +264,11 @@ class _PlannedOnce:
             period: of the series at which the plan is used; None: its own.
 
         Raises:
-            StandingError: it is of another version, or does not keep the guarantee.
+            ExistingReleaseError: it is of another version, or does not keep the guarantee.
         """
         spec, version = kept["spec"], kept.get("dptrees")
         if spec.get("format") != FORMAT_VERSION:
-            raise StandingError(
+            raise ExistingReleaseError(
                 f"output: {place} is of another version of dptrees; choose another output"
             )
         tables = dict(_tables(self.configuration))
@@ -282,7 +282,7 @@ class _PlannedOnce:
         except (*UNREADABLE, CheckFailed) as error:
             is_same = version == __version__
             of, use = ("", "") if is_same else (f", of dptrees {version},", "use that version, or ")
-            raise StandingError(
+            raise ExistingReleaseError(
                 f"output: the plan in {place}{of} cannot be used by this program: {error}; "
                 f"{use}choose another output"
             ) from None
@@ -293,7 +293,7 @@ class _PlannedOnce:
         return plan
 
 
-def change_of(
+def changed_key(
     configuration: Configuration, request: Mapping[str, Any], *, other_run: bool = False
 ) -> str:
     """The first key in which a configuration differs from a request, and both values; "" where they
@@ -331,10 +331,10 @@ def _tables(configuration: Configuration) -> Iterator[tuple[str, Universe | KeyT
 
 def _reader(tables: Mapping[str, Any], kind: type[Any]) -> Callable[[str], Any]:
     def read(digest: str) -> Any:
-        found = tables.get(digest)
-        if not isinstance(found, kind):
+        result = tables.get(digest)
+        if not isinstance(result, kind):
             raise ValueError(f"the public table {digest[:16]} is not that of the configuration")
-        return found
+        return result
 
     return read
 
@@ -360,7 +360,7 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         ("name", plan.name, configuration.release),
         ("unit", plan.unit, configuration.terms.unit),
         ("trees", [each.name for each in plan.questions], names),
-        ("series", plan.run, series and Run(period=series.period, periods=series.periods)),
+        ("series", plan.run, series and SeriesRun(period=series.period, periods=series.periods)),
         ("dialect", plain(plan.dialect), plain(configuration.dialect)),
     ):
         if own != wanted:

@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from pipelines.faults.log import remark
 from pipelines.faults.time_limit import time_limit
 from pipelines.running.job import finish_job, runs_here
-from pipelines.running.job_jar import job_jar_of
+from pipelines.running.job_jar import job_jar_path
 from pipelines.user_error import UserError
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
@@ -50,7 +50,7 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> None:
     runner = str(options.view_as(StandardOptions).runner)
     short = runner.split(".")[-1].lower().removesuffix("runner")
     here = runs_here(options) or portable.environment_type == "LOOPBACK"
-    unseen = job_jar_of(options) or options.view_as(PreflightOptions).no_preflight
+    unseen = job_jar_path(options) or options.view_as(PreflightOptions).no_preflight
     if here or short not in _RUNNERS or unseen:
         return
     pipeline = beam.Pipeline(options=_once(options))

@@ -127,13 +127,13 @@ def _hide(path: str) -> None:
 
 def versions() -> dict[str, str]:
     """The versions of what a release is made with."""
-    found = {"dptrees": __version__, "python": platform.python_version()}
+    result = {"dptrees": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def _moment(seconds: float) -> str:

@@ -9,7 +9,7 @@ from dpcore.rows.key_table import MOST_KEYS, KeyTable
 from dpcore.selection.released import ReleasedSelection
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
-from pipelines.running.output import Wanted, check_output, check_repairable, check_standing
+from pipelines.running.output import FolderRequest, check_output, check_released, check_repairable
 from pipelines.running.stage import Stage
 from pipelines.sections.by import PrivateKeys
 from pipelines.selection.plan import FOLDER
@@ -20,7 +20,7 @@ from transforms.layout import MANIFEST, NONCE, PLAN, RECORD
 from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
 
-def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
+def with_keys(trees: Stage) -> tuple[Configuration, FolderRequest]:
     """Selects the keys of trees, or sees that they are selected already.
 
     Args:
@@ -33,31 +33,31 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
     Raises:
         UserError: the output holds a release whose selection is gone; or no key was selected.
     """
-    configuration, output, wanted = trees.configuration, trees.output, trees.wanted
+    configuration, output, wanted = trees.configuration, trees.output, trees.request
     plan = configuration.selection
     assert plan is not None
     folder = files.join(output, FOLDER)
-    stage = replace(trees, configuration=replace(configuration, output=folder), asked=plan)
+    stage = replace(trees, configuration=replace(configuration, output=folder), planned=plan)
     if not check_output(folder, stage.plan, wanted):
         _check_not_begun(output)
         check_repairable(output, wanted)
         stage.check_input()
         trees.check_input()
         if stage.booking:
-            stage.booking.check_room(trees.asked)
+            stage.booking.check_room(trees.planned)
         begun = any(files.exists(files.join(folder, name)) for name in (NONCE, PLAN))
         left = replace(wanted, repair=False, discard=wanted.discard and begun)
-        stage = _made(replace(stage, wanted=left))
+        stage = _made(replace(stage, request=left))
         wanted = replace(wanted, discard=wanted.discard and not begun)
     elif missing_files(folder, ReleaseFolder(folder).files):
         if not wanted.repair:
-            check_standing(folder, wanted)  # says which
+            check_released(folder, wanted)  # says which
         stage = _made(stage)
     elif stage.booking:
-        stage.booking.settled()
+        stage.booking.commit_existing()
     selected = selected_keys(folder, configuration)
     # Another launcher may have written another plan first: the trees get what that one leaves.
-    return replace(configuration, selected=selected, kept_selection=stage.asked), wanted
+    return replace(configuration, selected=selected, kept_selection=stage.planned), wanted
 
 
 def _made(stage: Stage) -> Stage:
@@ -92,7 +92,7 @@ def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateK
     Raises:
         UserError: for a tree none was selected.
     """
-    release, found = ReleaseFolder(folder).release, {}
+    release, result = ReleaseFolder(folder).release, {}
     for number, (private, first) in enumerate(configuration.selections.items()):
         tree = release.tree(f"{FOLDER}-{number}")
         assert isinstance(tree, ReleasedSelection)
@@ -103,5 +103,5 @@ def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateK
                 "and what the selection spent is spent; another share, threshold or columns, in "
                 "another output, would select others"
             )
-        found[private] = KeyTable(tree.table)
-    return found
+        result[private] = KeyTable(tree.table)
+    return result

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.noise.randomness import key_id_of
+from dpcore.noise.randomness import key_id_from_check
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
@@ -26,22 +26,23 @@ from pipelines.running.dataflow import (
 from pipelines.running.described import described
 from pipelines.running.job import check_filesystems, run_job, runs_here
 from pipelines.running.output import (
-    Wanted,
+    FolderRequest,
+    check_folder,
     check_output,
     check_parameters,
+    check_released,
     check_repaired,
-    check_standing,
-    check_wanted,
     clear_output,
 )
 from pipelines.running.planned_once import planned_once, selection_planned_once
 from pipelines.running.preflight import check_workers
 from pipelines.running.run_record import RunRecord
-from pipelines.running.worker_memory import process_memory_of
+from pipelines.running.worker_memory import process_memory
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
 from transforms.errors import ReleaseError
+from transforms.existing_release import is_released
 from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import PART_KINDS, planned_parts
@@ -52,7 +53,6 @@ from transforms.readers.read import ReadBatches, check_readable
 from transforms.readers.sealed_list import SealedList, written_list
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
-from transforms.standing import stands
 from transforms.sweep import swept_if_failed
 from transforms.universe_file import share_universes
 
@@ -80,18 +80,18 @@ class Stage:
 
     Args:
         configuration: with the output, the input and the key.
-        asked: what is to be made, as it was planned.
+        planned: what is to be made, as it was planned.
         options: Beam's.
-        wanted: of the output.
+        request: of the output.
         source: of the rows; None: the files of the input.
         record: of the run that the stage is a part of.
         listed: the files of the input, which all stages of a run read.
     """
 
     configuration: Configuration
-    asked: ReleasePlan
+    planned: ReleasePlan
     options: PipelineOptions
-    wanted: Wanted
+    request: FolderRequest
     source: Source | None = None
     record: RunRecord = field(default_factory=RunRecord)
     listed: ListedOnce = field(default_factory=ListedOnce)
@@ -112,27 +112,27 @@ class Stage:
             return None
         from pipelines.ledger.booking import Booking  # slow to import, and not always needed
 
-        return Booking.of(self.configuration, self.asked)
+        return Booking.from_plan(self.configuration, self.planned)
 
     @property
     def plan(self) -> ReleasePlan:
         """The plan, with the data set whose budget it spends."""
-        return self.asked if self.booking is None else self.booking.plan
+        return self.planned if self.booking is None else self.booking.plan
 
-    def stands(self) -> bool:
+    def is_released(self) -> bool:
         """Whether it is there already, and is to stay as it is.
 
         Raises:
             UserError: the output holds something else, or not all of it.
         """
         if not (
-            check_output(self.output, self.plan, self.wanted)
-            and check_parameters(self.configuration, self.output, self.wanted)
+            check_output(self.output, self.plan, self.request)
+            and check_parameters(self.configuration, self.output, self.request)
         ):
             return False
-        check_standing(self.output, self.wanted)
+        check_released(self.output, self.request)
         if self.booking:
-            self.booking.settled()
+            self.booking.commit_existing()
         return True
 
     def check_input(self) -> list[tuple[str, int]]:
@@ -154,35 +154,38 @@ class Stage:
         """
         if self.configuration.signing_key is not None:
             SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
-        if not self.wanted.repair:
+        if not self.request.repair:
             check_turn(self.plan, self.output)
-        begun_under = None if self.wanted.discard else self._begun_under()
+        begun_under = None if self.request.discard else self._begun_under()
         if is_dataflow(self.options):
             self._check_dataflow()
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
-        check_wanted(self.output, self.plan, self.wanted)
+        check_folder(self.output, self.plan, self.request)
         with self.record.step("preflight", self.output):
             check_workers(self.options, key)
-        wanted, witness = self.wanted, None
-        if not (wanted.repair or wanted.discard):
+        request, witness = self.request, None
+        if not (request.repair or request.discard):
             if self.booking:
-                self.booking.check(key, nonce=wanted.nonce)  # before anything is written
+                self.booking.check(key, nonce=request.nonce)  # before anything is written
             if not self._keeps_plan(key):
-                return self._of_kept().make()
+                return self._with_kept_plan().make()
         if self.booking:
-            entry = self.booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
-            wanted, witness = replace(wanted, nonce=entry.nonce_bytes), self.booking.witness(entry)
-        clear_output(self.output, wanted, reserved=self.booking is not None)
+            entry = self.booking.entry(key, nonce=request.nonce, discard=request.discard)
+            request, witness = (
+                replace(request, nonce=entry.nonce_bytes),
+                self.booking.witness(entry),
+            )
+        clear_output(self.output, request, reserved=self.booking is not None)
         size = sum(size for _, size in matched)
         with self.record.step("job", self.output), self._progress(size):
-            self._run(key, wanted, witness)
+            self._run(key, request, witness)
         if described(self.options):
             return self
-        if wanted.repair:
+        if request.repair:
             check_repaired(self.output)
         if self.booking:
-            self.booking.settled()
+            self.booking.commit_existing()
         return self
 
     def _keeps_plan(self, key: KeyReference) -> bool:
@@ -191,16 +194,16 @@ class Stage:
         output, request = files.absolute(self.output), self.configuration.request
         return kept_by(output, self.plan, request, key).digest == self.plan.digest.hex()
 
-    def _of_kept(self) -> Stage:
+    def _with_kept_plan(self) -> Stage:
         """The stage with the plan that its output keeps."""
         configuration = self.configuration
         if configuration.selections and not configuration.selected:
-            asked = selection_planned_once(configuration, self.output)
+            plan = selection_planned_once(configuration, self.output)
         else:
-            asked = planned_once(configuration)
-        if asked.digest == self.asked.digest:
+            plan = planned_once(configuration)
+        if plan.digest == self.planned.digest:
             raise another_plan(self.output)
-        return replace(self, asked=asked)
+        return replace(self, planned=plan)
 
     def _check_dataflow(self) -> None:
         """Sees that workers of Dataflow reach what there is, and chooses their machines."""
@@ -215,16 +218,16 @@ class Stage:
                 question = questions[tree.name]
                 is_listed = bool(question.public_tables)
                 leaves[is_listed] += (tree.leaves or 0) * question.key_count
-        size_workers(self.options, process_memory_of(listed=leaves[True], others=leaves[False]))
+        size_workers(self.options, process_memory(listed=leaves[True], others=leaves[False]))
 
     def _begun_under(self) -> str | None:
         """The id of the key under which a release was begun, as its folder tells, or else its
         ledger; None where it was not."""
-        found, booking = key_id_of_folder(self.output), self.booking
-        if found is None and booking:
-            entry = booking.standing
-            return None if entry is None else key_id_of(bytes.fromhex(entry.key))
-        return found
+        result, booking = key_id_of_folder(self.output), self.booking
+        if result is None and booking:
+            entry = booking.active_entry
+            return None if entry is None else key_id_from_check(bytes.fromhex(entry.key))
+        return result
 
     @contextmanager
     def _progress(self, size: int) -> Iterator[None]:
@@ -235,7 +238,7 @@ class Stage:
         with progress_bar(size, parts, present):
             yield
 
-    def _run(self, key: KeyReference, wanted: Wanted, witness: Witness | None) -> None:
+    def _run(self, key: KeyReference, request: FolderRequest, witness: Witness | None) -> None:
         """Shares the public tables of the plan, and runs the job."""
         output = files.absolute(self.output)
         for question in self.plan.questions:
@@ -243,10 +246,10 @@ class Stage:
         with swept_if_failed(output), self._listed_for(key) as listed:
             plan = share_universes(self.plan, output)
             try:
-                self._run_with(plan, self._read(plan, listed), key, wanted, witness)
+                self._run_with(plan, self._read(plan, listed), key, request, witness)
             except ReleaseError:
                 # Another launcher, that ended first, deleted the list: its release is this one.
-                if listed is None or not (listed.is_gone() and stands(output, self.plan)):
+                if listed is None or not (listed.is_gone() and is_released(output, self.plan)):
                     raise
         if not described(self.options):
             check_committed(output)
@@ -272,7 +275,7 @@ class Stage:
         plan: ReleasePlan,
         read: beam.PTransform,
         key: KeyReference,
-        wanted: Wanted,
+        request: FolderRequest,
         witness: Witness | None,
     ) -> None:
         """Builds and runs the job of a plan whose public tables are shared."""
@@ -281,8 +284,8 @@ class Stage:
             plan,
             key=key,
             output=output,
-            nonce=wanted.nonce,
-            repair=wanted.repair,
+            nonce=request.nonce,
+            repair=request.repair,
             witness=witness,
             parameters=configuration.parameters,
             report=configuration.report,

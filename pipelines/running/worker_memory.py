@@ -53,14 +53,14 @@ _CHOICES = (
 MACHINES = {each.name: each for each in _CHOICES if each.processes == each.cores}
 
 
-def process_memory_of(*, listed: int = 0, others: int = 0) -> int:
+def process_memory(*, listed: int = 0, others: int = 0) -> int:
     """The bytes that a process of a worker may need.
 
     Args:
         listed: leaves of trees that have a public table of them.
         others: leaves of all other trees.
 
-    >>> round(process_memory_of(listed=8_100_000) / 2**20)
+    >>> round(process_memory(listed=8_100_000) / 2**20)
     1395
     """
     return _BASE + _BYTES_OF_LISTED_LEAF * listed + _BYTES_OF_LEAF * min(others, _MOST_DENSE)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, PlainValidator, WithJsonSchema
 
-from pipelines.schema.values import Schema, of_rule, section, several, words
+from pipelines.schema.values import Schema, rule_schema, section, several, words
 from pipelines.sections import rules
 
 
@@ -33,8 +33,8 @@ def _value(type: Any, metadata: Sequence[Any]) -> Schema:
     type = _given(type)
     for each in metadata:
         if isinstance(each, PlainValidator):
-            return of_rule(each.func, type)
-    items = _of_type(type)
+            return rule_schema(each.func, type)
+    items = _type_schema(type)
     alone = any(
         isinstance(each, BeforeValidator) and each.func is rules.one_or_several for each in metadata
     )
@@ -49,19 +49,19 @@ def _given(type: Any) -> Any:
     return type
 
 
-def _of_type(type: Any) -> Schema:
+def _type_schema(type: Any) -> Schema:
     origin, arguments = get_origin(type), get_args(type)
     if origin is Annotated:
         return _value(arguments[0], arguments[1:])
     if origin is tuple:
-        return several(_of_type(arguments[0]))
+        return several(_type_schema(arguments[0]))
     if origin is Literal:
         return words(*map(str, arguments))
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_of_type(each) for each in arguments]}
+        return {"anyOf": [_type_schema(each) for each in arguments]}
     if inspect.isclass(type) and issubclass(type, BaseModel):
         return section_schema(type)
-    return of_rule(_anything, type)
+    return rule_schema(_anything, type)
 
 
 def _anything(value: object) -> object:

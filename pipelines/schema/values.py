@@ -80,14 +80,14 @@ _TYPES: dict[object, Schema] = {
 }
 
 
-def of_rule(rule: Callable[..., object], type: object = None) -> Schema:
+def rule_schema(rule: Callable[..., object], type: object = None) -> Schema:
     """What a rule takes.
 
     Args:
         rule: of `pipelines.sections.rules`, or any.
         type: of what it gives.
 
-    >>> of_rule(rules.choice("a", "b"))["anyOf"][0]
+    >>> rule_schema(rules.choice("a", "b"))["anyOf"][0]
     {'enum': ['a', 'b']}
     """
     if isinstance(rule, rules.Choice):
@@ -95,7 +95,7 @@ def of_rule(rule: Callable[..., object], type: object = None) -> Schema:
     return _RULES.get(rule, _TYPES.get(type, {}))
 
 
-def of_rules(
+def rules_schema(
     by_key: Mapping[str, Callable[[object], object]], kind: str, **others: Schema
 ) -> Schema:
     """The section of a kind of domain whose keys have rules.
@@ -105,5 +105,5 @@ def of_rules(
         kind: of the domain, which must be named.
         others: keys of which more is known than their rules say.
     """
-    known = {key: of_rule(rule) for key, rule in by_key.items()}
+    known = {key: rule_schema(rule) for key, rule in by_key.items()}
     return section(known | {"kind": {"const": kind}} | others, ("kind",))

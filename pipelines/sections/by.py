@@ -127,7 +127,7 @@ class BySection(Section):
     def listed(self) -> Keys:
         """The keys, those of a file read once; stand-ins where they are to be selected."""
         if (private := self.private) is not None:
-            return UnlistedKeys(table=_stand_in(private.columns), unknown=self.unknown)
+            return UnlistedKeys(table=_placeholder_table(private.columns), unknown=self.unknown)
         large = self.keys_file is not None and is_large(self.keys_file)
         if self.columns is None and not isinstance(self.keys, dict) and not large:
             return self._key_list
@@ -169,7 +169,7 @@ class BySection(Section):
         return product_table({name: self.keys[name] for name in self.names})
 
 
-def _stand_in(columns: KeyColumns) -> KeyTable:
+def _placeholder_table(columns: KeyColumns) -> KeyTable:
     """A table of one key, to plan with before keys are selected."""
     values = {"text": pa.array(["any"], TYPES["text"]), "integer": pa.array(np.zeros(1, np.int64))}
     return KeyTable(

@@ -10,7 +10,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, refusal_of, shown
+from pipelines.sections.error import RuleBroken, shown, to_refusal
 from pipelines.sections.section import Section
 from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
 from transforms.readers.csv_texts import CsvTexts
@@ -93,7 +93,7 @@ class CsvInput(Section):
         try:
             _ = self.csv
         except ValueError as error:
-            refusal = refusal_of(error)
+            refusal = to_refusal(error)
             raise RuleBroken(refusal.rule, at=f".{refusal.field}") from None
         return self
 

@@ -77,8 +77,8 @@ def missing_space(text: str) -> str:
     >>> missing_space("- epsilon:1"), missing_space("gs://bucket"), missing_space("epsilon: 1")
     ('; a space is missing after epsilon:', '', '')
     """
-    found = _NO_SPACE.match(text)
-    return f"; a space is missing after {found[1]}:" if found else ""
+    match = _NO_SPACE.match(text)
+    return f"; a space is missing after {match[1]}:" if match else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -95,12 +95,12 @@ def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
         error: what dpcore raised.
         given: the values by field.
 
-    >>> refusal = Refusal.of_value("cells", "True must be positive.", column="x")
+    >>> refusal = Refusal.from_value("cells", "True must be positive.", column="x")
     >>> broken = from_dpcore(refusal, {"cells": True})
     >>> broken.at, str(broken)
     ('.cells', 'true must be positive')
     """
-    refusal = refusal_of(error)
+    refusal = to_refusal(error)
     if refusal.field not in given:
         return RuleBroken(str(error).removesuffix("."))
     rule, value = refusal.rule, given[refusal.field]
@@ -109,11 +109,11 @@ def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
     return RuleBroken(rule, at=f".{refusal.field}")
 
 
-def refusal_of(error: ValueError) -> Refusal:
+def to_refusal(error: ValueError) -> Refusal:
     """A refusal of dpcore with the field that it names; the whole sentence is the field, which no
     key has, where it names none.
 
-    >>> refused = refusal_of(ValueError("fanouts: (2,) cover fewer than 9 leaves"))
+    >>> refused = to_refusal(ValueError("fanouts: (2,) cover fewer than 9 leaves"))
     >>> refused.field, refused.rule
     ('fanouts', '(2,) cover fewer than 9 leaves')
     """

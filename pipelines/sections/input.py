@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from pipelines.sections import rules
 from pipelines.sections.csv_input import CsvInput
-from pipelines.sections.error import RuleBroken, refusal_of, shown
+from pipelines.sections.error import RuleBroken, shown, to_refusal
 from pipelines.sections.section import Text
 from transforms.readers.arrival import Arrival
 from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
@@ -77,7 +77,7 @@ class InputSection(CsvInput):
         try:
             _ = self.arrival
         except ValueError as error:
-            refusal = refusal_of(error)
+            refusal = to_refusal(error)
             raise RuleBroken(refusal.rule, at=f".{refusal.field}") from None
         return self
 

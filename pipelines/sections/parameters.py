@@ -68,10 +68,10 @@ class ParameterSection(Section):
         for index, each in enumerate(self.choices or ()):
             rules.at(f".choices[{index}]", self._typed, each)
         if self.default is not None:
-            rules.at(".default", self.value_of, self.default)
+            rules.at(".default", self.parse_value, self.default)
         return self
 
-    def value_of(self, given: object) -> object:
+    def parse_value(self, given: object) -> object:
         """The value of a text.
 
         Raises:
@@ -121,20 +121,20 @@ def given_parameters(texts: Iterable[str]) -> dict[str, str]:
     >>> given_parameters(["date=2013-01-31", "where=a=b"])
     {'date': '2013-01-31', 'where': 'a=b'}
     """
-    given: dict[str, str] = {}
+    result: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"--set: {shown(text)} must be NAME=VALUE, such as date=2013-01-31"
             )
-        if name in given:
+        if name in result:
             raise ConfigurationError(f"--set: {name} is given twice")
         try:
-            given[name] = rules.text(value)
+            result[name] = rules.text(value)
         except RuleBroken as broken:
             raise ConfigurationError(f"--set: {name}: {broken}") from None
-    return given
+    return result
 
 
 @dataclass(kw_only=True)
@@ -169,15 +169,15 @@ class Substitution:
         """
         if not isinstance(values, dict):
             return values
-        self._declare(values.get("parameters"), stands="parameters" in values)
-        found = {
+        self._declare(values.get("parameters"), is_present="parameters" in values)
+        result = {
             name: value if name == "parameters" else self._put(value, name)
             for name, value in values.items()
         }
         for name in self.given:
             if name not in self.used:
                 raise ConfigurationError(f"{self.source}: --set {name}: no value holds ${{{name}}}")
-        return found
+        return result
 
     def misses(self, place: str) -> bool:
         """Whether there are parameters, and none of them is at a place."""
@@ -191,8 +191,8 @@ class Substitution:
                 return ConfigurationError(f"{error} ({put})")
         return error
 
-    def _declare(self, section: object, *, stands: bool) -> None:
-        if not stands:
+    def _declare(self, section: object, *, is_present: bool) -> None:
+        if not is_present:
             self._values = {name: plain_scalar(text) for name, text in self.given.items()}
             return
         self._declared = {}
@@ -226,7 +226,7 @@ class Substitution:
         text = self.given.get(name, section.default)
         if text is not None:
             try:
-                self._values[name] = section.value_of(text)
+                self._values[name] = section.parse_value(text)
             except RuleBroken as broken:
                 raise ConfigurationError(f"{self.source}: --set {name}: {broken}") from None
         return section

@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit, UnitType
-from dpcore.release.split import Split
+from dpcore.release.split import BudgetSplit
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Amount, Section
@@ -42,7 +42,9 @@ class PrivacySection(Section):
     rho: Amount | None = None
     delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
     neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
-    split: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Split)))] = "weights"
+    split: Annotated[str, PlainValidator(rules.choice(*(each.value for each in BudgetSplit)))] = (
+        "weights"
+    )
     unit: Annotated[tuple[str, ...], PlainValidator(_columns)] = ()
     max_rows: Bound | None = None
     max_keys: Bound | None = None

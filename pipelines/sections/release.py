@@ -76,7 +76,7 @@ def release_section() -> type[ReleaseSection]:
     tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[
         Union[tagged],  # noqa: UP007 - of as many as there are
-        Discriminator(lambda given: _tag(_kind_of(given))),
+        Discriminator(lambda given: _tag(_domain_kind(given))),
         BeforeValidator(_known_kind),
     ]
     trees: Any = Annotated[
@@ -95,7 +95,7 @@ def _tag(kind: str) -> str:
     return f"<{kind}>"
 
 
-def _kind_of(tree: object) -> str:
+def _domain_kind(tree: object) -> str:
     """The kind of a tree's domain."""
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     return str(domain.get("kind", DEFAULT_KIND)) if isinstance(domain, Mapping) else DEFAULT_KIND

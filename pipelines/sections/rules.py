@@ -77,10 +77,10 @@ def amount(value: object) -> Fraction:
 
 def share(value: object) -> Fraction:
     """A part of the budget: a number above 0 and below 1."""
-    found = amount(value)
-    if found >= 1:
+    result = amount(value)
+    if result >= 1:
         raise RuleBroken(f"{shown(value)} must be below 1: the rest of the budget is needed too")
-    return found
+    return result
 
 
 def delta(value: object) -> Fraction:

@@ -30,10 +30,10 @@ class Section(BaseModel):
     @section_rule(mode="before")
     @classmethod
     def _check_keys(cls, values: object) -> object:
-        given = rules.section(values)
-        for key in given:
+        result = rules.section(values)
+        for key in result:
             if key in cls.misplaced:
                 raise RuleBroken(cls.misplaced[key], at=f".{key}")
         known = [each.alias or name for name, each in cls.model_fields.items()]
-        rules.known_keys(given, known, cls.later)
-        return given
+        rules.known_keys(result, known, cls.later)
+        return result

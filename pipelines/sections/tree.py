@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.questions.workload import Terms, Workload
+from dpcore.questions.workload import ReleaseTerms, Workload
 from dpcore.rows.keys import Keys
 from pipelines.sections import rules
 from pipelines.sections.by import BySection, PrivateKeys
@@ -44,7 +44,7 @@ class TreeSection(Section):
         """How many leaves it has under a key; None where nobody lists them."""
         return None
 
-    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+    def describe_rule(self, key: str, rule: str, terms: ReleaseTerms) -> str:
         """What is said of a choice that dpcore refused once the budget was known.
 
         Args:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import ReleaseTerms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee
 from dpcore.release.plan import ReleasePlan
@@ -39,25 +39,25 @@ def distinct(trees: Sequence[PrivateKeys | None]) -> dict[PrivateKeys, int]:
         Refusal: two trees select the keys of the same columns with other shares or thresholds; its
             field is the number of the second tree.
     """
-    found: dict[PrivateKeys, int] = {}
+    result: dict[PrivateKeys, int] = {}
     for index, each in enumerate(trees):
         if each is None:
             continue
-        for other, first in found.items():
+        for other, first in result.items():
             if other.columns == each.columns and other != each:
                 raise Refusal(
                     str(index),
                     "must have the share and the threshold of "
                     f"trees[{first}].by, which selects the same keys",
                 )
-        found.setdefault(each, index)
-    return found
+        result.setdefault(each, index)
+    return result
 
 
 def selection_plan(
     release: str,
     guarantee: Guarantee,
-    terms: Terms,
+    terms: ReleaseTerms,
     selections: Sequence[PrivateKeys],
     delta_share: Fraction,
 ) -> ReleasePlan:
@@ -160,10 +160,10 @@ def _questions(plan: ReleasePlan) -> Iterator[SelectionQuestion]:
         yield question
 
 
-def keys_of(table: KeyTable, unknown: str) -> TableKeys:
+def selected_keys(table: KeyTable, unknown: str) -> TableKeys:
     """The keys of a tree that were selected. Beside a key "other" for all that were not, rows of a
     key of that very label are of those."""
-    place = table.position_of(OTHER) if unknown == OTHER else None
+    place = table.find_position(OTHER) if unknown == OTHER else None
     if place is not None:
         kept = [each for each in range(len(table)) if each != place]
         table = KeyTable(table.to_table().take(kept))

@@ -10,7 +10,7 @@ from dpcore.series.linear import leaf_variance
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import mean_variance
 from pipelines.description.description import Description
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
@@ -54,7 +54,7 @@ def _level(in_all: int, periods: int, **spent: Any) -> str:
     return f"  {in_all // periods:>6,} nodes of {periods:>4} periods, {measure} {amount:.4f}"
 
 
-def series_target(target: Target) -> dict[str, Any]:
+def series_target(target: ErrorTarget) -> dict[str, Any]:
     """
     Raises:
         UserError: the budget of a series is not looked for.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import of_span
+from dpcore.series.spans import select_span
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.tree_page import PageRoom, TreePage
 
@@ -41,7 +41,7 @@ class _OwnPeriod:
 
     def __init__(self, release: ReleasedTables, question: SeriesQuestion) -> None:
         self._release = release
-        self._span = question.temporal.node_of(0, question.period)
+        self._span = question.temporal.find_span(0, question.period)
 
     @property
     def plan(self) -> ReleasePlan:
@@ -59,14 +59,14 @@ class _OwnPeriod:
         """The rows of the period."""
         # Rows stand node by node, so that none may be left out before the period's are found.
         for batch in self._release.batches(kind, tree, keys=keys):
-            mine = of_span(pa.Table.from_batches([batch]), self._span)
+            mine = select_span(pa.Table.from_batches([batch]), self._span)
             yield from mine.to_batches()
 
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
         """The rows of the period in a part."""
-        return of_span(self._release.part(kind, tree, key, index), self._span)
+        return select_span(self._release.part(kind, tree, key, index), self._span)
 
     def quantiles(self) -> pa.Table | None:
         """Quantiles of the period."""
         table = self._release.quantiles()
-        return None if table is None else of_span(table, self._span)
+        return None if table is None else select_span(table, self._span)

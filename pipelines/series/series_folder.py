@@ -14,7 +14,7 @@ from dpcore.refusal import Refusal
 from dpcore.release.kinds import kind_named
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import of_span
+from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
@@ -59,10 +59,10 @@ class SeriesFolder:
         Raises:
             FolderError: it is not released, cannot be read, or is of another series.
         """
-        found = ReleaseFolder(run_folder(self.path, period))
-        if period > 1 and _without_period(found) != _without_period(self.run(1)):
-            raise FolderError(f"{found.path}: is a run of another series than that of period 1")
-        return found
+        result = ReleaseFolder(run_folder(self.path, period))
+        if period > 1 and _without_period(result) != _without_period(self.run(1)):
+            raise FolderError(f"{result.path}: is a run of another series than that of period 1")
+        return result
 
     def window(
         self, first: int, last: int | None = None, arrived: int | None = None
@@ -125,7 +125,7 @@ class WindowFolder:
             raise FolderError(f"{self._series.path}: tree {name} is of no series")
 
         def read(span: Span, key: int, index: int) -> pa.Table:
-            return of_span(self._series.run(span.last).part(NODES, name, key, index), span)
+            return select_span(self._series.run(span.last).part(NODES, name, key, index), span)
 
         return WindowTables(question, self.window, read)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.forest import SPINE
-from pipelines.kinds import kind_of
+from pipelines.kinds import find_kind
 from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_line
 from transforms import files
@@ -54,7 +54,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
             )
             continue
         tree = window.tree(question.name, concluded=True)
-        for line in kind_of(tree.question).summary_lines(tree):
+        for line in find_kind(tree.question).summary_lines(tree):
             print_line(line)
 
 

@@ -11,7 +11,7 @@ from dpcore.sparse.released import ReleasedSparse
 from pipelines.description.description import Column, Description, Table, Unit, level_noise
 from pipelines.page.numbers import percent
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
-from pipelines.target import Target
+from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
 
 
@@ -81,7 +81,7 @@ def _entry(question: SparseQuestion) -> dict[str, Any]:
     }
 
 
-def sparse_target(target: Target) -> dict[str, Any]:
+def sparse_target(target: ErrorTarget) -> dict[str, Any]:
     """
     Raises:
         UserError: in any case.

@@ -20,9 +20,9 @@ from dpcore.questions.tables import NODES
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.page.extent import MAX_CHOSEN_NODES
-from pipelines.page.nodes import ReleasedTables, texts_of
+from pipelines.page.nodes import ReleasedTables, shorten_labels
 from pipelines.page.tree_page import PageRoom
-from pipelines.sparse.paths import line_of, own_labels
+from pipelines.sparse.paths import ancestor_paths, own_labels
 
 COLUMNS = ("level", "label", "estimate", "ci_low", "ci_high", "count")
 
@@ -57,7 +57,7 @@ def check_sparse_paths(release: ReleasedTables, question: SparseQuestion, room: 
         ValueError: no node of one was published, or they are too many.
     """
     paths = room.paths
-    lines = [line_of(question.domain, path) for path in paths]
+    lines = [ancestor_paths(question.domain, path) for path in paths]
     nodes = sum(map(len, lines))
     if nodes > MAX_CHOSEN_NODES:
         raise ValueError(
@@ -86,15 +86,15 @@ def shown_nodes(
             and, the largest first, their children.
     """
     published = [0] * (question.plan.height + 1)
-    asked = _Asked(question.domain, paths)
+    nodes = _ChosenNodes(question.domain, paths)
     upper: list[pa.Table] = []
     for level, rows in _level_rows(release, question):
         places = pa.array(np.arange(published[level], published[level] + len(rows)))
         published[level] += len(rows)
         rows = rows.append_column("place", places)
         upper = [_first(pa.concat_tables([*upper, rows]), room)]
-        asked.add(level, rows)
-    levels = _by_level(pa.concat_tables([*upper, *asked.rows]))
+        nodes.add(level, rows)
+    levels = _by_level(pa.concat_tables([*upper, *nodes.rows]))
     children, counts = _children(release, question, levels)
     return ShownNodes(levels=levels, children=children, children_counts=counts, published=published)
 
@@ -104,12 +104,14 @@ def node_columns(domain: SparseDomain, shown: ShownNodes) -> list[dict[str, obje
 
     ``rest`` is what a node's count has beyond those of its published children.
     """
-    found = []
+    result = []
     for level, rows in enumerate(shown.levels):
         count, children = rows["count"].to_numpy(), shown.children[level]
         rest = np.where(children > 0, count - shown.children_counts[level], 0)
         columns: dict[str, object] = {
-            "labels": texts_of(own_labels(domain, level, _text(rows)) if level else rows["label"]),
+            "labels": shorten_labels(
+                own_labels(domain, level, _text(rows)) if level else rows["label"]
+            ),
             "count": count.tolist(),
             "children": children.tolist(),
             "rest": rest.tolist(),
@@ -120,17 +122,17 @@ def node_columns(domain: SparseDomain, shown: ShownNodes) -> list[dict[str, obje
         if level:
             above = shown.levels[level - 1]
             columns["parent"] = _parent_places(domain, level, rows, above).tolist()
-        found.append(columns)
-    return found
+        result.append(columns)
+    return result
 
 
-class _Asked:
+class _ChosenNodes:
     """The nodes requested: they and their ancestors, and of their children the largest."""
 
     def __init__(self, domain: SparseDomain, paths: Sequence[str]) -> None:
         self._domain = domain
         levels = range(domain.height + 1)
-        lines = [line_of(domain, path) for path in paths]
+        lines = [ancestor_paths(domain, path) for path in paths]
         self._lines = [_texts({line[n] for line in lines if len(line) > n}) for n in levels]
         self._ends = [_texts({line[n] for line in lines if len(line) == n + 1}) for n in levels]
         self._room = MAX_CHOSEN_NODES - sum(map(len, self._lines))
@@ -202,8 +204,8 @@ def _children(
 def _parent_places(domain: SparseDomain, level: int, rows: pa.Table, above: pa.Table) -> Integers:
     """The places of the parents of the rows of a level among some rows above, -1 for others."""
     parents = domain.parent_paths(level, _text(rows))
-    found = pc.index_in(parents, _text(above)).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+    places = pc.index_in(parents, _text(above)).fill_null(-1)
+    return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _text(rows: pa.Table) -> pa.Array:

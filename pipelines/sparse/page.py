@@ -15,7 +15,7 @@ from pipelines.charts.bars import Bars
 from pipelines.description.description import Column, Description, Unit
 from pipelines.description.writers import page_values
 from pipelines.page.extent import MAX_NODES, clip, left_out
-from pipelines.page.headline import bars_of, headline_total, largest_rows, rows_text
+from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
 from pipelines.page.policies import DROPPED
@@ -83,15 +83,15 @@ def _headline(question: SparseQuestion, shown: ShownNodes) -> Headline:
 
 def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
     """A bar for each of the largest nodes of the first level that has several."""
-    found = [level for level, number in enumerate(shown.published) if number > 1]
-    if not found or found[0] >= len(shown.levels):
+    results = [level for level, number in enumerate(shown.published) if number > 1]
+    if not results or results[0] >= len(shown.levels):
         return None
-    level = found[0]
+    level = results[0]
     rows = largest_rows(shown.levels[level], _BARS)
     name = clip(question.plan.levels[level].name)
     return Bars(
         name=name,
-        bars=list(bars_of(rows, rows["label"].to_pylist())),
+        bars=list(table_bars(rows, rows["label"].to_pylist())),
         title=f"Counts of each {name} of {clip(question.name)}",
         confidence=percent(question.confidence),
         note=left_out(len(rows), shown.published[level], f"published {name} nodes", "largest"),

@@ -41,7 +41,7 @@ def own_labels(domain: SparseDomain, level: int, paths: pa.Array) -> pa.Array:
     return texts
 
 
-def line_of(domain: SparseDomain, path: str) -> list[str]:
+def ancestor_paths(domain: SparseDomain, path: str) -> list[str]:
     """The paths of a node and its ancestors, the root first, whether published or not.
 
     Args:
@@ -51,9 +51,9 @@ def line_of(domain: SparseDomain, path: str) -> list[str]:
     Raises:
         ValueError: the tree can have no node of this path.
 
-    >>> line_of(PathDomain(column="url", depth=3), "a/b")
+    >>> ancestor_paths(PathDomain(column="url", depth=3), "a/b")
     ['', 'a', 'a/b']
-    >>> line_of(PathDomain(column="url", depth=1), "a/b")
+    >>> ancestor_paths(PathDomain(column="url", depth=1), "a/b")
     Traceback (most recent call last):
     ...
     ValueError: path 'a/b': it has 2 labels, and the tree 1 below its root

@@ -13,9 +13,9 @@ from typing_extensions import Self
 
 from dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.settling import Pruning
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.workload import SparseWorkload
-from pipelines.schema.values import TEXT, of_rules, several, whole
+from pipelines.schema.values import TEXT, rules_schema, several, whole
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.section import Amount
@@ -47,7 +47,7 @@ _RULES: dict[str, Callable[[object], Any]] = {
 }
 
 
-_SCHEMA = of_rules(_RULES, "sparse", columns=several(TEXT), depth=whole(minimum=1, maximum=64))
+_SCHEMA = rules_schema(_RULES, "sparse", columns=several(TEXT), depth=whole(minimum=1, maximum=64))
 
 
 def read_sparse(value: object) -> SparseDomain:

@@ -17,7 +17,7 @@ from pipelines.tables.section import (
 )
 
 
-def _kind_of(given: object) -> str:
+def _input_kind(given: object) -> str:
     """The kind of an input, as pydantic calls it (`key_path` leaves it out): of a table, or files,
     whose section says what is wrong with it."""
     format = given.get("format") if isinstance(given, Mapping) else None
@@ -30,5 +30,5 @@ AnyInput: TypeAlias = Annotated[
     | Annotated[DeltaInput, Tag("<delta>")]
     | Annotated[PostgresqlInput, Tag("<postgresql>")]
     | Annotated[BigqueryInput, Tag("<bigquery>")],
-    Discriminator(_kind_of),
+    Discriminator(_input_kind),
 ]

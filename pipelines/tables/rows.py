@@ -9,7 +9,7 @@ import apache_beam as beam
 
 from dpcore.release.plan import ReleasePlan
 from transforms.tables.read import ReadTable, table_splits
-from transforms.tables.table import Table
+from transforms.tables.table import InputTable
 
 
 class TableRows:
@@ -20,12 +20,12 @@ class TableRows:
         stack: closed once nobody reads it any more.
     """
 
-    def __init__(self, table: Table, stack: ExitStack) -> None:
+    def __init__(self, table: InputTable, stack: ExitStack) -> None:
         self._table, self._stack = table, stack
-        self._pinned: Table | None = None
+        self._pinned: InputTable | None = None
 
     @property
-    def pinned(self) -> Table:
+    def pinned(self) -> InputTable:
         """The table at the state that all stages read.
 
         Raises:
@@ -59,7 +59,7 @@ class TableRows:
 
 
 @contextmanager
-def table_rows(table: Table | None) -> Iterator[TableRows | None]:
+def table_rows(table: InputTable | None) -> Iterator[TableRows | None]:
     """The rows of a table as long as the block lasts; None where there is none.
 
     Args:

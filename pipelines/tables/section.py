@@ -16,7 +16,7 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.json_format import JsonFormat
 
 if TYPE_CHECKING:
-    from transforms.tables.table import Table
+    from transforms.tables.table import InputTable
 
 _CONNECTION = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
 
@@ -69,7 +69,7 @@ class TableInput(Section):
     arrival: ClassVar[Arrival] = AT_ONCE
 
     @property
-    def table_source(self) -> Table:
+    def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class IcebergInput(TableInput):
     version: _Version | None = None
 
     @property
-    def table_source(self) -> Table:
+    def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         from transforms.tables.iceberg import IcebergTable
 
@@ -97,7 +97,7 @@ class DeltaInput(TableInput):
     version: _Version | None = None
 
     @property
-    def table_source(self) -> Table:
+    def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         from transforms.tables.delta import DeltaTable
 
@@ -111,7 +111,7 @@ class PostgresqlInput(TableInput):
     connection: Annotated[str, PlainValidator(_connection)]
 
     @property
-    def table_source(self) -> Table:
+    def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         from transforms.tables.postgresql import PostgresqlTable
 
@@ -127,7 +127,7 @@ class BigqueryInput(TableInput):
     billed: Text | None = None
 
     @property
-    def table_source(self) -> Table:
+    def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         from transforms.tables.bigquery import BigqueryTable
 

@@ -24,7 +24,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.measurement import CodeCounts, Measured, NodeNoise
+from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
 from dpcore.partitions.tree import Nodes
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
@@ -32,7 +32,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, Priva
 # Of noisy counts: on both sides of every threshold, and as far apart as exact counts may be.
 WINDOW = (0, 2)
 EPSILON = Fraction(3, 2)
-# Rows by cell, and a neighbour of each relation.
+# Rows by cell, and a neighbor of each relation.
 ROWS = {0: 2, 1: 1}
 NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 DOMAIN = HypercubeDomain(
@@ -76,21 +76,21 @@ class Prescribed(NodeNoise):
 
     run: Run
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         law = self.laws[level]
         if law is None:
-            return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+            return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         assert isinstance(law, DiscreteLaplace)
         self.run.asked.append((law, depth, nodes.tolist()))
         if len(self.run.asked) > len(self.run.values):
             raise LookupError
         value = np.array(self.run.values[len(self.run.asked) - 1], np.float64)
-        return Measured(value, np.full(len(nodes), law.variance))
+        return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
 
 def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
     """Every way through the tree, and the nodes, estimates and counts that it releases."""
-    nothing = CodeCounts.of(2, np.empty(0, np.uint64), np.empty(0, np.int64))
+    nothing = CodeCounts.from_codes(2, np.empty(0, np.uint64), np.empty(0, np.int64))
     waiting: list[tuple[tuple[int, ...], ...]] = [()]
     while waiting:
         run = Run(values=waiting.pop())

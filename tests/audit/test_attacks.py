@@ -83,7 +83,7 @@ def _total(data: dict[str, Any]) -> int:
 
 
 def test_bounds_of_known_laws() -> None:
-    """A normal variable moved by mu = 1 has rho 1/2; randomised response of ln 3 its epsilon."""
+    """A normal variable moved by mu = 1 has rho 1/2; randomized response of ln 3 its epsilon."""
     rng = np.random.default_rng(0)
     one, two = (rng.normal(mean, 1, (20_000, 1)) for mean in (0, 1))
     found = lower_bound(Claim(measure="rho", amount=ONE), one, two, FALSE_ALARM)

@@ -1,4 +1,4 @@
-"""The white-box audit: exact privacy losses of random releases between neighbouring tables of rows,
+"""The white-box audit: exact privacy losses of random releases between neighboring tables of rows,
 and planted faults that the same audit must find.
 
 Plans and tables are drawn under fixed seeds, so that a run repeats. Noise is recorded where it is
@@ -35,7 +35,7 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.papers import forest as published_forest
 from dpcore.partitions import measurement
 from dpcore.partitions import plan as partition_plan
-from dpcore.partitions.measurement import Measured, NodeNoise
+from dpcore.partitions.measurement import MeasuredNodes, NodeNoise
 from dpcore.privacy import sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
@@ -230,7 +230,7 @@ def exact_totals_shown(patch: Patch) -> None:
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
     patch.setattr("dpcore.questions.leaf_counts.counts_digest", lambda *place: 0)
-    patch.setattr(NoiseSource, "of_counts", lambda self, counts: self)
+    patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 
 def one_keystream_for_all_levels(patch: Patch) -> None:
@@ -270,9 +270,11 @@ def signs_of_a_sketch_forgotten(patch: Patch) -> None:
 def an_unmeasured_root_read_exactly(patch: Patch) -> None:
     own = NodeNoise.at
 
-    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Measured:
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
         if level == 0 and self.laws[0] is None:
-            return Measured(self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes)))
+            return MeasuredNodes(
+                self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes))
+            )
         return own(self, level, depth, nodes)
 
     patch.setattr(NodeNoise, "at", at)
@@ -282,12 +284,12 @@ def nodes_without_rows_left_without_noise(patch: Patch) -> None:
     """Plant a fault: nodes without rows get no noise, as if only nodes with rows needed it."""
     own = NodeNoise.at
 
-    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Measured:
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
         touched = self.counts.at(depth, nodes) > 0
         found = own(self, level, depth, nodes[touched])
         value, variance = np.zeros(len(nodes)), np.ones(len(nodes))
         value[touched], variance[touched] = found
-        return Measured(value, variance)
+        return MeasuredNodes(value, variance)
 
     patch.setattr(NodeNoise, "at", at)
 

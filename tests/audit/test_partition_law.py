@@ -25,7 +25,7 @@ from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.measurement import Measured
+from dpcore.partitions.measurement import MeasuredNodes
 from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
@@ -33,7 +33,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, Priva
 # Of noisy counts.
 WINDOW = range(3)
 EPSILON = Fraction(3, 2)
-# Rows by cell, and a neighbour of each relation.
+# Rows by cell, and a neighbor of each relation.
 ROWS = {0: 2, 1: 1}
 NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 
@@ -64,15 +64,15 @@ class Prescribed:
     values: tuple[tuple[int, ...], ...]
     asked: list[tuple[int, int, list[int]]] = field(default_factory=list)
 
-    def at(self, level: int, depth: int, nodes: Any) -> Measured:
+    def at(self, level: int, depth: int, nodes: Any) -> MeasuredNodes:
         law = self.question.plan.laws[level]
         if law is None:
-            return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+            return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         self.asked.append((level, depth, nodes.tolist()))
         if len(self.asked) > len(self.values):
             raise LookupError
         value = np.array(self.values[len(self.asked) - 1], np.float64)
-        return Measured(value, np.full(len(nodes), law.variance))
+        return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
     def variance(self, level: int) -> float:
         """Variance of the noise at a level."""

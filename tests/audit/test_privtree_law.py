@@ -1,4 +1,4 @@
-"""The whole law of PrivTree's tree on tiny domains, by enumeration: over all neighbouring data sets
+"""The whole law of PrivTree's tree on tiny domains, by enumeration: over all neighboring data sets
 no tree tells more than the budget of the splits, and no tree with its counts more than both.
 
 What is compared with noise, b(v), is read off the plan, and a node is split if its own noise is
@@ -74,7 +74,7 @@ class Prescribed:
         codes = np.arange(len(self.counts), dtype=np.uint64) << np.uint64(self.plan.bits_apart)
         return NodeNoise(
             tree="t",
-            counts=CodeCounts.of(self.plan.finest, codes, np.array(self.counts)),
+            counts=CodeCounts.from_codes(self.plan.finest, codes, np.array(self.counts)),
             laws=self.plan.laws,
             source=NoiseSource(
                 key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g"
@@ -198,7 +198,7 @@ class TinyLaw:
         return split @ self.masks[0] + ends @ self.masks[1]
 
     def unit(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Places of data sets, and of neighbours of each, once."""
+        """Places of data sets, and of neighbors of each, once."""
         place = {each: at for at, each in enumerate(self.data_sets)}
         width = range(len(self.data_sets[0]))
         moves: list[tuple[int, ...]] = [(into,) for into in width]
@@ -215,7 +215,7 @@ class TinyLaw:
 
     @cached_property
     def losses(self) -> tuple[float, float]:
-        """max |ln P / Q| over all neighbours: of a tree, and of a tree with its noisy counts.
+        """max |ln P / Q| over all neighbors: of a tree, and of a tree with its noisy counts.
 
         A noisy count tells 1 / scale for each row by which it is moved, some outcome all of that.
         """

@@ -1,6 +1,6 @@
 """Audits of private keys: exact laws with everything known, and attacks on released keys alone.
 
-Neighbours differ in one unit of many rows under many keys. The exact audit compares deltas at the
+Neighbors differ in one unit of many rows under many keys. The exact audit compares deltas at the
 stated epsilon, which are enumerated: nothing there is left to chance, but for rounding.
 
 False alarms of the attack: a bound is too large only if one of two limits of Clopper and Pearson

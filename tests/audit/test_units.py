@@ -138,7 +138,7 @@ def a_unit_in_two_shards(patch: Patch) -> None:
 
 def bounded_in_each_batch(patch: Patch) -> None:
     """And never again where batches meet."""
-    own = UnitIds.of
+    own = UnitIds.row_ids
 
     def of(self: UnitIds, columns: Any) -> Units:
         ids, missing = own(self, columns)
@@ -146,7 +146,7 @@ def bounded_in_each_batch(patch: Patch) -> None:
         ids[:, 1] ^= np.uint64(len(ids))
         return ids, missing
 
-    patch.setattr(UnitIds, "of", of)
+    patch.setattr(UnitIds, "row_ids", of)
 
 
 def rows_chosen_by_what_others_have(patch: Patch) -> None:
@@ -162,13 +162,13 @@ def rows_chosen_by_what_others_have(patch: Patch) -> None:
 
 
 def every_row_a_unit_of_its_own(patch: Patch) -> None:
-    own = UnitIds.of
+    own = UnitIds.row_ids
 
     def of(self: UnitIds, columns: Any) -> Units:
         ids, _ = own(self, columns)
         return ids, np.ones(len(ids), np.bool_)
 
-    patch.setattr(UnitIds, "of", of)
+    patch.setattr(UnitIds, "row_ids", of)
 
 
 FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [

@@ -11,7 +11,7 @@ from pipelines.command import main
 from pipelines.configuration import load_configuration
 from pipelines.running.dataflow import check_dataflow_references, size_workers
 from pipelines.running.job import beam_options
-from pipelines.running.worker_memory import machine_for, process_memory_of
+from pipelines.running.worker_memory import machine_for, process_memory
 from pipelines.user_error import UserError
 from tests import google_cloud
 from tests.optional import table_library
@@ -196,7 +196,7 @@ def test_without_the_clients(monkeypatch) -> None:
 )
 def test_machines_by_the_plan(leaves, machine, one) -> None:
     chosen = beam_options(options())
-    size_workers(chosen, process_memory_of(**leaves))
+    size_workers(chosen, process_memory(**leaves))
     given = chosen.get_all_options()
     assert given["machine_type"] == machine
     assert ("no_use_multiple_sdk_containers" in given["experiments"]) is one
@@ -204,4 +204,4 @@ def test_machines_by_the_plan(leaves, machine, one) -> None:
 
 def test_no_machine_has_as_much() -> None:
     with pytest.raises(UserError, match="more than any machine"):
-        machine_for(process_memory_of(listed=10**10))
+        machine_for(process_memory(listed=10**10))

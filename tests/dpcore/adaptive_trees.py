@@ -92,7 +92,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
             kept[place] = pack_measured(measured)
             roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, exact)
             sent[place] = pack_roots(roots, totals)
-        known = SentRoots.of(sent)
+        known = SentRoots.from_messages(sent)
         solutions, spine = forest.solve_spine("t", chunks[0].key, known.roots, known.totals, noise)
         down = pack_solutions(solutions, known.places, known.stops)
         told.append(solutions)

@@ -28,18 +28,20 @@ from dpcore.questions.intervals import difference_ends
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
 from tests.dpcore.mechanisms import take_mechanism
 
 
-def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:
+def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> UniformTree:
     """A tree of 1 to ``height`` levels below the root, mostly trimmed."""
     fanouts = tuple(int(n) for n in rng.integers(2, fanout + 1, rng.integers(1, height + 1)))
     cells = math.prod(fanouts)
-    return Tree(leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts)
+    return UniformTree(
+        leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts
+    )
 
 
 def _random_plan(
@@ -47,7 +49,7 @@ def _random_plan(
     *,
     public: bool | None = None,
     measure: Measure = Measure.EPSILON,
-    tree: Tree | None = None,
+    tree: UniformTree | None = None,
 ) -> TreePlan:
     """A plan with unequal levels, some of them not measured."""
     tree = tree or _random_tree(rng)
@@ -78,7 +80,7 @@ def _replace_laws(plan: TreePlan, law_of: Callable[[NoiseLaw], Any]) -> TreePlan
 class DenseLeastSquares:
     """Generalised least squares by matrices: the definition the passes are tested against."""
 
-    tree: Tree
+    tree: UniformTree
     exact: Floats  # (exact nodes, K), measured with variance zero
     noisy: Floats  # (noisy nodes, K)
     variances: Floats  # (noisy nodes,)
@@ -95,7 +97,7 @@ class DenseLeastSquares:
         return particular + self.covariance @ correction
 
 
-def _level_matrix(tree: Tree, level: int) -> Floats:
+def _level_matrix(tree: UniformTree, level: int) -> Floats:
     """(n_l, K) ones where a leaf is below a node."""
     matrix = np.zeros((tree.level_sizes[level], tree.leaves))
     for node in range(len(matrix)):
@@ -103,7 +105,7 @@ def _level_matrix(tree: Tree, level: int) -> Floats:
     return matrix
 
 
-def _dense_least_squares(tree: Tree, per_node: Sequence[Floats]) -> DenseLeastSquares:
+def _dense_least_squares(tree: UniformTree, per_node: Sequence[Floats]) -> DenseLeastSquares:
     """From the variance of every node of every level: zero exact, infinite not measured."""
     nodes = np.concatenate([_level_matrix(tree, level) for level in range(tree.height + 1)])
     spread = np.concatenate(per_node)
@@ -147,7 +149,7 @@ class NodeNoiseSource:
 
     chunking: UniformChunking
 
-    def of_counts(self, counts: Integers) -> NodeNoiseSource:
+    def for_counts(self, counts: Integers) -> NodeNoiseSource:
         return self
 
     def stream(self, tree: str, key: int, chunk: int, level: int) -> _Place:
@@ -291,7 +293,7 @@ def _make_release_plan(
 
 
 @pytest.fixture(scope="session")
-def random_tree() -> Callable[..., Tree]:
+def random_tree() -> Callable[..., UniformTree]:
     return _random_tree
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 
-def design(tree: Tree, levels: list[int]) -> Floats:
+def design(tree: UniformTree, levels: list[int]) -> Floats:
     """One row per measured node: which leaves it sums."""
     rows = []
     for level in levels:
@@ -21,8 +21,8 @@ def design(tree: Tree, levels: list[int]) -> Floats:
     return np.array(rows)
 
 
-def leaf_covariance(tree: Tree, variances: list[float]) -> Floats:
-    """(K, K) of the generalised least squares estimate of the leaves."""
+def leaf_covariance(tree: UniformTree, variances: list[float]) -> Floats:
+    """(K, K) of the generalized least squares estimate of the leaves."""
     levels = [level for level, v in enumerate(variances) if 0 < v < math.inf]
     matrix = design(tree, levels)
     precisions = np.repeat(
@@ -35,7 +35,7 @@ def leaf_covariance(tree: Tree, variances: list[float]) -> Floats:
     return covariance
 
 
-def random_case(rng: np.random.Generator) -> tuple[Tree, list[float]]:
+def random_case(rng: np.random.Generator) -> tuple[UniformTree, list[float]]:
     """A tree, mostly trimmed, with random variances, some levels not measured, any root."""
     while True:
         leaves = int(rng.integers(2, 80))
@@ -49,4 +49,4 @@ def random_case(rng: np.random.Generator) -> tuple[Tree, list[float]]:
         if rng.random() < 0.3:
             variances[level] = math.inf
     variances[0] = [0.0, math.inf, variances[0]][int(rng.integers(3))]
-    return Tree(leaves=leaves, fanouts=tuple(fanouts)), variances
+    return UniformTree(leaves=leaves, fanouts=tuple(fanouts)), variances

@@ -20,7 +20,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.mechanisms import take_mechanism
@@ -209,7 +209,7 @@ def leaf_counts(
     return counts
 
 
-def all_nodes(release: Release, name: str) -> pa.Table:
+def all_nodes(release: ReleaseReader, name: str) -> pa.Table:
     """Every row of the nodes of a tree, straight from the parts, in one order for all cuts."""
     question = release.plan.question(name)
     chunking = question.forest.chunking

@@ -19,10 +19,10 @@ from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.series.linear import scaled
 from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
-from dpcore.series.spans import of_span
+from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span, TemporalTree
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
@@ -38,7 +38,7 @@ def series_plan(tree: TreeQuestion, temporal: TemporalTree, period: int) -> Rele
     assert budget is not None
     own = replaced(budget, amount=budget.amount / len(temporal.spans))
     levels = [scaled(tree, own) for _ in temporal.spans]
-    question = SeriesQuestion.of(temporal, period, levels, tree.name)
+    question = SeriesQuestion.from_trees(temporal, period, levels, tree.name)
     return ReleasePlan(name="runs", unit=tree.unit, budget=budget, questions=(question,))
 
 
@@ -57,7 +57,7 @@ class Runs:
     plan: Callable[[int], ReleasePlan]
     counts: np.ndarray[Any, Any]
     key: ReleaseKey = KEY
-    releases: list[Release] = field(default_factory=list)
+    releases: list[ReleaseReader] = field(default_factory=list)
 
     @classmethod
     def of(cls, tree: TreeQuestion, temporal: TemporalTree, seed: int = 0) -> Runs:
@@ -104,7 +104,7 @@ class Runs:
     def read(self, span: Span, key: int, index: int) -> pa.Table:
         """What was released of a temporal node."""
         release = self.releases[span.last - 1]
-        return of_span(release._read(NODES, self.question(1).name, key, index), span)
+        return select_span(release._read(NODES, self.question(1).name, key, index), span)
 
     def window(self, first: int, last: int, arrived: int | None = None) -> WindowTables:
         """The tables of a window."""

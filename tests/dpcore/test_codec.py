@@ -95,7 +95,7 @@ class Order(Coded):
 
     @property
     def total(self) -> int:
-        """The number of colours and pairs."""
+        """The number of colors and pairs."""
         return len(self.colours) + len(self.pairs)
 
 

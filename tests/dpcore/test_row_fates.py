@@ -50,7 +50,7 @@ from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from tests.dpcore.odd_rows import (
     DAYS,
@@ -97,7 +97,7 @@ def ordered_question(
     domain: OrderedDomain, keys: KeyList | None = None
 ) -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
-        tree=Tree(leaves=domain.cells, fanouts=(domain.cells,)),
+        tree=UniformTree(leaves=domain.cells, fanouts=(domain.cells,)),
         unit=ADD_REMOVE,
         budget=BUDGET,
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),

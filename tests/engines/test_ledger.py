@@ -34,6 +34,6 @@ def test_one_draw_a_reservation(workspace: Workspace) -> None:
     assert "release engines was drawn from other data before" in workspace.log()
     assert set(release_files(workspace.output)) == {"nonce.json", "plan.json"}
 
-    entry = ledger.standing("flights", "engines")
+    entry = ledger.active_entry("flights", "engines")
     assert entry is not None and entry.state is State.COMMITTED
     assert ledger.account("flights").spent.epsilon == 1

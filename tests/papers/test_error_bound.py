@@ -13,10 +13,10 @@ from scipy import stats
 from benchmarks.papers.error_bound import ErrorBound, bound_error
 from dpcore.errors.relative import alpha_rmse
 from dpcore.noise.randomness import public_stream
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 FALSE_ALARM = 1e-6
-TREE = Tree(leaves=4, fanouts=(2, 2))
+TREE = UniformTree(leaves=4, fanouts=(2, 2))
 BOUND = ErrorBound(depth=3, epsilon=Fraction(3), delta=Fraction(3, 100))
 
 
@@ -41,7 +41,7 @@ def test_every_level_spends_its_part() -> None:
 def test_an_audit_of_the_noise(factor: float, is_right: bool) -> None:
     """A guess far below everything comes out as the noisy count - R."""
     leaves = 200_000
-    tree, radius = Tree(leaves=leaves, fanouts=(leaves,)), BOUND.noise.radius
+    tree, radius = UniformTree(leaves=leaves, fanouts=(leaves,)), BOUND.noise.radius
     guesses = [np.full(n, -(10**6)) for n in tree.level_sizes]
     counts = np.arange(leaves) % 7
     clipped = bound_error(tree, counts, guesses, BOUND, public_stream("audit"))
@@ -55,7 +55,7 @@ def test_an_audit_of_the_noise(factor: float, is_right: bool) -> None:
 def test_the_bound_of_the_error_holds() -> None:
     """An estimate that is within alpha max(w, tau) but for one time in ten, and then far off."""
     leaves, tau, alpha, eta = 20_000, 40.0, 0.25, 0.1
-    tree = Tree(leaves=leaves, fanouts=(leaves,))
+    tree = UniformTree(leaves=leaves, fanouts=(leaves,))
     bound = ErrorBound(depth=2, epsilon=Fraction(2), delta=Fraction(1, 100))
     counts = np.full(leaves, 60)
     far = np.arange(leaves) % 10 == 0
@@ -77,7 +77,7 @@ def test_the_bound_of_the_error_holds() -> None:
         (lambda: ErrorBound(depth=1, epsilon=Fraction(1), delta=Fraction(1)), "delta is 1"),
         (
             lambda: bound_error(
-                Tree(leaves=16, fanouts=(2, 2, 4)),
+                UniformTree(leaves=16, fanouts=(2, 2, 4)),
                 np.zeros(16, dtype=np.int64),
                 [],
                 BOUND,

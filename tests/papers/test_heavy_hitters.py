@@ -8,7 +8,7 @@ import pytest
 from benchmarks.papers.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dpcore.arrays import Floats
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.sketches.estimators import Estimator, estimates
+from dpcore.sketches.estimators import SketchEstimator, estimates
 from dpcore.sketches.hashing import Codes
 from dpcore.sketches.prefixes import PrefixSketches
 from dpcore.sketches.shape import SketchKind, SketchShape
@@ -32,7 +32,7 @@ def exact(rows: Codes, bits: int) -> Estimate:
     return estimate
 
 
-def sketched(kind: SketchKind, estimator: Estimator) -> Estimate:
+def sketched(kind: SketchKind, estimator: SketchEstimator) -> Estimate:
     shape = SketchShape(kind=kind, rows=5, width=1024)
     sketches = PrefixSketches(shape=shape, code_bits=BITS, levels=LEVELS)
     hashes, tables = sketches.hashes(ReleaseKey(bytes(32)), "heavy"), sketches.empty()
@@ -56,14 +56,14 @@ def test_all_and_only_the_heavy_ones_of_exact_counts(levels: tuple[int, ...]) ->
 
 
 KINDS = [
-    (SketchKind.COUNT_MIN, Estimator.MINIMUM),
-    (SketchKind.COUNT_MIN, Estimator.MEDIAN),
-    (SketchKind.COUNT_SKETCH, Estimator.MEDIAN),
+    (SketchKind.COUNT_MIN, SketchEstimator.MINIMUM),
+    (SketchKind.COUNT_MIN, SketchEstimator.MEDIAN),
+    (SketchKind.COUNT_SKETCH, SketchEstimator.MEDIAN),
 ]
 
 
 @pytest.mark.parametrize(("kind", "estimator"), KINDS)
-def test_heavy_hitters_of_sketches(kind: SketchKind, estimator: Estimator) -> None:
+def test_heavy_hitters_of_sketches(kind: SketchKind, estimator: SketchEstimator) -> None:
     found = heavy_hitters(sketched(kind, estimator), LEVELS, threshold=500, most=200)
     assert found.complete
     # Every heavy code, and in a million children of prefixes nothing else.

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.papers.cdf_errors import level_variance, tree_error
 from benchmarks.papers.factorisations import (
-    best_factorisation,
+    best_factorization,
     closest_prime_power,
     height_bounds,
     prime_power_fanouts,
@@ -50,12 +50,12 @@ def equal_budget_error(fanouts: Sequence[int], measure: Measure) -> int:
 
 
 @cache
-def factorisations(number: int, least: int = 2) -> list[Shape]:
-    """All unordered factorisations, in ascending order."""
+def factorizations(number: int, least: int = 2) -> list[Shape]:
+    """All unordered factorizations, in ascending order."""
     found: list[Shape] = [(number,)] if number >= least else []
     for factor in range(least, math.isqrt(number) + 1):
         if number % factor == 0:
-            found += [(factor, *rest) for rest in factorisations(number // factor, factor)]
+            found += [(factor, *rest) for rest in factorizations(number // factor, factor)]
     return found
 
 
@@ -125,7 +125,7 @@ def test_real_fanouts_are_optimal(measure: Measure) -> None:
 def test_error_bound(measure: Measure) -> None:
     rng = np.random.default_rng(4)
     for leaves in range(2, 120):
-        for fanouts in factorisations(leaves):
+        for fanouts in factorizations(leaves):
             budgets = list(rng.dirichlet(np.full(len(fanouts), 3.0)))
             bound = error_bound(leaves, fanouts, budgets, measure)
             exact = error(leaves, fanouts, budgets, measure)
@@ -187,7 +187,7 @@ def test_optimal_integer_fanout(measure: Measure, fanout: int) -> None:
 @pytest.mark.parametrize("prime", [2, 3, 5])
 def test_theorem_v_1(prime: int) -> None:
     for exponent in range(1, 13 if prime == 2 else 8):
-        shapes = factorisations(prime**exponent)
+        shapes = factorizations(prime**exponent)
         for height in range(1, exponent + 1):
             least = min((s for s in shapes if len(s) == height), key=sum)
             assert prime_power_fanouts(prime, exponent, height) == least
@@ -198,7 +198,7 @@ def test_theorem_v_1(prime: int) -> None:
 def test_prime_power_height_by_brute_force(prime: int, measure: Measure) -> None:
     exponent = 1
     while prime**exponent <= 5000:
-        shapes = factorisations(prime**exponent)
+        shapes = factorizations(prime**exponent)
         best = min(shapes, key=lambda s: (equal_budget_error(s, measure), len(s)))
         assert prime_power_height(prime, exponent, measure) == len(best)
         exponent += 1
@@ -215,7 +215,7 @@ def test_published_heights() -> None:
                 assert height_bounds(prime**exponent) == (exponent, exponent)
     for leaves in range(2, 17):
         assert height_bounds(leaves) == (1, 1)
-        assert len(best_factorisation(leaves)) == len(best_fanouts(leaves)) == 1
+        assert len(best_factorization(leaves)) == len(best_fanouts(leaves)) == 1
     # 3^(6 t): between 2 t and 3 t.
     for t in (1, 2, 3, 4):
         assert 2 * t <= prime_power_height(3, 6 * t) <= 3 * t
@@ -225,8 +225,8 @@ def test_published_heights() -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_best_factorisation_and_height_bounds_by_brute_force(measure: Measure) -> None:
     for leaves in range(2, 1200):
-        ranked = [(equal_budget_error(s, measure), len(s)) for s in factorisations(leaves)]
-        best = best_factorisation(leaves, measure)
+        ranked = [(equal_budget_error(s, measure), len(s)) for s in factorizations(leaves)]
+        best = best_factorization(leaves, measure)
         assert math.prod(best) == leaves
         assert list(best) == sorted(best)
         assert (equal_budget_error(best, measure), len(best)) == min(ranked)
@@ -239,7 +239,7 @@ def test_best_factorisation_and_height_bounds_by_brute_force(measure: Measure) -
 def test_best_factorisation_of_prime_powers(prime: int, exponent: int, measure: Measure) -> None:
     height = prime_power_height(prime, exponent, measure)
     expected = prime_power_fanouts(prime, exponent, height)
-    assert best_factorisation(prime**exponent, measure) == expected
+    assert best_factorization(prime**exponent, measure) == expected
 
 
 def test_closest_prime_power() -> None:
@@ -261,7 +261,7 @@ def test_lemma_v_2(exponent: int) -> None:
     leaves, quarter = 2**exponent, exponent // 4
     papers = (16,) * (quarter - 1) + (32,) if exponent % 4 == 1 else (8, *(16,) * quarter)
     assert math.prod(papers) == leaves
-    by_search = best_factorisation(leaves)
+    by_search = best_factorization(leaves)
     assert len(set(by_search)) > 1
     for fanouts in (papers, by_search):
         unequal = tree_error(leaves, fanouts, [Fraction(1, len(fanouts))] * len(fanouts))
@@ -323,16 +323,16 @@ def test_best_fanouts_by_a_search_without_bounds(leaves: int, measure: Measure) 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_padding_helps(measure: Measure) -> None:
     for leaves in (17, 997, 1024, 10**6 + 3, 2**31, 2**40 - 87):
-        fanouts = best_fanouts(leaves, measure), best_factorisation(leaves, measure)
+        fanouts = best_fanouts(leaves, measure), best_factorization(leaves, measure)
         padded, factored = (
             error(leaves, shape, [1 / len(shape)] * len(shape), measure) for shape in fanouts
         )
         assert padded <= factored * (1 + 1e-12)
     assert best_fanouts(997) == (10, 10, 10)
-    assert best_factorisation(997) == (997,)
+    assert best_factorization(997) == (997,)
 
 
-@pytest.mark.parametrize("search", [best_fanouts, best_factorisation])
+@pytest.mark.parametrize("search", [best_fanouts, best_factorization])
 @pytest.mark.parametrize("leaves", [2**40, 2**40 - 1, 2**40 - 87, 963_761_198_400, 10**12])
 def test_large_searches_are_fast(search: Callable[[int], Shape], leaves: int) -> None:
     assert takes_less(1, lambda: search(leaves))
@@ -373,7 +373,7 @@ def test_user_level_sensitivity_by_brute_force(samples: int) -> None:
     "function",
     [
         best_fanouts,
-        best_factorisation,
+        best_factorization,
         closest_prime_power,
         height_bounds,
         lambda leaves: optimal_real_fanouts(leaves, (1,)),
@@ -430,5 +430,5 @@ def test_refuses_the_rest(function: Callable[[], object], message: str) -> None:
 
 
 def test_one_leaf() -> None:
-    assert best_fanouts(1) == best_factorisation(1) == ()
+    assert best_fanouts(1) == best_factorization(1) == ()
     assert closest_prime_power(1) == (2, 1)

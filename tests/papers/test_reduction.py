@@ -15,10 +15,10 @@ from benchmarks.papers.classification import Classification
 from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dpcore.noise.randomness import public_stream
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 ALPHA, BETA, RATIO = Fraction(1, 2), Fraction(1, 17), Fraction(4, 3)
-TREE = Tree(leaves=22, fanouts=(3, 2, 4))
+TREE = UniformTree(leaves=22, fanouts=(3, 2, 4))
 
 
 def rounds(least: int, number: int, epsilon: int, eta: Fraction = Fraction(1, 10**9)) -> Reduction:
@@ -101,7 +101,9 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
     found = [np.zeros(n, dtype=bool) for n in TREE.level_sizes]
     original: Callable[..., Any] = threshold_reduction.classify
 
-    def spy(tree: Tree, weights: Any, step: Classification, stream: Any, forest: Sequence) -> Any:
+    def spy(
+        tree: UniformTree, weights: Any, step: Classification, stream: Any, forest: Sequence
+    ) -> Any:
         asked.append(step)
         for owners, before in zip(forest, found, strict=True):
             np.testing.assert_array_equal(owners >= 0, ~before)

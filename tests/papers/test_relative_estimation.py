@@ -16,7 +16,7 @@ from dpcore.noise.randomness import public_stream
 from dpcore.noise.truncated_laplace import truncated_laplace
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.units import of_rows
 
 
@@ -126,7 +126,7 @@ def test_the_rounds_reach_the_roots_bound() -> None:
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1000)])
 def test_estimates_are_within_alpha(epsilon: Fraction) -> None:
     parameters = estimation(epsilon=epsilon, eta=Fraction(1, 10**9))
-    tree = Tree(leaves=15, fanouts=(2, 2, 4))
+    tree = UniformTree(leaves=15, fanouts=(2, 2, 4))
     tau = float(parameters.tau_min)
     rng = np.random.default_rng(1)
     for trial in range(4):
@@ -154,7 +154,7 @@ def test_the_roots_bound_is_never_below_its_count_and_has_the_stated_noise(
     monkeypatch.setattr(Estimation, "reduction", spy)
     for run in range(runs):
         counts = np.array([weight])
-        estimate(Tree(leaves=1, fanouts=()), counts, parameters, public_stream("root", run))
+        estimate(UniformTree(leaves=1, fanouts=()), counts, parameters, public_stream("root", run))
     assert weight <= min(bounds) and max(bounds) <= weight + 2 * radius
     x = np.arange(-radius, radius + 1)
     observed = np.bincount(np.array(bounds) - weight, minlength=2 * radius + 1)

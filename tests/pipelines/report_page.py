@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from transforms.layout import planned_parts
 
 
@@ -46,7 +46,7 @@ class ReleaseTables(Tables):
         read: the parts that were asked for one by one: the first key and the index of each.
     """
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: ReleaseReader) -> None:
         super().__init__(release.plan, self.rows, release.quantiles)
         self._release = release
         self.read: list[tuple[int, int]] = []

@@ -13,7 +13,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import ReleaseTerms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, plan_release
 from dpcore.release.plan import plan_from_spec, total_spending
@@ -123,7 +123,7 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
         Guarantee(
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), delta=Fraction(1, 10**6)
         ),
-        Terms(unit=ADD_REMOVE_ROW),
+        ReleaseTerms(unit=ADD_REMOVE_ROW),
         [
             OrderedWorkload(
                 name="one",

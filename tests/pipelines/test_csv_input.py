@@ -19,7 +19,7 @@ from tests.pipelines.test_bad_input import assert_refused, contents, csv_input
 from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_texts import CsvTexts
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "csv.md"
 TEXT = """
@@ -140,7 +140,7 @@ def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
     assert first.dialect == trees.dialect == {"null_values": {"x": ["NA"]}}
     csv = configuration.input_options["csv"]
     data = io.BytesIO(b"x,key\n1,a\n")
-    read = csv_rows.batches(data, Split("x.csv", 0, 0, 0), first, csv)
+    read = csv_rows.batches(data, FileSplit("x.csv", 0, 0, 0), first, csv)
     assert [batch.to_pydict() for batch in read] == [{"key": ["a"]}]
 
 

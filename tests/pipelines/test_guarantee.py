@@ -14,12 +14,12 @@ import yaml
 import dptrees
 from dpcore import __version__
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
-from dpcore.noise.scales import scale_of
-from dpcore.questions.entry import policies_of
-from dpcore.release.guarantee import guarantee_in_words, manifest_of, stated_guarantee
+from dpcore.noise.scales import exact_scale
+from dpcore.questions.entry import column_policies
+from dpcore.release.guarantee import guarantee_in_words, plan_manifest, stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.weak_guarantee import weak_guarantees
-from dpcore.uniform.entry import levels_of
+from dpcore.uniform.entry import level_entries
 from pipelines.configuration import parse_configuration
 from pipelines.report import write_report_html
 
@@ -68,11 +68,11 @@ def test_words(privacy: str, words: str) -> None:
 
 
 def test_scales_are_exact() -> None:
-    assert scale_of(DiscreteLaplace(scale=Fraction(7, 3))) == {
+    assert exact_scale(DiscreteLaplace(scale=Fraction(7, 3))) == {
         "law": "discrete Laplace",
         "scale": "7/3",
     }
-    assert scale_of(DiscreteGaussian(sigma_squared=Fraction(5, 2))) == {
+    assert exact_scale(DiscreteGaussian(sigma_squared=Fraction(5, 2))) == {
         "law": "discrete Gaussian",
         "sigma_squared": "5/2",
     }
@@ -80,11 +80,11 @@ def test_scales_are_exact() -> None:
 
 def test_law_without_a_guarantee_is_refused() -> None:
     with pytest.raises(TypeError, match="ZeroNoise gives no guarantee"):
-        scale_of(ZeroNoise())
+        exact_scale(ZeroNoise())
 
 
 def levels(privacy: str, tree: str = f"domain: {DOMAIN}") -> list[dict[str, Any]]:
-    return levels_of(plan_of(privacy, tree).questions[0].plan)
+    return level_entries(plan_of(privacy, tree).questions[0].plan)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_policies() -> None:
     by = "by: {column: k, keys: [a], unknown: other}"
     (question,) = plan_of(privacy, f"domain: {DOMAIN}, {by}").questions
     expected = {"x": {"outside": "clamp", "missing": "drop"}, "k": {"unknown key": "other"}}
-    assert policies_of(question) == expected
+    assert column_policies(question) == expected
 
 
 def test_policies_of_a_column_that_is_key_and_domain() -> None:
     domain = "domain: {column: k, categories: [a, b], unknown: drop}"
     tree = f"{domain}, by: {{column: k, keys: [a, b]}}"
     (question,) = plan_of("{epsilon: 1, neighbors: add_remove}", tree).questions
-    policies: Any = policies_of(question)
+    policies: Any = column_policies(question)
     assert set(policies) == {"k"}
     assert policies["k"]["unknown"] == policies["k"]["unknown key"] == "drop"
 
@@ -147,12 +147,12 @@ def test_policies_of_a_column_that_is_key_and_domain() -> None:
 @pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
 def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
     plan = plan_of(f"{{{measure}: 1, neighbors: add_remove}}")
-    manifest: Any = manifest_of(plan)
+    manifest: Any = plan_manifest(plan)
     assert manifest["dptrees"] == __version__
     assert manifest["guarantee"][measure] == "1"
     assert manifest["guarantee"]["words"] == guarantee_in_words(plan)
     (tree,) = manifest["trees"]
-    assert tree["name"] == "one" and tree["levels"] == levels_of(plan.questions[0].plan)
+    assert tree["name"] == "one" and tree["levels"] == level_entries(plan.questions[0].plan)
 
 
 # --- one line, whole, and the same everywhere ---
@@ -188,7 +188,7 @@ def test_the_line_names_the_period_of_a_series() -> None:
     assert (
         stated_guarantee(plan) == f"epsilon = 1 per uid and period {bounds}, neighbors add_remove"
     )
-    assert manifest_of(plan)["guarantee"]["period"] == "per_period"  # type: ignore[index]
+    assert plan_manifest(plan)["guarantee"]["period"] == "per_period"  # type: ignore[index]
 
 
 def test_the_line_names_what_is_stated_exactly(tmp_path: Path) -> None:

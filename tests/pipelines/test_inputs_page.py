@@ -13,7 +13,7 @@ from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.make import make_domain
 from pipelines.configuration import parse_configuration
 from transforms.readers import json_rows
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "inputs.md").read_text()
 
@@ -90,7 +90,7 @@ def json_values(domain: OrderedDomain, literal: str) -> list[object]:
         "privacy: {epsilon: 1, neighbors: add_remove}\n" + settings
     ).plan()
     file = io.BytesIO(f'{{"x": {literal}}}'.encode())
-    batches = json_rows.batches(file, Split("a.jsonl", 0, 0, 1), plan)
+    batches = json_rows.batches(file, FileSplit("a.jsonl", 0, 0, 1), plan)
     return [value for batch in batches for value in batch.column("x").to_pylist()]
 
 

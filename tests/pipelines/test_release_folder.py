@@ -14,7 +14,7 @@ import pytest
 
 from dpcore import __version__
 from dpcore.noise.laws import SAMPLER_VERSION
-from dpcore.release.guarantee import checksum_of
+from dpcore.release.guarantee import manifest_checksum
 from dpcore.release.plan import FORMAT_VERSION, plan_from_spec
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import FolderError, ReleaseFolder
@@ -264,7 +264,7 @@ def test_edited_guarantee_is_noticed(workspace: Workspace, copied: Path, kind: s
     assert "its manifest cannot be read by this program: it" in outcome.err
     if kind != "the words":  # another checksum does not help
         manifest = json.loads((copied / "manifest.json").read_text())
-        edit(copied, {"checksum": checksum_of(manifest)})
+        edit(copied, {"checksum": manifest_checksum(manifest)})
         with pytest.raises(FolderError, match="its guarantee is not that of its specification"):
             ReleaseFolder(str(copied))
 

@@ -38,7 +38,7 @@ from dpcore.questions.tables import CDF, NODES
 from dpcore.release.guarantee import guarantee_in_words
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.page.extent import MAX_KEYS, clip
 from pipelines.report import write_report_html
@@ -59,7 +59,7 @@ def question(
 ) -> OrderedQuestion[UniformMechanism]:
     levels = len(fanouts) + 1
     plan = TreePlan(
-        tree=Tree(leaves=domain.cells, fanouts=fanouts),
+        tree=UniformTree(leaves=domain.cells, fanouts=fanouts),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(1, levels),) * levels,

@@ -25,9 +25,9 @@ import pytest
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.release.guarantee import checksum_of
+from dpcore.release.guarantee import manifest_checksum
 from pipelines.configuration import load_configuration
-from pipelines.proof.check import CheckFailed, findings_of
+from pipelines.proof.check import CheckFailed, run_checks
 from pipelines.proof.composition import _certified
 from pipelines.proof.signature import SigningKey
 from pipelines.proof.verified import Verified
@@ -67,7 +67,7 @@ def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
     manifest = json.loads(path.read_text())
     change(manifest)
     if checksum:
-        manifest["checksum"] = checksum_of(manifest)
+        manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
@@ -157,7 +157,7 @@ def weaker_words(manifest: dict[str, Any]) -> None:
 
 def halved_everywhere(manifest: dict[str, Any]) -> None:
     """Halve the budget in the specification, the guarantee and the entries of trees."""
-    from dpcore.release.guarantee import manifest_of
+    from dpcore.release.guarantee import plan_manifest
     from dpcore.release.plan import plan_from_spec
 
     spec = manifest["spec"]
@@ -165,7 +165,7 @@ def halved_everywhere(manifest: dict[str, Any]) -> None:
     for tree in spec["trees"]:
         tree["budget"] = str(Fraction(tree["budget"]) / 2)
         tree["level_amounts"] = [str(Fraction(each) / 2) for each in tree["level_amounts"]]
-    forged = json.loads(json.dumps(manifest_of(plan_from_spec(spec))))
+    forged = json.loads(json.dumps(plan_manifest(plan_from_spec(spec))))
     manifest |= {name: forged[name] for name in ("guarantee", "trees")}
 
 
@@ -281,10 +281,12 @@ def unnoticed(folder: Path) -> list[str]:
         for step in place[:-1]:
             inner = inner[step]
         inner[place[-1]] = another(inner[place[-1]])
-        changed["checksum"] = checksum_of(changed)
+        changed["checksum"] = manifest_checksum(changed)
         release = Verified(str(folder))
         release.__dict__["manifest"] = changed
-        if all(each.ok for each in findings_of([*release.of_manifest(), *release.of_files()])):
+        if all(
+            each.ok for each in run_checks([*release.manifest_checks(), *release.file_checks()])
+        ):
             found.append(".".join(map(str, place)))
     return found
 
@@ -323,7 +325,7 @@ def test_a_change_of_any_scalar_is_found(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = golden(kind)
-    assert all(each.ok for each in findings_of(Verified(str(folder)).of_manifest()))
+    assert all(each.ok for each in run_checks(Verified(str(folder)).manifest_checks()))
     left = unnoticed(folder)
     assert [place for place in left if not ELSEWHERE.fullmatch(place)] == []
     assert "spec.name" in left  # the list above is not longer than it must be
@@ -553,7 +555,7 @@ def test_no_manifest_breaks_the_program(again: Workspace, wrong: object) -> None
         for step in place[:-1]:
             inner = inner[step]
         inner[place[-1]] = wrong
-        changed["checksum"] = checksum_of(changed)
+        changed["checksum"] = manifest_checksum(changed)
         release = Verified(str(again.output))
         release.__dict__["manifest"] = changed
-        assert not all(each.ok for each in findings_of(release.of_manifest()))
+        assert not all(each.ok for each in run_checks(release.manifest_checks()))

@@ -1,4 +1,4 @@
-"""A release that is killed on one processor, finished and recognised on others.
+"""A release that is killed on one processor, finished and recognized on others.
 
     python -m tests.processors.finishing STEP=FOLDER ...
 

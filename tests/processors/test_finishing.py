@@ -1,4 +1,4 @@
-"""A release that one processor began is finished and recognised on another one."""
+"""A release that one processor began is finished and recognized on another one."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_files_are_even_samples_in_no_order(folder: Path) -> None:
     for rows in files:
         here = np.bincount(np.searchsorted(universe, rows), minlength=len(universe))
         assert np.abs(here - people / len(files)).max() < 1
-        # Of two neighbours in a shuffled file the second is larger as often as not.
+        # Of two neighbors in a shuffled file the second is larger as often as not.
         assert 0.48 < np.mean(rows[1:] > rows[:-1]) < 0.52
         assert abs(np.corrcoef(rows, np.arange(len(rows)))[0, 1]) < 5 / math.sqrt(len(rows))
 

@@ -39,7 +39,7 @@ from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 SIGMAS = 6.0
@@ -206,7 +206,7 @@ def test_refined_errors_are_printed_predicted_and_measured(fanouts: tuple[int, .
 # --- Honaker -------------------------------------------------------------------------------------
 
 
-def dense_ratios(tree: Tree, *, root_known: bool) -> list[float]:
+def dense_ratios(tree: UniformTree, *, root_known: bool) -> list[float]:
     """The variance of the least squares estimate of each level's first node, by matrices."""
     nodes = np.concatenate(
         [np.kron(np.eye(size), np.ones(tree.leaves // size)) for size in tree.level_sizes]

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import relative_error as benchmark
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.thresholds.plan import ThresholdPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "relative-error.md"
@@ -67,7 +67,7 @@ def test_raw_trees_have_the_root_of_their_variance() -> None:
     # Discrete Laplace of scale s: 2 q / (1 - q)^2, q = exp(-1 / s).
     q = math.exp(-1 / levels)
     assert errors["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q), rel=1e-6)
-    rho = float(rho_of(benchmark.EPSILON, Fraction(1, 10**digits)))
+    rho = float(zcdp_rho(benchmark.EPSILON, Fraction(1, 10**digits)))
     assert errors["Gaussian tree"] == pytest.approx(math.sqrt(levels / (2 * rho)), rel=1e-3)
     assert benchmark.best(errors) == "LS, Laplace"
 

@@ -17,7 +17,7 @@ SEEDS = range(8)
 
 
 def line(edges: Floats, mass: Floats) -> Partition:
-    """Boxes of one column between neighbouring edges."""
+    """Boxes of one column between neighboring edges."""
     return Partition(lower=edges[:-1, None], upper=edges[1:, None], mass=mass)
 
 

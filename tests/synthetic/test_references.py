@@ -49,7 +49,7 @@ def test_simplex_projection_is_the_closest(seed: int) -> None:
 
 
 def test_least_squares_is_the_dense_solution() -> None:
-    """Where no estimate is negative: minimise sum (count - noisy)^2 / variance over leaves."""
+    """Where no estimate is negative: minimize sum (count - noisy)^2 / variance over leaves."""
     rng = np.random.default_rng(0)
     points = sources.beta(rng, 3000, 2)
     steps = [Step(bits=2, epsilon=0.5), Step(bits=1, epsilon=0.2), Step(bits=2, epsilon=0.3)]

@@ -16,7 +16,7 @@ from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.sketches.shape import SketchKind
 
 
@@ -43,10 +43,10 @@ def box_question(
     workload = HypercubeWorkload(
         name=name,
         domain=box_domain(),
-        choices=PartitionChoices.of(mechanism, **{"rows": 900} | choices),
+        choices=PartitionChoices.from_mechanism(mechanism, **{"rows": 900} | choices),
     )
     share = Share(budget=Budget(measure=measure, amount=amount))
-    return workload.planned(share, Terms(unit=unit))
+    return workload.planned(share, ReleaseTerms(unit=unit))
 
 
 def sketched(

@@ -22,9 +22,9 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.place import Part
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
 from tests.transforms.eager import release_table
@@ -81,7 +81,7 @@ def _tree_plan(
     levels = len(fanouts) + 1
     root = Fraction(0) if public else Fraction(1, levels)
     return TreePlan(
-        tree=Tree(leaves=cells, fanouts=fanouts),
+        tree=UniformTree(leaves=cells, fanouts=fanouts),
         unit=unit,
         budget=budget,
         level_amounts=(root, *[Fraction(1, levels)] * (levels - 1)),
@@ -249,7 +249,7 @@ def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[st
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
 
     def expected(plan: ReleasePlan, table: pa.Table) -> dict[str, bytes]:
-        release: Release = release_counts(plan, _exact_counts(plan, table), key, nonce=NONCE)
+        release: ReleaseReader = release_counts(plan, _exact_counts(plan, table), key, nonce=NONCE)
         found = {}
         for part in planned_parts(plan):
             data = parquet_bytes(_part(release, part))
@@ -261,5 +261,5 @@ def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[st
     return expected
 
 
-def _part(release: Release, part: Part) -> pa.Table:
+def _part(release: ReleaseReader, part: Part) -> pa.Table:
     return release._read(part.kind, part.tree, part.key, part.index)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import manifest_of
+from dpcore.release.guarantee import plan_manifest
 from dpcore.release.plan import ReleasePlan
 from transforms import bound, commit, count, draw, match, record, rounds
 from transforms.counting import SLOTS
@@ -139,10 +139,10 @@ class EagerRelease:
         folder_nonce(self._output, self._nonce)
         counts, digests, balance = self._counts(bundles)
         recorded = self._recorded(digests, balance)
-        if rounds.rounds_of(self._plan):
+        if rounds.round_count(self._plan):
             counts = self._after_rounds(counts, recorded)
         receipts = self._drawn(counts, recorded)
-        ends = self._ready(commit._Commit(*self._keyed, self._output, manifest_of(self._plan)))
+        ends = self._ready(commit._Commit(*self._keyed, self._output, plan_manifest(self._plan)))
         return [
             path
             for each in self._over("the receipts of all", grouped((0, one) for one in receipts))
@@ -227,7 +227,7 @@ class EagerRelease:
     def _after_rounds(self, counts: list[Any], recorded: list[bytes]) -> list[Any]:
         asked: dict[Any, bytes] = {}
         last: list[Any] = []
-        for number in range(rounds.rounds_of(self._plan)):
+        for number in range(rounds.round_count(self._plan)):
             sides = recorded, asked, number
             found = self._each(rounds._Answer(*self._keyed), counts, *sides)
             groups = grouped(self._over("answers", found.get(MAIN, [])))

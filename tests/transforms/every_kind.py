@@ -24,10 +24,10 @@ from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.key_table import product_table
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
@@ -37,7 +37,7 @@ from dpcore.selection.plan import SelectionPlan
 from dpcore.selection.question import SelectionQuestion
 from dpcore.series.temporal import TemporalTree
 from dpcore.sketches.shape import SketchKind
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Estimator, TreePlan
 from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
@@ -55,7 +55,7 @@ SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black", "nobody")
 NUMBERS = IntegerDomain(column="number", lower=-5, upper=25)
 EPSILON, RHO = (Budget(measure=each, amount=Fraction(1)) for each in (Measure.EPSILON, Measure.RHO))
-ROW = Terms(unit=ADD_REMOVE_ROW)
+ROW = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
 def ordered_question(
@@ -70,7 +70,7 @@ def ordered_question(
 ) -> OrderedQuestion[UniformMechanism]:
     """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
     plan = TreePlan(
-        tree=Tree(leaves=30, fanouts=(4, 4, 2)),
+        tree=UniformTree(leaves=30, fanouts=(4, 4, 2)),
         unit=unit,
         budget=Budget(measure=measure, amount=amount),
         level_amounts=(amount / 4,) * 4,
@@ -106,7 +106,7 @@ def _sparse() -> ReleasePlan:
 
 def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
-        tree=Tree(leaves=30, fanouts=(4, 4, 2)),
+        tree=UniformTree(leaves=30, fanouts=(4, 4, 2)),
         unit=ADD_REMOVE_ROW,
         budget=EPSILON,
         level_amounts=(Fraction(1, 4),) * 4,
@@ -122,7 +122,7 @@ def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
     )
 
 
-def _factorised() -> Question:
+def _factorized() -> Question:
     asked = OrderedWorkload(
         name="factorised", domain=NUMBERS, quantiles=(0.5,), candidate=WeightedSums()
     )
@@ -147,7 +147,7 @@ def _exponential(chunk_leaves: int) -> Question:
 def _series() -> ReleasePlan:
     """The first of four periods: one node of time closes, and counts are carried on."""
     tree = ordered_question("series", measure=Measure.RHO)
-    return series_plan(tree, TemporalTree.of(4, 2), 1)
+    return series_plan(tree, TemporalTree.from_fanout(4, 2), 1)
 
 
 def _selection() -> ReleasePlan:
@@ -229,7 +229,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     ),
     "adaptive": lambda: _alone(_adaptive()),
     "adaptive hierarchy": lambda: _alone(adaptive_question("bushy", chunk_leaves=4)),
-    "factorised": lambda: _alone(_factorised()),
+    "factorised": lambda: _alone(_factorized()),
     "exponential": lambda: _alone(_exponential(30)),
     "exponential, in rounds": lambda: _alone(_exponential(8)),
     "series": _series,
@@ -262,7 +262,7 @@ def bundles() -> list[list[pa.RecordBatch]]:
 
 def tables_in_memory(plan: ReleasePlan, key: ReleaseKey, rows: pa.Table = ROWS) -> dict[str, bytes]:
     """The tables of the release of the rows in memory, by their paths within a folder."""
-    release: Release = release_rows(plan, rows.to_batches(), key, nonce=NONCE)
+    release: ReleaseReader = release_rows(plan, rows.to_batches(), key, nonce=NONCE)
     found = {}
     for part in planned_parts(plan):
         data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))

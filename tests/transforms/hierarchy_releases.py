@@ -13,8 +13,8 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.settling import Pruning
 from tests.dpcore.hierarchy_questions import leaf_counts
 from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 

@@ -22,7 +22,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import TemporalTree
 from dpcore.trees.chunks import SPINE, branch_index
-from pipelines.hierarchy.chosen_nodes import _parts_of
+from pipelines.hierarchy.chosen_nodes import _range_parts
 from pipelines.release_folder import ReleaseFolder
 from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
 from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
@@ -70,7 +70,7 @@ def test_there_are_branches() -> None:
     chunking = question.forest.chunking
     assert chunking.spine.height == 2 and chunking.split_level == 3
     assert question.branches == [Place(0, branch_index(number)) for number in range(BRANCHES)]
-    assert max(question.branch_of(place).number for place in question.places) == -2
+    assert max(question.branch_place(place).number for place in question.places) == -2
     assert not branched(spine_leaves=2**20).branches
 
 
@@ -146,7 +146,7 @@ def test_what_is_asked_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
         top = sorted((expected[label] for label in labels), reverse=True)[:5]
         assert [each.count for each in best] == top
     held = {
-        level: {index for _, index in _parts_of(whole.questions[0], 0, (level, 0, size))}
+        level: {index for _, index in _range_parts(whole.questions[0], 0, (level, 0, size))}
         for level, size in enumerate(universe.level_sizes)
     }
     assert held[0] == held[1] == {SPINE} and held[2] == set(map(branch_index, range(BRANCHES)))
@@ -182,4 +182,4 @@ def test_a_series_refuses_them() -> None:
     temporal = TemporalTree(periods=2, spans=(1, 2))
     levels = [replace(branched(), name=f"level {span}") for span in temporal.spans]
     with pytest.raises(ValueError, match="too large to be released in a series"):
-        SeriesQuestion.of(temporal, 1, levels, "counts")
+        SeriesQuestion.from_trees(temporal, 1, levels, "counts")

@@ -17,12 +17,12 @@ from tests.transforms.every_kind import ROWS, ordered_question
 from transforms import carry
 from transforms.carry import SeriesError, carries, check_turn, run_before
 from transforms.errors import ConservationError
+from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.read import BALANCE
-from transforms.standing import read_manifest
 
-TEMPORAL = TemporalTree.of(4, 2)
+TEMPORAL = TemporalTree.from_fanout(4, 2)
 
 
 def plan_of(period: int) -> ReleasePlan:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.questions.place import Part
-from dpcore.release.guarantee import checksum_of, manifest_of
+from dpcore.release.guarantee import manifest_checksum, plan_manifest
 from transforms.commit import CommitError, _by_part, _Commit, manifest_text
 from transforms.errors import ConservationError
 from transforms.files import TEMPORARY_SUFFIX
@@ -54,8 +54,8 @@ def test_the_manifest_names_every_part_with_its_checksum(
     assert manifest["files"] == {"quantiles.parquet": sha256(files["quantiles.parquet"])}
     assert manifest["record"] == json.loads(files["record.json"])["record"]
     assert manifest["nonce"] == json.loads(files["nonce.json"])["nonce"]
-    assert manifest["checksum"] == checksum_of(manifest)
-    told = json.loads(json.dumps(manifest_of(plan)))
+    assert manifest["checksum"] == manifest_checksum(manifest)
+    told = json.loads(json.dumps(plan_manifest(plan)))
     assert {name: manifest[name] for name in told} == told
 
 

@@ -188,7 +188,7 @@ def shape_of(kind: str) -> tuple[Any, ...]:
     plan = every_kind.PLANS[kind]()
     places = len(plan.questions[0].places)
     absent = every_kind.ABSENT.get(kind, set())
-    return sorted(absent), len(plan.questions) > 1 or places > 1, rounds.rounds_of(plan) > 0
+    return sorted(absent), len(plan.questions) > 1 or places > 1, rounds.round_count(plan) > 0
 
 
 def test_every_shape_has_a_plan_with_all_faults() -> None:

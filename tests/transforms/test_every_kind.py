@@ -76,7 +76,7 @@ def check_places(plan: ReleasePlan) -> None:
             partials = list(counter.take())
             assert {partial.place for partial in partials} <= set(places)
             merged = merged_of(question, partials)
-            assert kept == sum(c.total for p, c in merged.items() if question.balance_of(p) == 0)
+            assert kept == sum(c.total for p, c in merged.items() if question.place_balance(p) == 0)
             assert all(not partial.data for partial in counter.take())
 
 
@@ -173,7 +173,7 @@ def test_keys_rise_with_cells(plan) -> None:
     for question in plan.questions:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         cells = question.row_increments(columns).increments.cells
-        keys = None if isinstance(cells, pa.Array) else question.keys_of(np.sort(cells))
+        keys = None if isinstance(cells, pa.Array) else question.cell_keys(np.sort(cells))
         assert (keys is None) == (question.keys is None)
         if keys is not None:
             assert (np.diff(keys) >= 0).all() and set(keys.tolist()) <= set(
@@ -195,7 +195,7 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
             given = np.zeros(question.dense_cells, np.int64)
             values = 1 if increments.values is None else increments.values
             np.add.at(given, increments.cells, values)
-        partials = list(question.partials_of(given, CHOICES))
+        partials = list(question.split_counts(given, CHOICES))
         mine = {place: each.to_bytes() for place, each in merged_of(question, partials).items()}
         theirs = {
             place: each.to_bytes()
@@ -264,7 +264,7 @@ def test_a_kind_whose_noise_does_not_hang_on_the_counts_is_found(key) -> None:
 
     def draw(self: Any, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         class Blind(NoiseSource):
-            def of_counts(self, counts: Any) -> NoiseSource:
+            def for_counts(self, counts: Any) -> NoiseSource:
                 return self
 
         given = {name: getattr(noise, name) for name in fields_of(noise)}

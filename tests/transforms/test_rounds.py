@@ -13,7 +13,7 @@ from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.ordered.make import NumberDomain
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
 from pipelines.running.loop import LoopRunner
@@ -22,7 +22,7 @@ from tests.transforms.eager import ROUND_HAND_OVERS, EagerRelease
 from tests.transforms.test_conservation import Planted, drop, repeat
 from transforms.errors import ConservationError
 from transforms.release import ReleaseTrees
-from transforms.rounds import rounds_of
+from transforms.rounds import round_count
 
 
 def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> ExponentialQuestion:
@@ -31,7 +31,7 @@ def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> E
     domain = NumberDomain(column="value", lower=0, upper=10, cells=30, missing="drop")
     asked = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
     one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    return replace(asked.planned(one, Terms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
+    return replace(asked.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_a_loss_at_every_hand_over(
 
 def test_who_has_no_rounds_has_no_such_steps(make_plan) -> None:
     plan = make_plan("value")
-    assert rounds_of(plan) == 0
+    assert round_count(plan) == 0
     with pytest.raises(ValueError, match="no rounds"):
         plan.questions[0].answer(plan.questions[0].places[0], b"", b"", None)
     with pytest.raises(ValueError, match="no rounds"):
-        plan.questions[0].ask(0, {}, b"", None)
+        plan.questions[0].next_request(0, {}, b"", None)

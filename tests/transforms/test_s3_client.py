@@ -109,7 +109,7 @@ def test_a_store_that_answers() -> None:
     for status in (301, 403, 404, 503):
         answer: Any = {"ResponseMetadata": {"HTTPStatusCode": status}}
         error = ClientError(answer, "HeadObject")
-        assert s3_client.status_of(error) == status
+        assert s3_client.http_status(error) == status
         assert may_pass(S3ClientError("told", status)) is (status == 503)
     assert may_pass(S3ClientError("told", NO_ANSWER))
 

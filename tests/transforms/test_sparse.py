@@ -13,7 +13,7 @@ import pytest
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Place
@@ -51,7 +51,7 @@ def sparse_plan(*forms: str, **fields: Any) -> ReleasePlan:
 
 def mixed_plan(**fields: Any) -> ReleasePlan:
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
-    share = Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta) / 2)
+    share = Budget(measure=Measure.RHO, amount=zcdp_rho(epsilon, delta) / 2)
     return ReleasePlan(
         name="mixed",
         unit=ADD_REMOVE_ROW,
@@ -149,7 +149,7 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
 
 def exact(asked: Any) -> dict[Place, NodeCounts]:
     columns = {name: ROWS[name] for name in asked.columns}
-    partials = asked.partials_of(asked.domain.leaf_counts(columns), CHOICES)
+    partials = asked.split_counts(asked.domain.leaf_counts(columns), CHOICES)
     return {each.place: asked.merge(each.place, [each.data]) for each in partials}
 
 

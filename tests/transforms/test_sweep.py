@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from transforms.commit import _by_part as by_part
+from transforms.existing_release import ExistingReleaseError
 from transforms.layout import parquet_bytes
-from transforms.standing import StandingError
 from transforms.sweep import (
     begun_without_record,
     discard,
@@ -97,7 +97,7 @@ def test_the_beginning_of_a_release_is_discarded(
 
 def test_nothing_of_ours_is_discarded_from_a_folder_of_others(tmp_path, release_files) -> None:
     put(tmp_path, {"quantiles.parquet": b"mine"} | MINE)
-    with pytest.raises(StandingError, match="holds nothing that --discard could remove"):
+    with pytest.raises(ExistingReleaseError, match="holds nothing that --discard could remove"):
         discard(str(tmp_path))
     assert release_files(tmp_path) == {"quantiles.parquet": b"mine"} | MINE
 
@@ -151,7 +151,7 @@ def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, out, release_fi
         lambda: sweep_unnamed(str(out), make_plan()),
         lambda: run(make_plan(), data, out),
     ):
-        with pytest.raises(StandingError, match="is damaged or was edited"):
+        with pytest.raises(ExistingReleaseError, match="is damaged or was edited"):
             again()
     assert release_files(out) == before
 
@@ -191,6 +191,8 @@ def test_discarding_begins_with_the_nonce(out, monkeypatch) -> None:
 
 def test_a_finished_release_is_not_discarded(out, release_files) -> None:
     before = release_files(out)
-    with pytest.raises(StandingError, match="holds a finished release, which --discard does not"):
+    with pytest.raises(
+        ExistingReleaseError, match="holds a finished release, which --discard does not"
+    ):
         discard(str(out))
     assert release_files(out) == before

@@ -32,7 +32,7 @@ def splits(
     """
     with _opened(file, path) as found:
         # refuses what cannot be read
-        FileColumns.of(found.schema, path, plan, missing_column=missing_column)
+        FileColumns.from_schema(found.schema, path, plan, missing_column=missing_column)
         if isinstance(found, pa.RecordBatchStreamReader):
             return [(0, 0)], 0
         total = found.num_record_batches
@@ -49,7 +49,9 @@ def batches(
         InputError: the file is damaged.
     """
     with _opened(file, split.path) as found:
-        columns = FileColumns.of(found.schema, split.path, plan, missing_column=missing_column)
+        columns = FileColumns.from_schema(
+            found.schema, split.path, plan, missing_column=missing_column
+        )
         is_stream = isinstance(found, pa.RecordBatchStreamReader)
         whole = found if is_stream else map(found.get_batch, range(split.start, split.stop))
         for batch in whole:
@@ -59,7 +61,7 @@ def batches(
                 yield read.slice(start, _BATCH_ROWS)
 
 
-def found(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
+def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
     """The columns of a file or stream with their types, as words.
 
     Raises:

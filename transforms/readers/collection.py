@@ -79,7 +79,7 @@ class ReadCollection(beam.PTransform):
         if schema is None:
             step = _Batches(self._plan)
         else:
-            FileColumns.of(schema, _WHERE, self._plan)
+            FileColumns.from_schema(schema, _WHERE, self._plan)
             step = _Gather(schema)
         read = rows | "Batches" >> beam.ParDo(step).with_outputs(BALANCE, main="batches")
         return read["batches"], read[BALANCE]
@@ -127,13 +127,13 @@ def row_schema(
 
 def _are_batches(element_type: Any) -> bool:
     """Whether elements are record batches, or of an undeclared type, which means the same."""
-    untold = element_type is typehints.Any or element_type is object or element_type is None
-    return untold or element_type is pa.RecordBatch
+    is_untyped = element_type is typehints.Any or element_type is object or element_type is None
+    return is_untyped or element_type is pa.RecordBatch
 
 
 def _may_be_rows(element_type: Any) -> bool:
-    untold = _are_batches(element_type) and element_type is not pa.RecordBatch
-    return untold or isinstance(convert_to_beam_type(element_type), _MAPPINGS)
+    is_untyped = _are_batches(element_type) and element_type is not pa.RecordBatch
+    return is_untyped or isinstance(convert_to_beam_type(element_type), _MAPPINGS)
 
 
 def _fields(element_type: Any) -> dict[str, Any] | None:
@@ -152,13 +152,13 @@ def _arrow_type(name: str, hint: Any) -> pa.DataType:
         hint = typehints.get_concrete_type_from_nullable(hint)
     if isinstance(hint, type) and issubclass(hint, np.generic):
         return pa.from_numpy_dtype(hint)
-    found = _ARROW_TYPES.get(hint)
-    if found is None:
+    result = _ARROW_TYPES.get(hint)
+    if result is None:
         raise InputError(
             f"rows: the field {name!r} is of type {_name(hint)}, which is no type of Arrow: give "
             "schema=pa.schema(...) of the columns"
         )
-    return found
+    return result
 
 
 def _name(type: Any) -> str:
@@ -182,7 +182,7 @@ class _Batches(beam.DoFn):
                 "graph was built: declare it by with_output_types, or give schema=pa.schema(...)"
             )
         if batch.schema is not self._checked and batch.schema != self._checked:
-            self._columns = FileColumns.of(batch.schema, _WHERE, self._plan)
+            self._columns = FileColumns.from_schema(batch.schema, _WHERE, self._plan)
             self._checked = batch.schema
         yield self._columns.batch(batch)
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", batch.num_rows))
@@ -213,11 +213,11 @@ class _Gather(beam.DoFn):
     def _taken(self) -> Iterator[Any]:
         """The rows that wait, as a batch."""
         rows, self._rows = self._rows, []
-        yield batch_of(rows, self._schema)
+        yield to_batch(rows, self._schema)
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", len(rows)))
 
 
-def batch_of(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+def to_batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Rows as a record batch.
 
     Args:
@@ -231,7 +231,7 @@ def batch_of(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
         InputError: a row lacks a column, or has a value of another class than its type's.
 
     >>> rows = [{"x": 1, "y": "a"}, {"x": 2**70, "y": None}]
-    >>> batch_of(rows, pa.schema({"x": pa.int64(), "y": pa.string()})).to_pylist()
+    >>> to_batch(rows, pa.schema({"x": pa.int64(), "y": pa.string()})).to_pylist()
     [{'x': 1, 'y': 'a'}, {'x': None, 'y': None}]
     """
     columns = [_column(_values(rows, field.name), field) for field in schema]

@@ -20,7 +20,7 @@ _MONTHS = (
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def _any_of(names: tuple[str, ...], letters: int | None = None) -> str:
+def _alternatives(names: tuple[str, ...], letters: int | None = None) -> str:
     return "(?i:" + "|".join(name[:letters] for name in names) + ")"
 
 
@@ -30,8 +30,8 @@ _DIRECTIVES = {
     "Y": ("year", r"[0-9]{4}"),
     "y": ("short_year", r"[0-9]{2}"),
     "m": ("month", _NUMBER),
-    "B": ("month_name", _any_of(_MONTHS)),
-    "b": ("month_name", _any_of(_MONTHS, 3)),
+    "B": ("month_name", _alternatives(_MONTHS)),
+    "b": ("month_name", _alternatives(_MONTHS, 3)),
     "d": ("day", _NUMBER),
     "H": ("hour", _NUMBER),
     "I": ("half_hour", _NUMBER),
@@ -40,8 +40,8 @@ _DIRECTIVES = {
     "S": ("second", _NUMBER),
     "f": ("fraction", r"[0-9]{1,9}"),
     "z": ("zone", r"Z|[-+][0-9]{2}:?[0-9]{2}"),
-    "A": ("", _any_of(_DAYS)),
-    "a": ("", _any_of(_DAYS, 3)),
+    "A": ("", _alternatives(_DAYS)),
+    "a": ("", _alternatives(_DAYS, 3)),
 }
 # Parts that give the same thing twice.
 _EITHER = (("year", "short_year"), ("month", "month_name"), ("hour", "half_hour"))
@@ -87,16 +87,16 @@ class DateFormat:
         return _DIRECTIVES[directive]
 
     def _check(self) -> None:
-        told = self.tells
-        for name in told:
-            if told.count(name) > 1:
+        names = self.tells
+        for name in names:
+            if names.count(name) > 1:
                 raise self._refused(f"tells the {name.replace('_', ' ')} twice")
         for either in _EITHER:
-            if set(either) <= set(told):
+            if set(either) <= set(names):
                 raise self._refused(f"tells the {either[0]} twice")
-        if not {"year", "short_year"} & set(told):
+        if not {"year", "short_year"} & set(names):
             raise self._refused("must hold %Y or %y, the year")
-        if ("half_hour" in told) != ("half" in told):
+        if ("half_hour" in names) != ("half" in names):
             raise self._refused("must hold both of %I and %p, the hour and its half of the day")
 
     def _refused(self, rule: str) -> ValueError:
@@ -118,13 +118,13 @@ def _full(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
-def moments(texts: pa.Array, how: DateFormat, wanted: pa.DataType) -> pa.Array:
+def moments(texts: pa.Array, how: DateFormat, target_type: pa.DataType) -> pa.Array:
     """The dates or times that strings represent; null where a string represents none.
 
     Args:
         texts: the strings of a column, (rows,).
         how: they are written.
-        wanted: date32, or timestamp in microseconds; with a zone where strings state one.
+        target_type: date32, or timestamp in microseconds; with a zone where strings state one.
 
     >>> how = DateFormat("%d/%m/%Y")
     >>> moments(pa.array(["04/07/2024", "31/2/2024", "4 July"]), how, pa.date32()).to_pylist()
@@ -135,13 +135,13 @@ def moments(texts: pa.Array, how: DateFormat, wanted: pa.DataType) -> pa.Array:
     parts = _Parts(found)
     days, inside = parts.days()
     instants = days * _US_A_DAY
-    if not pa.types.is_date(wanted):
+    if not pa.types.is_date(target_type):
         clock, in_day = parts.clock()
         instants, inside = instants + clock - parts.offset(), inside & in_day
-        values = pa.array(instants, pa.int64(), mask=~inside).cast(wanted)
+        values = pa.array(instants, pa.int64(), mask=~inside).cast(target_type)
     else:
         inside &= parts.clock()[1]
-        values = pa.array(days.astype(np.int32), pa.int32(), mask=~inside).cast(wanted)
+        values = pa.array(days.astype(np.int32), pa.int32(), mask=~inside).cast(target_type)
     return values.take(distinct.indices)
 
 

@@ -37,16 +37,16 @@ def encoding_named(name: str) -> str:
     ('iso8859-1', 'cp1252', 'utf-8')
     """
     try:
-        found = codecs.lookup(name).name
+        result = codecs.lookup(name).name
     except (LookupError, ValueError):  # a zero byte is no part of any name
-        found = ""
-    found = UTF_8 if found == "utf-8-sig" else found
-    if found not in _KNOWN:
+        result = ""
+    result = UTF_8 if result == "utf-8-sig" else result
+    if result not in _KNOWN:
         near = difflib.get_close_matches(name.lower(), [*_KNOWN, "latin-1", "windows-1252"], n=1)
         hint = f"did you mean {near[0]}?" if near else "known are utf-8, utf-16, latin-1, cp1252"
         more = "" if near else ", most others of one byte, and gb18030, shift_jis, euc_kr and big5"
         raise ValueError(f"encoding: {name!r} is not an encoding that is read; {hint}{more}")
-    return found
+    return result
 
 
 def as_utf8(stream: Any, encoding: str) -> Any:

@@ -65,14 +65,14 @@ def column_names(
 def _names_and_rest(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
 ) -> tuple[list[str], bytes]:
-    told = path_columns(path)
+    path_values = path_columns(path)
     if csv.columns:
-        check_named([name for name in wanted if name not in told], csv)
+        check_named([name for name in wanted if name not in path_values], csv)
         return list(csv.columns), read_mark(stream, csv)
     header, rest = read_header(stream, csv)
     names = _fields(header, csv)
     for name in wanted:
-        if name not in names and name not in told:
+        if name not in names and name not in path_values:
             raise InputError(f"input: {path} has no column {name!r}; {_hint(name, header, csv)}")
         if names.count(name) > 1:
             raise InputError(f"input: {path} has the column {name!r} twice")

@@ -21,7 +21,7 @@ from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.readers.csv_header import column_names, parse_options
 from transforms.readers.csv_lines import MalformedRow, well_formed_rows
 from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import constants_of
+from transforms.readers.file_columns import path_constants
 from transforms.readers.path_columns import path_columns, repeated
 from transforms.readers.unreadable import reading
 
@@ -55,17 +55,17 @@ def batches(
     """
     types = column_types(plan)
     _check_zones(types, csv)
-    texts = {name: csv.texts.of(name) for name in plan.columns}
+    texts = {name: csv.texts.column_texts(name) for name in plan.columns}
     try:
         with reading(split.path, _NOT_CSV), closing(_stream(file, csv)) as stream:
             names, rest = column_names(stream, split.path, plan.columns, csv)
             there = path_columns(split.path).keys() & types.keys()
-            told = constants_of(split.path, there - set(names), plan)
+            path_values = path_constants(split.path, there - set(names), plan)
             for text in well_formed_rows(rest, stream, csv):
                 for batch in _parsed(text, names, plan, csv):
                     columns = [
-                        repeated(told[name], batch.num_rows)
-                        if name in told
+                        repeated(path_values[name], batch.num_rows)
+                        if name in path_values
                         else typed(batch.column(name), types[name], texts[name])
                         for name in plan.columns
                     ]
@@ -74,7 +74,7 @@ def batches(
         raise _malformed(split.path, csv) from None
 
 
-def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
+def describe_columns(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
     """The columns of a file, all of strings.
 
     Raises:
@@ -105,14 +105,14 @@ def check_dialect(plan: ReleasePlan, csv: CsvFormat) -> None:
     _check_zones(types, csv)
 
 
-def _is_moment(wanted: pa.DataType) -> bool:
-    return bool(pa.types.is_date(wanted) or pa.types.is_timestamp(wanted))
+def _is_moment(target_type: pa.DataType) -> bool:
+    return bool(pa.types.is_date(target_type) or pa.types.is_timestamp(target_type))
 
 
 def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
     """Refuses formats without a zone where instants are read, and the other way round."""
     for column, wanted in types.items():
-        how = csv.texts.of(column).date_format
+        how = csv.texts.column_texts(column).date_format
         is_time = pa.types.is_timestamp(wanted)
         if how is not None and is_time and how.has_zone != (wanted.tz is not None):
             lacks = "has %z" if how.has_zone else "has no %z"

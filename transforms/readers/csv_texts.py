@@ -41,7 +41,7 @@ class CsvTexts:
         ValueError: naming the field, the value and the rule.
 
     >>> texts = CsvTexts(decimal=",", date_format={"day": "%d.%m.%Y"})
-    >>> texts.of("day").date_format.text, texts.of("time").date_format
+    >>> texts.column_texts("day").date_format.text, texts.column_texts("time").date_format
     ('%d.%m.%Y', None)
     """
 
@@ -64,7 +64,7 @@ class CsvTexts:
         named = {"": dates} if isinstance(dates, str) else dates or {}
         object.__setattr__(self, "_dates", {name: DateFormat(text) for name, text in named.items()})
 
-    def of(self, column: str) -> ColumnTexts:
+    def column_texts(self, column: str) -> ColumnTexts:
         """How the strings of a column are written."""
         nulls = self.null_values
         found = ColumnTexts(
@@ -84,15 +84,15 @@ class CsvTexts:
 
     def spec(self) -> dict[str, Any]:
         """All that is not as by default, as plain JSON values."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name in ("decimal", "thousands", "trim", "date_format"):
             if getattr(self, name) != getattr(PLAIN_TEXTS, name):
-                found[name] = getattr(self, name)
+                result[name] = getattr(self, name)
         if isinstance(self.null_values, Mapping):
-            found["null_values"] = {name: list(each) for name, each in self.null_values.items()}
+            result["null_values"] = {name: list(each) for name, each in self.null_values.items()}
         elif self.null_values:
-            found["null_values"] = list(self.null_values)
-        return found
+            result["null_values"] = list(self.null_values)
+        return result
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> "CsvTexts":

@@ -38,32 +38,32 @@ _DAY_LETTERS, _TIME_LETTERS, _CLOCK_LETTERS = 10, 26, 15
 _NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
 
-def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN) -> pa.Array:
+def typed(texts: pa.Array, target_type: pa.DataType, how: ColumnTexts = PLAIN_COLUMN) -> pa.Array:
     """The values that strings represent; null where a string represents none.
 
     Args:
         texts: the strings of a column, (rows,), null where a field is empty.
-        wanted: the type of the values.
+        target_type: the type of the values.
         how: they are written.
     """
     if how is not PLAIN_COLUMN:
-        texts = _present(texts, how, trim=how.trim or not pa.types.is_string(wanted))
-    if pa.types.is_string(wanted):
+        texts = _present(texts, how, trim=how.trim or not pa.types.is_string(target_type))
+    if pa.types.is_string(target_type):
         return texts
-    if how.date_format is not None and _is_moment(wanted):
-        return moments(texts, how.date_format, wanted)
-    if pa.types.is_time(wanted):
-        return _times_of_day(texts, wanted)
-    if pa.types.is_floating(wanted) or pa.types.is_integer(wanted):
+    if how.date_format is not None and _is_moment(target_type):
+        return moments(texts, how.date_format, target_type)
+    if pa.types.is_time(target_type):
+        return _times_of_day(texts, target_type)
+    if pa.types.is_floating(target_type) or pa.types.is_integer(target_type):
         texts = _plain_numbers(texts, how)
-    if _is_moment(wanted) and _is_long(texts, wanted):
-        texts = _iso(texts, wanted)  # before a cast that would fail at each
+    if _is_moment(target_type) and _is_long(texts, target_type):
+        texts = _iso(texts, target_type)  # before a cast that would fail at each
     try:
-        return pc.cast(texts, wanted)
+        return pc.cast(texts, target_type)
     except pa.ArrowException:
         # What becomes of a row must not depend on others: each text is a value or none by itself.
-        distinct = _iso(pc.utf8_trim_whitespace(texts), wanted).dictionary_encode()
-        return _values(distinct.dictionary, wanted).take(distinct.indices)
+        distinct = _iso(pc.utf8_trim_whitespace(texts), target_type).dictionary_encode()
+        return _values(distinct.dictionary, target_type).take(distinct.indices)
 
 
 def _present(texts: pa.Array, how: ColumnTexts, *, trim: bool) -> pa.Array:
@@ -79,14 +79,14 @@ def _present(texts: pa.Array, how: ColumnTexts, *, trim: bool) -> pa.Array:
     return texts
 
 
-def _is_long(texts: pa.Array, wanted: pa.DataType) -> bool:
+def _is_long(texts: pa.Array, target_type: pa.DataType) -> bool:
     """Whether a text holds more than a date, or than a time in microseconds."""
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    return bool(longest > (_DAY_LETTERS if pa.types.is_date(wanted) else _TIME_LETTERS))
+    return bool(longest > (_DAY_LETTERS if pa.types.is_date(target_type) else _TIME_LETTERS))
 
 
-def _is_moment(wanted: pa.DataType) -> bool:
-    return bool(pa.types.is_date(wanted) or pa.types.is_timestamp(wanted))
+def _is_moment(target_type: pa.DataType) -> bool:
+    return bool(pa.types.is_date(target_type) or pa.types.is_timestamp(target_type))
 
 
 def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
@@ -108,72 +108,78 @@ def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
     return texts
 
 
-def _iso(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _iso(texts: pa.Array, target_type: pa.DataType) -> pa.Array:
     """Dates without the time that follows them; times of no more than microseconds."""
-    if pa.types.is_date(wanted):
+    if pa.types.is_date(target_type):
         timed = pc.match_substring_regex(texts, _DAY_OF_TIME)
         return pc.if_else(timed, pc.utf8_slice_codeunits(texts, 0, _DAY_LETTERS), texts)
-    if pa.types.is_timestamp(wanted):
+    if pa.types.is_timestamp(target_type):
         return pc.replace_substring_regex(texts, _NANOSECONDS, r"\1")
     return texts
 
 
-def _times_of_day(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _times_of_day(texts: pa.Array, target_type: pa.DataType) -> pa.Array:
     """Times of day, of no more than microseconds. Arrow reads them of whole dates alone."""
     distinct = pc.utf8_trim_whitespace(texts).dictionary_encode()
     clocks = pc.utf8_slice_codeunits(distinct.dictionary, 0, _CLOCK_LETTERS)
     is_clock = pc.match_substring_regex(distinct.dictionary, _CLOCK)
     clocks = pc.if_else(is_clock, clocks, pa.scalar(None, pa.string()))
     times = pc.binary_join_element_wise("1970-01-01", clocks, " ")
-    return pc.cast(pc.cast(times, pa.timestamp("us")), wanted).take(distinct.indices)
+    return pc.cast(pc.cast(times, pa.timestamp("us")), target_type).take(distinct.indices)
 
 
-def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _values(texts: pa.Array, target_type: pa.DataType) -> pa.Array:
     """The values of distinct strings, null for strings that represent none."""
-    if pa.types.is_integer(wanted):  # a column with gaps is often written as 3.0
+    if pa.types.is_integer(target_type):  # a column with gaps is often written as 3.0
         texts = pc.replace_substring_regex(texts, r"^([-+]?\d+)\.0*$", r"\1")
-    sure = pc.match_substring_regex(texts, _pattern(wanted))
+    sure = pc.match_substring_regex(texts, _pattern(target_type))
     nothing = pa.scalar(None, pa.string())
-    values = pc.cast(pc.if_else(sure, texts, nothing), wanted)
-    doubted = pc.and_(pc.match_substring_regex(texts, _doubtful_pattern(wanted)), pc.invert(sure))
+    values = pc.cast(pc.if_else(sure, texts, nothing), target_type)
+    doubted = pc.and_(
+        pc.match_substring_regex(texts, _doubtful_pattern(target_type)), pc.invert(sure)
+    )
     places = np.flatnonzero(doubted.to_numpy(zero_copy_only=False))
     if not len(places):
         return values
-    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in places])
+    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), target_type) for place in places])
     return pc.replace_with_mask(values, doubted, tried)
 
 
-def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _value(text: pa.Array, target_type: pa.DataType) -> pa.Array:
     """The value of one text, (1,); null if it is none."""
     try:
-        return pc.cast(text, wanted)
+        return pc.cast(text, target_type)
     except pa.ArrowException:
-        return _floor(text, wanted) if pa.types.is_integer(wanted) else pa.nulls(1, wanted)
+        return (
+            _floor(text, target_type)
+            if pa.types.is_integer(target_type)
+            else pa.nulls(1, target_type)
+        )
 
 
-def _floor(text: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _floor(text: pa.Array, target_type: pa.DataType) -> pa.Array:
     """A number with a fraction as the integer below it, as in a file of floats; else null."""
     try:
-        return pc.cast(pc.floor(pc.cast(text, pa.float64())), wanted)
+        return pc.cast(pc.floor(pc.cast(text, pa.float64())), target_type)
     except pa.ArrowException:
-        return pa.nulls(1, wanted)
+        return pa.nulls(1, target_type)
 
 
-def _pattern(wanted: pa.DataType) -> str:
-    if pa.types.is_integer(wanted):
-        return _UNSIGNED if pa.types.is_unsigned_integer(wanted) else _INTEGER
-    if pa.types.is_date(wanted):
+def _pattern(target_type: pa.DataType) -> str:
+    if pa.types.is_integer(target_type):
+        return _UNSIGNED if pa.types.is_unsigned_integer(target_type) else _INTEGER
+    if pa.types.is_date(target_type):
         return _DATE
-    if pa.types.is_timestamp(wanted):
-        return _TIME if wanted.tz is None else _ZONED_TIME
+    if pa.types.is_timestamp(target_type):
+        return _TIME if target_type.tz is None else _ZONED_TIME
     return _NUMBER
 
 
-def _doubtful_pattern(wanted: pa.DataType) -> str:
+def _doubtful_pattern(target_type: pa.DataType) -> str:
     """Return a pattern that matches all strings that may be values, and few others."""
-    if pa.types.is_date(wanted):
+    if pa.types.is_date(target_type):
         return _MAYBE_DATE
-    if pa.types.is_timestamp(wanted):
-        return _MAYBE_TIME if wanted.tz is None else _MAYBE_ZONED
-    is_number = pa.types.is_floating(wanted) or pa.types.is_integer(wanted)
+    if pa.types.is_timestamp(target_type):
+        return _MAYBE_TIME if target_type.tz is None else _MAYBE_ZONED
+    is_number = pa.types.is_floating(target_type) or pa.types.is_integer(target_type)
     return _MAYBE_NUMBER if is_number else ""

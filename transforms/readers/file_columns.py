@@ -39,7 +39,7 @@ class FileColumns:
     order: tuple[str, ...]
 
     @classmethod
-    def of(
+    def from_schema(
         cls, schema: pa.Schema, path: str, plan: ReleasePlan, *, missing_column: str | None = None
     ) -> "FileColumns":
         """Where the columns of a plan lie in a file.
@@ -54,21 +54,21 @@ class FileColumns:
             InputError: one is missing, or of another type than its domain reads; it names the file,
                 the column and the rule.
         """
-        within, told = {}, path_columns(path)
+        within, path_values = {}, path_columns(path)
         for name in plan.columns:
             names = _names_within(schema, name)
             if names is not None:
                 within[name] = names
-            elif name not in told and (missing_column != "null" or name in schema.names):
+            elif name not in path_values and (missing_column != "null" or name in schema.names):
                 choice = missing_column == "fail" and name not in schema.names
                 way_out = "; input.missing_column: null reads null there" if choice else ""
                 raise no_column(path, name, list(described(schema)), way_out)
         absent = [name for name in plan.columns if name not in within]
-        constants = constants_of(path, [name for name in absent if name in told], plan)
-        constants |= _nulls([name for name in absent if name not in told], plan)
-        found = cls(within=within, constants=constants, order=plan.columns)
-        check_types(found._types(schema), path, plan)
-        return found
+        constants = path_constants(path, [name for name in absent if name in path_values], plan)
+        constants |= _nulls([name for name in absent if name not in path_values], plan)
+        result = cls(within=within, constants=constants, order=plan.columns)
+        check_types(result._types(schema), path, plan)
+        return result
 
     @property
     def dotted(self) -> list[str]:
@@ -82,7 +82,7 @@ class FileColumns:
             if name in self.constants:
                 columns.append(repeated(self.constants[name], read.num_rows))
             else:
-                columns.append(_field_of(read, self.within[name]))
+                columns.append(_nested_field(read, self.within[name]))
         return pa.RecordBatch.from_arrays(columns, names=list(self.order))
 
     def _types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -113,17 +113,17 @@ def no_column(where: str, name: str, names: Sequence[str], way_out: str = "") ->
     )
 
 
-def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:
+def path_constants(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:
     """The values, (1,), of columns in a path, in the types that their domains read.
 
     Raises:
         InputError: two trees read one of them as different types.
     """
-    told, wanted = path_columns(path), tuple(names)
+    path_values, wanted = path_columns(path), tuple(names)
     if not wanted:
         return {}  # two trees may read a file's own column differently
     types = column_types(plan, of="path", only=wanted)
-    return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
+    return {name: typed(pa.array([path_values[name]], pa.string()), types[name]) for name in wanted}
 
 
 def _nulls(names: list[str], plan: ReleasePlan) -> dict[str, pa.Array]:
@@ -139,14 +139,14 @@ def described(schema: pa.Schema) -> dict[str, str]:
     >>> described(pa.schema({"id": pa.int64(), "at": pa.struct({"zip": pa.string()})}))
     {'id': 'int64', 'at.zip': 'string'}
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for field in schema:
         if pa.types.is_struct(field.type):
             inner = described(pa.schema(list(field.type)))
-            found |= {f"{field.name}.{name}": type for name, type in inner.items()}
+            result |= {f"{field.name}.{name}": type for name, type in inner.items()}
         else:
-            found[field.name] = str(field.type)
-    return found
+            result[field.name] = str(field.type)
+    return result
 
 
 def _listed(names: list[str]) -> str:
@@ -193,7 +193,7 @@ def _type_within(schema: pa.Schema, names: tuple[str, ...]) -> pa.DataType:
     return field.type
 
 
-def _field_of(read: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
+def _nested_field(read: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
     column = read.column(names[0])
     for name in names[1:]:
         # A field of what is null is null.

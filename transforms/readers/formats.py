@@ -47,7 +47,7 @@ class Reader(Protocol):
             InputError: the file is damaged.
         """
 
-    def found(self, file: Any, path: str, **options: Any) -> dict[str, str]:
+    def describe_columns(self, file: Any, path: str, **options: Any) -> dict[str, str]:
         """The columns of a file and the types that they have, as words; for who has the file.
 
         Raises:
@@ -55,10 +55,10 @@ class Reader(Protocol):
         """
 
 
-def reader_of(format: str) -> Reader:
+def find_reader(format: str) -> Reader:
     """The reader of one of `FORMATS`.
 
-    >>> reader_of("parquet").COUNTS_ROWS
+    >>> find_reader("parquet").COUNTS_ROWS
     1
     """
     return cast(Reader, import_module(f"transforms.readers.{format}_rows"))

@@ -77,8 +77,8 @@ def check_unchanged(file: InputFile) -> None:
 
 def _as_it_is(path: str) -> InputFile:
     if is_local(path):
-        found = os.stat(path.removeprefix("file://"))
-        return InputFile(path, found.st_size, found.st_mtime)
+        status = os.stat(path.removeprefix("file://"))
+        return InputFile(path, status.st_size, status.st_mtime)
     return listed(FileSystems.get_filesystem(path).metadata(path))
 
 

@@ -58,10 +58,10 @@ class Objects:
     """
 
     def __init__(
-        self, columns: dict[str, pa.DataType], *, fails: bool, told_apart: Collection[str] = ()
+        self, columns: dict[str, pa.DataType], *, fails: bool, distinct: Collection[str] = ()
     ) -> None:
-        self._columns, self._fails, self._told_apart = columns, fails, frozenset(told_apart)
-        self._schema = _schema_of(columns)
+        self._columns, self._fails, self._distinct = columns, fails, frozenset(distinct)
+        self._schema = _arrow_schema(columns)
         self._finders = {name: _finder(name) for name in columns}
 
     def read(self, text: bytes) -> tuple[int, dict[str, pa.Array]]:
@@ -100,7 +100,7 @@ class Objects:
         for line in text.split(b"\n"):
             if line.isspace() or not line:
                 continue
-            found = _object_of(line)
+            found = _parse_object(line)
             if found is not None:
                 objects.append(found)
             elif self._fails:
@@ -110,7 +110,7 @@ class Objects:
     def _texts(self, name: str, objects: Sequence[dict[str, Any]]) -> pa.Array:
         find, number = self._finders[name], _is_number(self._columns[name])
         found = map(find, objects)
-        if name in self._told_apart:
+        if name in self._distinct:
             found = map(_as_written, found)
         return _array([_text(each, as_number=number) for each in found])
 
@@ -123,8 +123,8 @@ def names_in(text: bytes) -> dict[str, str]:
     """
     kinds: dict[str, dict[str, None]] = {}
     for line in text.split(b"\n")[:_LINES_SEEN]:
-        for name, value in _flattened(_object_of(line, json.JSONDecoder()) or {}):
-            kinds.setdefault(name, {})[_kind_of(value)] = None
+        for name, value in _flattened(_parse_object(line, json.JSONDecoder()) or {}):
+            kinds.setdefault(name, {})[_json_kind(value)] = None
     return {name: _in_words(list(found)) for name, found in kinds.items()}
 
 
@@ -136,7 +136,7 @@ def _flattened(found: dict[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield before + name, value
 
 
-def _kind_of(value: Any) -> str:
+def _json_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "true or false"
     return _KINDS.get(type(value), "number")
@@ -146,7 +146,7 @@ def _in_words(kinds: Sequence[str]) -> str:
     return " or ".join(kind for kind in kinds if kind != "null" or len(kinds) == 1)
 
 
-def _schema_of(columns: dict[str, pa.DataType]) -> pa.Schema | None:
+def _arrow_schema(columns: dict[str, pa.DataType]) -> pa.Schema | None:
     """The schema for Arrow's parser; None where a column is both a value and an object."""
     tree: dict[str, Any] = {}
     for name, type in columns.items():
@@ -207,7 +207,7 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
     return chunk
 
 
-def _object_of(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
+def _parse_object(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
     if _is_deep(line):
         return None
     try:

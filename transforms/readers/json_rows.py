@@ -20,7 +20,7 @@ from transforms.errors import InputError
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import ROW_BYTES
 from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import constants_of
+from transforms.readers.file_columns import path_constants
 from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
 from transforms.readers.json_objects import MalformedLine, Objects, names_in
 from transforms.readers.path_columns import path_columns, repeated
@@ -56,11 +56,11 @@ def batches(
         InputError: the file is damaged; or a line is malformed, and the policy is to fail.
     """
     types = column_types(plan, of="JSON")
-    told = constants_of(split.path, path_columns(split.path).keys() & types.keys(), plan)
-    inner = {name: type for name, type in types.items() if name not in told}
+    path_values = path_constants(split.path, path_columns(split.path).keys() & types.keys(), plan)
+    inner = {name: type for name, type in types.items() if name not in path_values}
     # Rows without a unit are each their own, but not those that share one of another kind.
     units = plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ()
-    objects = Objects(inner, fails=json.malformed == "fail", told_apart=units)
+    objects = Objects(inner, fails=json.malformed == "fail", distinct=units)
     try:
         with reading(split.path, _NOT_JSON), closing(_stream(file)) as stream:
             for text in _whole_lines(stream, json):
@@ -68,7 +68,9 @@ def batches(
                 if not rows:
                     continue
                 columns = [
-                    repeated(told[name], rows) if name in told else _read(texts[name], types[name])
+                    repeated(path_values[name], rows)
+                    if name in path_values
+                    else _read(texts[name], types[name])
                     for name in plan.columns
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
@@ -76,7 +78,7 @@ def batches(
         raise _malformed(split.path) from None
 
 
-def found(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, str]:
+def describe_columns(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, str]:
     """The names in the first lines of a file, and what their values are.
 
     Raises:
@@ -89,8 +91,8 @@ def found(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, 
         raise _malformed(path) from None
 
 
-def _read(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return column if column.type == wanted else typed(column, wanted)
+def _read(column: pa.Array, target_type: pa.DataType) -> pa.Array:
+    return column if column.type == target_type else typed(column, target_type)
 
 
 def _stream(file: Any) -> Any:

@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from transforms import files
 from transforms.errors import InputError
-from transforms.files import is_local, reason_of
+from transforms.files import failure_reason, is_local
 from transforms.passing import may_pass
 from transforms.readers.arrival import AT_ONCE, Arrival
 from transforms.readers.folders import (
@@ -75,10 +75,10 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
     globs = [all_below(each) if names_folder(each) else each for each in patterns]
     found: dict[str, InputFile] = {}
     for pattern, glob, result in zip(patterns, globs, _matches(globs), strict=True):
-        if not _of_rows(result, glob) and may_name_folder(glob):
+        if not _listed_files(result, glob) and may_name_folder(glob):
             glob = all_below(glob)
             (result,) = _matches([glob])
-        rows = _of_rows(result, glob)
+        rows = _listed_files(result, glob)
         _check_complete(pattern, glob, result, list(rows), arrival)
         if not rows:
             raise InputError(f"input.path: no file matches {pattern}", again=arrival.is_awaited)
@@ -135,19 +135,19 @@ def _each_once(paths: list[str]) -> Iterator[str]:
     """
     first: dict[str, str] = {}
     for path in paths:
-        other = first.setdefault(_file_of(path), path)
+        other = first.setdefault(_real_file(path), path)
         if other == path:
             yield path
         elif path_columns(other) != path_columns(path):
             raise InputError(f"input.path: {other} and {path} are one file: leave one of them out")
 
 
-def _file_of(path: str) -> str:
+def _real_file(path: str) -> str:
     """What all names of a file share: of a local one that they lead to one place."""
     return os.path.realpath(path.removeprefix("file://")) if is_local(path) else path
 
 
-def _of_rows(result: Any, glob: str) -> dict[str, InputFile]:
+def _listed_files(result: Any, glob: str) -> dict[str, InputFile]:
     found = result.metadata_list
     return {each.path: listed(each) for each in found if holds_rows(each.path, glob)}
 
@@ -160,7 +160,7 @@ def _matches(patterns: Sequence[str]) -> list[Any]:
             return list(FileSystems.match([*map(_from_here, patterns)]))
     except BeamIOError as error:
         raise InputError(
-            f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}",
+            f"input.path: {', '.join(patterns)} cannot be listed: {failure_reason(error)}",
             again=may_pass(error),
         ) from None
 

@@ -31,7 +31,7 @@ def splits(
     with _open(file, path) as parquet:
         metadata = parquet.metadata
         # refuses what cannot be read
-        FileColumns.of(parquet.schema_arrow, path, plan, missing_column=missing_column)
+        FileColumns.from_schema(parquet.schema_arrow, path, plan, missing_column=missing_column)
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -52,7 +52,7 @@ def batches(
     """
     with _open(file, split.path) as parquet:
         schema = parquet.schema_arrow
-        columns = FileColumns.of(schema, split.path, plan, missing_column=missing_column)
+        columns = FileColumns.from_schema(schema, split.path, plan, missing_column=missing_column)
         with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
                 batch_size=_BATCH_ROWS,
@@ -64,7 +64,7 @@ def batches(
             yield from map(columns.batch, found)
 
 
-def found(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
+def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:
     """The columns of a file with their types, as words.
 
     Raises:

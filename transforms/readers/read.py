@@ -18,11 +18,11 @@ from apache_beam.io.filesystems import FileSystems
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import residue
 from transforms.errors import InputError
-from transforms.files import is_local, reason_of
+from transforms.files import failure_reason, is_local
 from transforms.metrics import SPLITS_READ
 from transforms.passing import may_pass
 from transforms.progress import advance
-from transforms.readers.formats import reader_of
+from transforms.readers.formats import find_reader
 from transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
 from transforms.readers.listing import list_files
 from transforms.readers.path_columns import path_columns
@@ -34,7 +34,7 @@ _BYTES = "bytes of files"
 _MOST_LOOKED_AT = 32
 
 
-class Split(NamedTuple):
+class FileSplit(NamedTuple):
     """A part of a file: a run of row groups of Parquet or of batches of Arrow, or a whole file of
     CSV or JSON lines (0, 0)."""
 
@@ -63,7 +63,7 @@ def open_file(path: str) -> Any:
         return FileSystems.open(path)  # decompressed where the name says so
     except Exception as error:  # every filesystem has errors of its own
         raise InputError(
-            f"input: {path} cannot be read: {reason_of(error)}", again=may_pass(error)
+            f"input: {path} cannot be read: {failure_reason(error)}", again=may_pass(error)
         ) from None
 
 
@@ -84,14 +84,14 @@ def check_readable(
     Raises:
         InputError: the first file cannot be read, or no file that was looked at has a column.
     """
-    reader = reader_of(format)
+    reader = find_reader(format)
     reader.splits(open_file(paths[0]), paths[0], plan, **options)
     if options.get("missing_column") != "null":
         return
     missing, seen, looked = set(plan.columns), set[str](), 0
     step = max(1, len(paths) // (_MOST_LOOKED_AT - 1))
     for path in sorted({*paths[::step][: _MOST_LOOKED_AT - 1], paths[-1]}):
-        found = reader.found(open_file(path), path, **options)
+        found = reader.describe_columns(open_file(path), path, **options)
         looked, missing = looked + 1, missing - found.keys() - path_columns(path).keys()
         seen |= found.keys()
         # A column of structs is described by its fields.
@@ -221,7 +221,7 @@ class _ReadShard(beam.DoFn):
         yield from map(tuple, self._listed.shard(shard))
 
 
-@beam.typehints.with_output_types(Split, **_BALANCE_TYPE)
+@beam.typehints.with_output_types(FileSplit, **_BALANCE_TYPE)
 class _SplitFile(beam.DoFn):
     def __init__(
         self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
@@ -230,7 +230,7 @@ class _SplitFile(beam.DoFn):
 
     def process(self, file: tuple[str, int, float]) -> Iterator[Any]:
         path, size, changed = file
-        reader = reader_of(self._format)
+        reader = find_reader(self._format)
         with explained(InputFile(*file)):
             runs, rows = reader.splits(open_file(path), path, self._plan, **self._options)
         if not runs:  # who reads a split checks the file
@@ -239,7 +239,7 @@ class _SplitFile(beam.DoFn):
         for number, (start, stop) in enumerate(runs, 1):
             part = left if number == len(runs) else size // len(runs)
             left -= part
-            yield Split(path, start, stop, part, size, changed)
+            yield FileSplit(path, start, stop, part, size, changed)
         yield beam.pvalue.TaggedOutput(BALANCE, ("files", -1))
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(runs)))
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", rows))
@@ -254,9 +254,9 @@ class _ReadSplit(beam.DoFn):
     ) -> None:
         self._format, self._plan, self._options = format, plan, dict(options or {})
 
-    def process(self, split: Split) -> Iterator[Any]:
-        split = Split(*split)
-        reader, rows = reader_of(self._format), 0
+    def process(self, split: FileSplit) -> Iterator[Any]:
+        split = FileSplit(*split)
+        reader, rows = find_reader(self._format), 0
         with explained(split.file):
             for batch in reader.batches(open_file(split.path), split, self._plan, **self._options):
                 rows += batch.num_rows

@@ -37,7 +37,7 @@ def _load(reference: str, name: str) -> str:
             f"{name}: {reference} needs boto3: in a clone of dptrees, pip install '.[aws]'"
         ) from None
     except Exception as error:
-        raise _told(reference, name, error) from None
+        raise _secret_error(reference, name, error) from None
     if "SecretString" in answer:
         return str(answer["SecretString"])
     return bytes(answer["SecretBinary"]).decode("ascii", errors="replace")
@@ -49,7 +49,7 @@ def _client(region: str) -> Any:
     return boto3.session.Session().client("secretsmanager", region_name=region)
 
 
-def _told(reference: str, name: str, error: Exception) -> SecretError:
+def _secret_error(reference: str, name: str, error: Exception) -> SecretError:
     response = getattr(error, "response", None)
     code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
     reason = _REASONS.get(code) or _REASONS.get(type(error).__name__)

@@ -33,15 +33,15 @@ def _load(reference: str, name: str) -> str:
             "pip install '.[gcp]'"
         ) from None
     except Exception as error:
-        raise _told(reference, name, error) from None
+        raise _secret_error(reference, name, error) from None
     project, secret, version = reference.partition("://")[2].split("/")
     path = f"projects/{project}/secrets/{secret}/versions/{version}"
     try:
-        asked, retry = {"name": path}, Retry(timeout=_SECONDS)
-        answer = client.access_secret_version(request=asked, retry=retry, timeout=_SECONDS)
+        request, retry = {"name": path}, Retry(timeout=_SECONDS)
+        answer = client.access_secret_version(request=request, retry=retry, timeout=_SECONDS)
         return bytes(answer.payload.data).decode("ascii", errors="replace")
     except Exception as error:
-        raise _told(reference, name, error) from None
+        raise _secret_error(reference, name, error) from None
 
 
 def _client() -> Any:
@@ -50,7 +50,7 @@ def _client() -> Any:
     return SecretManagerServiceClient()
 
 
-def _told(reference: str, name: str, error: Exception) -> SecretError:
+def _secret_error(reference: str, name: str, error: Exception) -> SecretError:
     kinds = [each.__name__ for each in type(error).__mro__]
     for kind, reason in _REASONS.items():
         if kind in kinds:

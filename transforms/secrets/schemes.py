@@ -44,7 +44,7 @@ def is_reference(text: str) -> bool:
     return scheme is not None and scheme.takes(text)
 
 
-def scheme_of(reference: str) -> Scheme:
+def find_scheme(reference: str) -> Scheme:
     """The scheme of a reference.
 
     Raises:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from transforms.errors import InputError
 from transforms.tables.faults import reading_table
-from transforms.tables.moment import moment_of
-from transforms.tables.table import UNTOLD, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit
+from transforms.tables.version import version_timestamp
 
 _MOST_STREAMS = 256
 
@@ -60,7 +60,9 @@ class BigqueryTable:
     @contextmanager
     def pinned(self) -> Iterator["BigqueryTable"]:
         """The table at one moment; see `Table`."""
-        moment = datetime.now(timezone.utc) if self.version is None else moment_of(self.version)
+        moment = (
+            datetime.now(timezone.utc) if self.version is None else version_timestamp(self.version)
+        )
         if moment is None:
             raise InputError(f"input.version: {self.version} is no moment")
         yield replace(self, version=moment.isoformat())
@@ -88,7 +90,9 @@ class BigqueryTable:
         """The streams of the session."""
         found = self.divided(columns)
         streams = found.streams or ()
-        return [TableSplit(name.encode(), UNTOLD, found.size // len(streams)) for name in streams]
+        return [
+            TableSplit(name.encode(), UNKNOWN_ROWS, found.size // len(streams)) for name in streams
+        ]
 
     def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a stream."""
@@ -96,8 +100,8 @@ class BigqueryTable:
             schema = None
             for message in _client().read_rows(split.token.decode()):
                 if schema is None:
-                    told = message.arrow_schema.serialized_schema
-                    schema = pa.ipc.read_schema(pa.py_buffer(told))
+                    serialized = message.arrow_schema.serialized_schema
+                    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
                 rows = pa.py_buffer(message.arrow_record_batch.serialized_record_batch)
                 yield pa.ipc.read_record_batch(rows, schema)
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from transforms.errors import InputError
 from transforms.tables.faults import reading_table
-from transforms.tables.moment import moment_of, number_of
-from transforms.tables.table import UNTOLD, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit
+from transforms.tables.version import version_number, version_timestamp
 
 _BATCH_ROWS = 2**17
 # Features that change nothing of how data files are read.
@@ -64,7 +64,7 @@ class DeltaTable:
         """The table at one version; see `Table`."""
         folder = self.table if "://" in self.table else os.path.abspath(self.table)
         with reading_table(self.name, "delta"):
-            found = self._found(folder)
+            found = self._find(folder)
             _check_protocol(found, self.name)
             number = str(found.version())
         yield replace(self, table=folder, version=number)
@@ -86,7 +86,7 @@ class DeltaTable:
         """The data files of the version."""
         with reading_table(self.name, "delta"):
             return [
-                TableSplit(path.encode(), UNTOLD if rows is None else rows, size)
+                TableSplit(path.encode(), UNKNOWN_ROWS if rows is None else rows, size)
                 for path, (_, rows, size) in sorted(self._files.fragments.items())
             ]
 
@@ -110,32 +110,32 @@ class DeltaTable:
     @property
     def _files(self) -> "_Files":
         assert self.version is not None
-        return _files_of(self.table, int(self.version))
+        return _version_files(self.table, int(self.version))
 
-    def _found(self, folder: str) -> Any:
+    def _find(self, folder: str) -> Any:
         """The table, at the requested version."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            found = deltalake.DeltaTable(folder)
+            table = deltalake.DeltaTable(folder)
         except TableNotFoundError:
             raise InputError(f"input: {self.name} does not exist, or is none") from None
         if self.version is None:
-            return found
-        version = number_of(self.version)
-        wanted = moment_of(self.version) if version is None else version
+            return table
+        version = version_number(self.version)
+        wanted = version_timestamp(self.version) if version is None else version
         if wanted is None:
             raise InputError(f"input.version: {self.version} is no number and no moment")
         none = InputError(f"input: {self.name} has no version {self.version}, or no longer")
         try:
-            found.load_as_version(wanted)
+            table.load_as_version(wanted)
         except DeltaError:
             raise none from None
         # Of a moment before its first version deltalake gives the first.
-        if isinstance(wanted, datetime) and not _is_by(found, wanted):
+        if isinstance(wanted, datetime) and not _is_by(table, wanted):
             raise none
-        return found
+        return table
 
 
 @dataclass(frozen=True)
@@ -147,19 +147,19 @@ class _Files:
 
 
 @lru_cache(maxsize=4)
-def _files_of(folder: str, version: int) -> _Files:
+def _version_files(folder: str, version: int) -> _Files:
     """The files of a version, which does not change: a worker reads the log once."""
     import deltalake
     from pyarrow import fs
 
-    found = deltalake.DeltaTable(folder, version=version)
+    table = deltalake.DeltaTable(folder, version=version)
     local = None if "://" in folder else fs.SubTreeFileSystem(folder, fs.LocalFileSystem())
-    dataset = found.to_pyarrow_dataset(filesystem=local)
-    added = pa.table(found.get_add_actions())
+    dataset = table.to_pyarrow_dataset(filesystem=local)
+    added = pa.table(table.get_add_actions())
     named = (added[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
-    told = {unquote(path): (rows, size) for path, rows, size in zip(*named, strict=True)}
+    by_path = {unquote(path): (rows, size) for path, rows, size in zip(*named, strict=True)}
     return _Files(
-        dataset.schema, {each.path: (each, *told[each.path]) for each in dataset.get_fragments()}
+        dataset.schema, {each.path: (each, *by_path[each.path]) for each in dataset.get_fragments()}
     )
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from transforms.errors import InputError
 from transforms.tables.faults import reading_table
-from transforms.tables.moment import moment_of, number_of
-from transforms.tables.table import UNTOLD, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit
+from transforms.tables.version import version_number, version_timestamp
 
 _METADATA = ".metadata.json"
 _DEFAULT = "default"
@@ -61,10 +61,10 @@ class IcebergTable:
     def pinned(self) -> Iterator["IcebergTable"]:
         """The table at one snapshot; see `Table`."""
         with self._reading():
-            found = self._found()
+            found = self._find()
             snapshot = self._snapshot(found)
         if snapshot is None:
-            raise InputError(f"input: {self.name} has no snapshot{self._of_version()}")
+            raise InputError(f"input: {self.name} has no snapshot{self._version_note()}")
         # Without a version the metadata file names the snapshot, and the columns are the table's
         # present columns; with one, its columns then.
         number = None if self.version is None else str(snapshot.snapshot_id)
@@ -90,7 +90,7 @@ class IcebergTable:
             return [
                 TableSplit(
                     pickle.dumps(task),
-                    UNTOLD if task.delete_files else task.file.record_count,
+                    UNKNOWN_ROWS if task.delete_files else task.file.record_count,
                     task.file.file_size_in_bytes,
                 )
                 for task in tasks
@@ -110,10 +110,10 @@ class IcebergTable:
     def _reading(self) -> Any:
         return reading_table(self.name, "iceberg")
 
-    def _of_version(self) -> str:
+    def _version_note(self) -> str:
         return "" if self.version is None else f" of input.version {self.version}"
 
-    def _found(self) -> Any:
+    def _find(self) -> Any:
         """The table, in its catalog or by its metadata file."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
         from pyiceberg.table import StaticTable
@@ -142,9 +142,9 @@ class IcebergTable:
     def _snapshot(self, found: Any) -> Any:
         if self.version is None:
             return found.current_snapshot()
-        if (number := number_of(self.version)) is not None:
+        if (number := version_number(self.version)) is not None:
             return found.snapshot_by_id(number)
-        if (moment := moment_of(self.version)) is not None:
+        if (moment := version_timestamp(self.version)) is not None:
             # The milliseconds before it: at the very moment another may still be written.
             return found.snapshot_as_of_timestamp(int(moment.timestamp() * 1000) - 1)
         return found.snapshot_by_name(self.version)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from transforms.errors import InputError
 from transforms.tables.connection import database_url
 from transforms.tables.faults import reading_table
-from transforms.tables.table import UNTOLD, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 # 64 MiB of pages of 8 KiB, which are read in a second or so.
 _SPLIT_PAGES, _PAGE = 8192, 2**13
@@ -145,7 +145,7 @@ class PostgresqlTable:
     def pinned(self) -> Iterator["PostgresqlTable"]:
         """The table in a snapshot that lasts as long as the block; see `Table`."""
         with ExitStack() as held:
-            with self._telling():
+            with self._translate_query_errors():
                 cursor = held.enter_context(self._connected())
                 cursor.execute("SET idle_in_transaction_session_timeout = 0")
                 cursor.execute(_HOLD)
@@ -202,7 +202,8 @@ class PostgresqlTable:
         ends = [str(start) for start in starts[1:]] + [""]
         tokens = [f"{start}:{end}" for start, end in zip(starts, ends, strict=True)]
         return [
-            TableSplit(token.encode(), UNTOLD, pages * _PAGE // len(tokens)) for token in tokens
+            TableSplit(token.encode(), UNKNOWN_ROWS, pages * _PAGE // len(tokens))
+            for token in tokens
         ]
 
     def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -240,7 +241,7 @@ class PostgresqlTable:
         """A cursor in the exported snapshot, its faults reported as the input's."""
         assert self.snapshot is not None
         snapshot, _, started = self.snapshot.partition(" ")
-        with self._telling(), self._connected() as cursor:
+        with self._translate_query_errors(), self._connected() as cursor:
             same = _value(cursor, _STARTED) == started
             cursor.execute(_JOIN)
             if not same or not _joined(cursor, snapshot):
@@ -270,13 +271,13 @@ class PostgresqlTable:
             yield cursor
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translate_query_errors(self) -> Iterator[None]:
         """Report faults of the server as the input's."""
-        with reading_table(self.name, "sql"), self._of_server():
+        with reading_table(self.name, "sql"), self._translate_errors():
             yield
 
     @contextmanager
-    def _of_server(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         from adbc_driver_manager import Error
 
         try:
@@ -290,10 +291,10 @@ class PostgresqlTable:
             # If a connection is refused, only a message says why.
             refused = "28" if _REFUSED.search(str(error)) else "08"
             state = error.sqlstate or refused
-            for begin, told, again in _STATES:
+            for begin, sentence, again in _STATES:
                 if state.startswith(begin):
                     raise InputError(
-                        f"input: {self.name} cannot be read{' now' if again else ''}: {told}",
+                        f"input: {self.name} cannot be read{' now' if again else ''}: {sentence}",
                         again=again,
                     ) from None
             raise

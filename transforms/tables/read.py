@@ -19,13 +19,13 @@ from transforms.progress import advance
 from transforms.readers.column_types import number_columns
 from transforms.readers.file_columns import FileColumns
 from transforms.readers.read import BALANCE
-from transforms.tables.table import UNTOLD, Table, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit
 
 # Batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
 
 
-def table_splits(table: Table, plan: ReleasePlan) -> list[TableSplit]:
+def table_splits(table: InputTable, plan: ReleasePlan) -> list[TableSplit]:
     """The parts of a pinned table, once it is seen to have what a plan reads.
 
     Raises:
@@ -35,7 +35,9 @@ def table_splits(table: Table, plan: ReleasePlan) -> list[TableSplit]:
     return table.splits(_names(_columns(table, plan)))
 
 
-def table_batches(table: Table, split: TableSplit, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+def table_batches(
+    table: InputTable, split: TableSplit, plan: ReleasePlan
+) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a pinned table, with the columns that a plan reads.
 
     Raises:
@@ -51,7 +53,7 @@ def table_batches(table: Table, split: TableSplit, plan: ReleasePlan) -> Iterato
             yield read.slice(start, _BATCH_ROWS)
 
 
-def _columns(table: Table, plan: ReleasePlan) -> FileColumns:
+def _columns(table: InputTable, plan: ReleasePlan) -> FileColumns:
     """Return where the columns of a plan lie in a table that reads units exactly.
 
     Raises:
@@ -71,7 +73,7 @@ def _columns(table: Table, plan: ReleasePlan) -> FileColumns:
                 f"text for the unit, but tree {trees[0]} reads them as numbers, which rounds: "
                 f"give the tree a second column, as a view that has {name}::float8 AS {name}_value"
             )
-    return FileColumns.of(schema, table.name, plan)
+    return FileColumns.from_schema(schema, table.name, plan)
 
 
 def _names(columns: FileColumns) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class ReadTable(beam.PTransform):
         a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
     """
 
-    def __init__(self, table: Table, plan: ReleasePlan) -> None:
+    def __init__(self, table: InputTable, plan: ReleasePlan) -> None:
         super().__init__()
         table = table.with_units(plan.unit.columns)
         names = _names(_columns(table, plan))
@@ -120,7 +122,7 @@ _BALANCE_TYPE = {BALANCE: tuple[str, int]}
 
 
 class _OfTable(beam.DoFn):
-    def __init__(self, table: Table, plan: ReleasePlan) -> None:
+    def __init__(self, table: InputTable, plan: ReleasePlan) -> None:
         self._table, self._plan = table, plan
 
 
@@ -130,8 +132,8 @@ class _List(_OfTable):
         splits = table_splits(self._table, self._plan)
         yield from splits
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(splits)))
-        told = sum(split.rows for split in splits if split.rows != UNTOLD)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", told))
+        known_rows = sum(split.rows for split in splits if split.rows != UNKNOWN_ROWS)
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", known_rows))
 
 
 @beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
@@ -141,9 +143,9 @@ class _Read(_OfTable):
         for batch in table_batches(self._table, split, self._plan):
             rows += batch.num_rows
             yield batch
-        told = 0 if split.rows == UNTOLD else rows
+        known_rows = 0 if split.rows == UNKNOWN_ROWS else rows
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -told))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -known_rows))
         SPLITS_READ.inc()
         advance("read", split.size)

@@ -7,18 +7,18 @@ from typing import ClassVar, NamedTuple, Protocol
 import pyarrow as pa
 
 # How many rows a part has is not known before they are read.
-UNTOLD = -1
+UNKNOWN_ROWS = -1
 
 
 class TableSplit(NamedTuple):
     """A part of a table."""
 
     token: bytes  # where it lies, in words of the table's own
-    rows: int  # `UNTOLD` where unknown
+    rows: int  # `UNKNOWN_ROWS` where unknown
     size: int  # bytes, for the progress
 
 
-class Table(Protocol):
+class InputTable(Protocol):
     """A table of one kind: a frozen dataclass that travels to workers, and holds no secret.
 
     Attributes:
@@ -45,7 +45,7 @@ class Table(Protocol):
     def name(self) -> str:
         """What it is called in messages."""
 
-    def pinned(self) -> AbstractContextManager["Table"]:
+    def pinned(self) -> AbstractContextManager["InputTable"]:
         """The same table at one state of its rows: every reader, however often, finds the same
         ones as long as the block lasts.
 
@@ -60,7 +60,7 @@ class Table(Protocol):
             InputError: it cannot be read.
         """
 
-    def with_units(self, columns: Sequence[str]) -> "Table":
+    def with_units(self, columns: Sequence[str]) -> "InputTable":
         """The same table, whose values in some columns are never rounded: equal values read are
         equal values stored. Two units that became one would be protected half as well.
 
@@ -68,7 +68,7 @@ class Table(Protocol):
             columns: those that name the privacy unit.
         """
 
-    def divided(self, columns: Sequence[str]) -> "Table":
+    def divided(self, columns: Sequence[str]) -> "InputTable":
         """A pinned table whose parts are the same in every listing.
 
         Args:

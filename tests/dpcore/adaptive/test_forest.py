@@ -15,11 +15,11 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.drawn_trees import DrawnTrees
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import fanouts_of
+from dpcore.adaptive.solving import level_fanouts
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.adaptive_trees import (
     LEVELS,
     PREFIXES,
@@ -36,7 +36,7 @@ SIZES = [1, 3, 7, 16, 40, 2**17]
 class CodedSource:
     """In place of a source of streams: a stream is the code of its level and purpose."""
 
-    def of_counts(self, counts: Any) -> CodedSource:
+    def for_counts(self, counts: Any) -> CodedSource:
         return self
 
     def stream(self, tree: str, key: int, chunk: int, code: int) -> int:
@@ -56,7 +56,9 @@ def random_tree(rng: np.random.Generator, kind: str) -> Shape:
         return random_irregular_tree(rng)
     fanouts = tuple(int(each) for each in rng.integers(2, 5, rng.integers(1, 5)))
     cells = int(np.prod(fanouts))
-    return Tree(leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts)
+    return UniformTree(
+        leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts
+    )
 
 
 @pytest.mark.parametrize("kind", ["uniform", "irregular"])
@@ -149,7 +151,7 @@ def test_what_is_released_tells_all_that_was_solved(kind: str, seed: int) -> Non
 
 
 def test_shapes_of_no_tree_are_refused() -> None:
-    plan = random_adaptive_plan(np.random.default_rng(2), Tree(leaves=4, fanouts=(2, 2)))
+    plan = random_adaptive_plan(np.random.default_rng(2), UniformTree(leaves=4, fanouts=(2, 2)))
     plan = replace(plan, level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)))
     ends = [[-1], [1, -1], [1, 1, 2, 2]]
     DrawnTree(plan, [np.array(each) for each in ends])
@@ -225,7 +227,7 @@ def _spent(plan: AdaptivePlan, solved: Any, leaf: int) -> Any:
         laws = [plan.law(level, chain)]
         if level < tree.height:
             laws.append(plan.decision_law(level, chain))
-            if fanouts_of(tree, level)[node] == 1 and isinstance(tree, IrregularTree):
+            if level_fanouts(tree, level)[node] == 1 and isinstance(tree, IrregularTree):
                 laws = []
         if ended == level < tree.height:
             laws.append(plan.last_law(level))
@@ -237,7 +239,7 @@ def _spent(plan: AdaptivePlan, solved: Any, leaf: int) -> Any:
 
 def test_noise_is_drawn_once_and_follows_the_counts() -> None:
     rng = np.random.default_rng(9)
-    plan = random_adaptive_plan(rng, Tree(leaves=60, fanouts=(4, 4, 4)))
+    plan = random_adaptive_plan(rng, UniformTree(leaves=60, fanouts=(4, 4, 4)))
     counts, forest = rng.poisson(4, 60), AdaptiveForest(plan, chunk_leaves=16)
     once, again = (solve_adaptive(forest, counts, source(3)) for _ in range(2))
     other = solve_adaptive(forest, counts, source(3, b"other"))
@@ -247,7 +249,7 @@ def test_noise_is_drawn_once_and_follows_the_counts() -> None:
 
 def test_a_plan_reads_back() -> None:
     rng = np.random.default_rng(1)
-    plan = random_adaptive_plan(rng, Tree(leaves=60, fanouts=(4, 4, 4)), counts=False)
+    plan = random_adaptive_plan(rng, UniformTree(leaves=60, fanouts=(4, 4, 4)), counts=False)
     given = {"tree": plan.tree, "unit": plan.unit, "measure": plan.budget.measure}
     assert AdaptivePlan.from_spec(plan.spec(), **given, keyed=False) == plan
 
@@ -255,7 +257,7 @@ def test_a_plan_reads_back() -> None:
 @pytest.mark.parametrize("public", [False, True])
 def test_a_tree_of_one_leaf(public: bool) -> None:
     rng = np.random.default_rng(1)
-    plan = random_adaptive_plan(rng, Tree(leaves=1, fanouts=()), public=public)
+    plan = random_adaptive_plan(rng, UniformTree(leaves=1, fanouts=()), public=public)
     found = solve_adaptive(AdaptiveForest(plan), np.array([50]), source(0))
     assert (found.levels[0]["variance"][0, 0] == 0) == public
     assert found.levels[0]["ended"][0, 0] == 0
@@ -264,7 +266,7 @@ def test_a_tree_of_one_leaf(public: bool) -> None:
 
 def test_what_is_refused() -> None:
     rng = np.random.default_rng(1)
-    tree = Tree(leaves=4, fanouts=(2, 2))
+    tree = UniformTree(leaves=4, fanouts=(2, 2))
     with pytest.raises(ValueError, match="keys: a plan without keys"):
         AdaptiveForest(random_adaptive_plan(rng, tree, unit=SUBSTITUTE_ROW), keys=2)
     plan = random_adaptive_plan(rng, tree, unit=ADD_REMOVE_ROW)

@@ -23,7 +23,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.mechanisms import changed, drawn_tree, take_mechanism
 
 Integers = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def question_of(
     **fields: Any,
 ) -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
-        tree=Tree(leaves=CELLS, fanouts=(3, 4, 4)),
+        tree=UniformTree(leaves=CELLS, fanouts=(3, 4, 4)),
         unit=unit,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=tuple(Fraction(each, 10) for each in (0, 3, 3, 4)),
@@ -179,7 +179,7 @@ def test_chunks_hold_the_same_tables_and_quantiles(chunk_leaves: int) -> None:
 def covered(
     question: OrderedQuestion[AdaptiveMechanism], releases: int, factor: int = 1
 ) -> dict[str, int]:
-    """How often intervals of many releases hold the truth, each in its least favourable place."""
+    """How often intervals of many releases hold the truth, each in its least favorable place."""
     truth = exact()
     prefix = np.cumsum(truth)
     held = {"prefixes": np.zeros(CELLS, int), "leaves": np.zeros(CELLS, int)}

@@ -26,7 +26,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.adaptive_trees import source
 from tests.dpcore.units import of_rows
 
@@ -90,20 +90,20 @@ def largest_ratio(one: dict[bytes, float], other: dict[bytes, float]) -> float:
 CODE_CASES: list[tuple[Any, list[int], list[int], range]] = [
     # Values of noise that stand on both sides of each threshold.
     (
-        plan_of(Tree(leaves=4, fanouts=(2, 2)), amounts=[THIRD, THIRD, THIRD]),
+        plan_of(UniformTree(leaves=4, fanouts=(2, 2)), amounts=[THIRD, THIRD, THIRD]),
         [1, 1, 1, 0],
         [2, 1, 1, 0],
         range(-1, 2),
     ),
     (
-        plan_of(Tree(leaves=2, fanouts=(2,)), amounts=[Fraction(1, 4), Fraction(3, 4)]),
+        plan_of(UniformTree(leaves=2, fanouts=(2,)), amounts=[Fraction(1, 4), Fraction(3, 4)]),
         [1, 1],
         [1, 2],
         range(-3, 4),
     ),
     (
         plan_of(
-            Tree(leaves=2, fanouts=(2,)),
+            UniformTree(leaves=2, fanouts=(2,)),
             amounts=[Fraction(1, 4), Fraction(3, 4)],
             decision_part=Fraction(1, 5),
         ),
@@ -228,7 +228,7 @@ class Recursion:
         return float(np.logaddexp.reduce(terms)) if terms.size else -math.inf
 
 
-def neighbours(unit: PrivacyUnit, leaves: int, base: Any) -> list[tuple[Any, Any]]:
+def neighbors(unit: PrivacyUnit, leaves: int, base: Any) -> list[tuple[Any, Any]]:
     """Return all neighboring pairs that one unit with at most its number of rows, in one tree,
     makes."""
     moved = [
@@ -244,9 +244,9 @@ def neighbours(unit: PrivacyUnit, leaves: int, base: Any) -> list[tuple[Any, Any
 
 
 TREES: list[Shape] = [
-    Tree(leaves=3, fanouts=(3,)),
-    Tree(leaves=4, fanouts=(2, 2)),
-    Tree(leaves=3, fanouts=(2, 2)),
+    UniformTree(leaves=3, fanouts=(3,)),
+    UniformTree(leaves=4, fanouts=(2, 2)),
+    UniformTree(leaves=3, fanouts=(2, 2)),
     IrregularTree.from_fanouts([[2], [1, 2]]),
     IrregularTree.from_fanouts([[1], [2], [1, 2]]),
 ]
@@ -264,7 +264,7 @@ def test_pure_epsilon_is_kept_and_used(
     recursion = Recursion(plan, math.inf, reach=30)
     losses = [
         recursion.total(*pair)
-        for pair in neighbours(plan.unit, tree.leaves, np.array([0, 3, 1, 0][: tree.leaves]))
+        for pair in neighbors(plan.unit, tree.leaves, np.array([0, 3, 1, 0][: tree.leaves]))
     ]
     assert max(losses) <= float(plan.budget.amount) * (1 + 1e-9)
     assert max(losses) >= float(plan.budget.amount) * (1 if not relation.substitutes else 0.8) * (
@@ -288,7 +288,7 @@ def test_rho_is_kept_and_used(
         budget=Budget(measure=Measure.RHO, amount=sum(amounts, Fraction(0))),
     )
     rho, used = float(plan.budget.amount), 0.0
-    pairs = neighbours(plan.unit, tree.leaves, np.array([0, 3, 1, 0][: tree.leaves]))
+    pairs = neighbors(plan.unit, tree.leaves, np.array([0, 3, 1, 0][: tree.leaves]))
     for order in (1.5, 8.0):
         recursion = Recursion(plan, order)
         for pair in pairs:
@@ -302,7 +302,7 @@ def test_rows_under_several_keys() -> None:
     """A unit of 3 rows, at most 2 of them under a key, moves two trees: losses add up."""
     unit = replace(of_rows(ADD_REMOVE_ROW, 3), keys=2, rows_per_key=2)
     amounts = [Fraction(2, 10), Fraction(3, 10), Fraction(5, 10)]
-    tree, base = Tree(leaves=4, fanouts=(2, 2)), np.array([0, 3, 1, 0])
+    tree, base = UniformTree(leaves=4, fanouts=(2, 2)), np.array([0, 3, 1, 0])
     for measure in Measure:
         plan = plan_of(
             tree,
@@ -315,7 +315,7 @@ def test_rows_under_several_keys() -> None:
         most = {
             rows: max(
                 Recursion(plan, order, reach=60).total(*pair)
-                for pair in neighbours(of_rows(ADD_REMOVE_ROW, rows), 4, base)
+                for pair in neighbors(of_rows(ADD_REMOVE_ROW, rows), 4, base)
             )
             for rows in (1, 2)
         }

@@ -41,10 +41,10 @@ class Tree:
     def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
         self.unit, self.keys, self.is_keyed = unit, object() if keyed else None, keyed
 
-    def of_units(self, rows: Any) -> None:
+    def unit_increments(self, rows: Any) -> None:
         return None
 
-    def keys_of(self, cells: Any) -> Any:
+    def cell_keys(self, cells: Any) -> Any:
         return None if self.keys is None else cells // CELLS
 
     def regrouped(self, increments: Increments) -> Increments:
@@ -81,7 +81,7 @@ def bounded(
             cells = pa.array(cells, pa.uint64()) if codes else np.array(cells, np.int64)
         values = np.array([value for _, _, value in part], np.int64) if valued else None
         if part:
-            bounding.add(RowIncrements(Increments(cells, values)), ids.of([people]))
+            bounding.add(RowIncrements(Increments(cells, values)), ids.row_ids([people]))
         if number % max(1, batches // flushes) == 0 or number == batches - 1:
             for shard, data, _ in bounding.take():
                 messages[shard].append(data)
@@ -214,7 +214,7 @@ def times_kept(keep: Any, rows: int, most: int, trials: int) -> np.ndarray[Any, 
     """How often each of a unit's rows, all in cells of their own, stays, over many units."""
     runs = UnitRuns(
         form=Form.IDS,
-        units=UnitIds(CHOICES).of([pa.array(range(trials))])[0],
+        units=UnitIds(CHOICES).row_ids([pa.array(range(trials))])[0],
         codes=np.repeat(np.arange(trials), rows),
         cells=np.tile(np.arange(rows), trials),
         values=None,
@@ -262,9 +262,9 @@ def test_each_value_and_each_key_stays_equally_often() -> None:
 
 
 def test_trees_choose_apart() -> None:
-    """Another tree, release or key keeps other rows: no row is favoured everywhere."""
+    """Another tree, release or key keeps other rows: no row is favored everywhere."""
     cells, counts = np.arange(1000), np.ones(1000, np.int64)
-    units = UnitIds(CHOICES).of([pa.array([1])])[0]
+    units = UnitIds(CHOICES).row_ids([pa.array([1])])[0]
     runs = UnitRuns(
         form=Form.IDS, units=units, codes=0 * cells, cells=cells, values=None, counts=counts
     )
@@ -309,7 +309,7 @@ def test_units_in_slices(size, monkeypatch) -> None:
 def test_a_unit_of_ten_million_rows() -> None:
     """In one cell; and in as many runs as fit a shard."""
     choice = RowChoice(RowBounds(rows=20, keys=5, rows_per_key=4), CHOICES, "tree")
-    units = UnitIds(CHOICES).of([pa.array([1, 2])])[0]
+    units = UnitIds(CHOICES).row_ids([pa.array([1, 2])])[0]
     size = 10_000_000
     for runs, unit_rows in ((3, size // 3), (size // 10, 10)):
         heavy = UnitRuns(

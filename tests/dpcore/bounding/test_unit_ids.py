@@ -25,7 +25,7 @@ IDS = UnitIds(KeyedChoices(key=KEY, release="release"))
 
 def ids_of(*columns: pa.Array) -> list[int | None]:
     """Ids as numbers; None where there is no unit."""
-    ids, missing = IDS.of(columns)
+    ids, missing = IDS.row_ids(columns)
     none = np.zeros(len(ids), bool) if missing is None else missing
     pairs = zip(ids.tolist(), none.tolist(), strict=True)
     return [None if is_none else low | high << 64 for (low, high), is_none in pairs]
@@ -108,7 +108,7 @@ def test_moments_are_when_they_are() -> None:
 
 
 def test_what_is_not_equal_has_another_id() -> None:
-    """One of each kind of encoding, and neighbours of them."""
+    """One of each kind of encoding, and neighbors of them."""
     columns = [
         pa.array([0, 1, -1, 7, 2**62, -(2**63), 2**63 - 1]),
         pa.array([2**63, 2**64 - 1], pa.uint64()),
@@ -148,8 +148,8 @@ def test_several_columns() -> None:
 
 def test_ids_are_keyed() -> None:
     column = pa.array(["a"])
-    other = UnitIds(KeyedChoices(key=KEY, release="another")).of([column])[0]
-    assert (other != IDS.of([column])[0]).all()
+    other = UnitIds(KeyedChoices(key=KEY, release="another")).row_ids([column])[0]
+    assert (other != IDS.row_ids([column])[0]).all()
     found = value_ids(column, KEY.blocks("x"))[0].tolist()[0]
     assert found[0] | found[1] << 64 == chained(permutation(KEY, "x"), text_block(b"a"))
 
@@ -213,4 +213,4 @@ def test_no_memory_of_a_whole_buffer_is_taken_for_a_slice() -> None:
     """Slices of one large table must not read it again and again."""
     column = pa.array(["x" * 100] * 200_000)
     slices = [column.slice(first, 1000) for first in range(0, 200_000, 1000)]
-    assert takes_less(2, lambda: [IDS.of([each]) for each in slices])
+    assert takes_less(2, lambda: [IDS.row_ids([each]) for each in slices])

@@ -8,19 +8,19 @@ import pytest
 
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Noise, Share, Terms
+from dpcore.questions.workload import Noise, ReleaseTerms, Share
 from dpcore.rows.keys import KeyList
 
 PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
-TERMS = Terms(unit=ADD_REMOVE_ROW)
+TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
 def counts(rows: int | None, cells: int = 16, noise: Noise = Noise.BEST) -> OrderedChoice:
@@ -53,19 +53,19 @@ def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
     assert workload.condition(asked) == "of the estimates, not of the counts"
     assert workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
-    assert workload.of_keys(keys).planned(RHO, TERMS).keys == keys
+    assert workload.with_keys(keys).planned(RHO, TERMS).keys == keys
 
 
 def test_few_rows_are_told_by_the_scale_of_the_noise() -> None:
     few = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)))
-    assert isinstance(counts(1_000).planned(RHO, TERMS).mechanism, FactorisedMechanism)
+    assert isinstance(counts(1_000).planned(RHO, TERMS).mechanism, FactorizedMechanism)
     assert isinstance(counts(1_000).planned(few, TERMS).mechanism, UniformMechanism)
 
 
 def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     # Which plan counts get is of no matter here, and its search takes long.
     monkeypatch.setattr("dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best)
-    beside = Terms(unit=ADD_REMOVE_ROW, has_delta=True)
+    beside = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
     for workload, terms in (
         (counts(450), TERMS),
         (counts(1_000), beside),

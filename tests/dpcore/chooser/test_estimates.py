@@ -8,20 +8,20 @@ import pytest
 
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.composition import Guarantee, plan_release
 from dpcore.rows.keys import KeyList
 from dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
 
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
-TERMS = Terms(unit=ADD_REMOVE_ROW)
+TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
 def estimates(cells: int, objective: Objective = CDF) -> OrderedChoice:
@@ -54,17 +54,17 @@ def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
 def test_a_strategy_is_told(unit: object) -> None:
     workload = estimates(200)
-    asked = workload.planned(RHO, Terms(unit=unit))  # type: ignore[arg-type]
-    assert isinstance(asked.mechanism, FactorisedMechanism)
+    asked = workload.planned(RHO, ReleaseTerms(unit=unit))  # type: ignore[arg-type]
+    assert isinstance(asked.mechanism, FactorizedMechanism)
     assert "a strategy past trees" in str(workload.why(asked))
     assert workload.error_unit == "rows" and workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
-    assert workload.of_keys(keys).planned(RHO, TERMS).keys == keys
+    assert workload.with_keys(keys).planned(RHO, TERMS).keys == keys
 
 
 def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
     pure = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    beside = Terms(unit=ADD_REMOVE_ROW, has_delta=True)
+    beside = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
     for cells, share, terms in ((200, pure, TERMS), (200, RHO, beside), (1025, RHO, TERMS)):
         workload = estimates(cells)
         asked = workload.planned(share, terms)
@@ -77,4 +77,4 @@ def test_a_release_tells_of_its_delta() -> None:
     for delta in (None, Fraction(1, 10**6)):
         guarantee = Guarantee(budget=RHO.budget if delta is None else budget, delta=delta)
         (asked,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
-        assert isinstance(asked.mechanism, FactorisedMechanism) is (delta is None)
+        assert isinstance(asked.mechanism, FactorizedMechanism) is (delta is None)

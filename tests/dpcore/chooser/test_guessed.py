@@ -17,11 +17,11 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.rows.keys import KeyList
 
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-TERMS = Terms(unit=ADD_REMOVE_ROW)
+TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 DOMAIN = IntegerDomain(column="x", lower=0, upper=1024)
 
 
@@ -43,7 +43,7 @@ def test_few_rows_make_it_adaptive() -> None:
     few, many = guessed(1_000), guessed(10**7)
     asked = few.planned(SHARE, TERMS)
     assert isinstance(asked.mechanism, AdaptiveMechanism) and asked.mechanism.guessed_rows == 1_000
-    assert asked.plan.decision_part and few.settled(asked) is few.adaptive
+    assert asked.plan.decision_part and few.resolved(asked) is few.adaptive
     assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(asked))
     other = many.planned(SHARE, TERMS)
     assert isinstance(other.mechanism, UniformMechanism) and other == many.whole.planned(
@@ -63,7 +63,7 @@ def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
     asked = workload.planned(SHARE, TERMS)
     assert isinstance(asked.mechanism, UniformMechanism)
     assert str(workload.why(asked)).endswith("planned for counts, as quantiles are read off counts")
-    assert workload.settled(asked) is workload.whole
+    assert workload.resolved(asked) is workload.whole
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:
@@ -101,5 +101,5 @@ def test_other_quantiles_are_read_from_a_tree(
 def test_keys_that_were_selected_are_those_of_what_is_chosen(rows: int) -> None:
     keys = KeyList(column="place", keys=("north", "south"))
     for quantiles in ((), (0.5,)):
-        workload = guessed(rows, quantiles=quantiles).of_keys(keys)
+        workload = guessed(rows, quantiles=quantiles).with_keys(keys)
         assert workload.planned(SHARE, TERMS).keys == keys

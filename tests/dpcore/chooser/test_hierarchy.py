@@ -16,12 +16,12 @@ from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
 from dpcore.trees.chunks import CHUNK_LEAVES
 from tests.dpcore.adaptive_hierarchies import DOMAIN
 
-TERMS = Terms(unit=ADD_REMOVE_ROW)
+TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
 def asked(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:

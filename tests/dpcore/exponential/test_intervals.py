@@ -25,7 +25,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import rank_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.refusal import Refusal
-from tests.dpcore.exponential.test_privacy import UNITS, neighbours, plan_of, worst
+from tests.dpcore.exponential.test_privacy import UNITS, neighbors, plan_of, worst
 
 CELLS, ROWS, CONFIDENCE = 500, 800, 0.8
 MIDDLE, HIGH = Fraction(1, 2), Fraction(9, 10)
@@ -140,7 +140,7 @@ def test_intervals_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_sensitivity_is_that_of_pairs_too(unit: PrivacyUnit, quantile: Fraction) -> None:
     """Search all pairs of neighboring tiny histograms, and all reaches that matter in them."""
     most, found = rank_sensitivity(unit, quantile, whole=True, keyed=False)[0], 0
-    for one, two in neighbours(unit):
+    for one, two in neighbors(unit):
         for rows in (0, 1, 3):
             changes = np.subtract(
                 *(

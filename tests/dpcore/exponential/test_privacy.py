@@ -1,4 +1,4 @@
-"""What the quantiles of neighbouring tiny data sets tell, from their whole laws: all of it."""
+"""What the quantiles of neighboring tiny data sets tell, from their whole laws: all of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from dpcore.exponential import choosing
 from dpcore.exponential import plan as planning
 from dpcore.exponential.choice import Chosen
-from dpcore.exponential.choosing import Cells, Part, found_among, sides
+from dpcore.exponential.choosing import Cells, QuantileGap, choose_among, sides
 from dpcore.exponential.places import LARGEST, PLACES
 from dpcore.exponential.plan import _LEAST_RATE, SLACK, ExponentialPlan
 from dpcore.exponential.ranks import LARGEST_OF_PLACES
@@ -57,7 +57,7 @@ def parts_of(rows: int) -> list[tuple[int, ...]]:
     return [each for each in itertools.product(range(rows + 1), repeat=CELLS) if sum(each) <= rows]
 
 
-def neighbours(unit: PrivacyUnit) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def neighbors(unit: PrivacyUnit) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All pairs of tiny histograms that differ in what one unit has."""
     parts = parts_of(unit.rows)
     for rest in histograms():
@@ -92,10 +92,10 @@ def largest_rho(one: Law, other: Law) -> float:
 
 
 def worst(plan: ExponentialPlan) -> float:
-    """The part of the budget that is lost at most, over all neighbours."""
+    """The part of the budget that is lost at most, over all neighbors."""
     law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan))
     lost = largest_loss if plan.budget.measure is Measure.EPSILON else largest_rho
-    return max(lost(law(one), law(two)) for one, two in neighbours(plan.unit)) / float(
+    return max(lost(law(one), law(two)) for one, two in neighbors(plan.unit)) / float(
         plan.budget.amount
     )
 
@@ -115,7 +115,7 @@ EMPTY = 1500
 
 
 def crafted(part: Fraction, unit: PrivacyUnit) -> tuple[np.ndarray, np.ndarray]:
-    """A histogram and its neighbour of which an unlikely cell tells most: its distance falls by as
+    """A histogram and its neighbor of which an unlikely cell tells most: its distance falls by as
     much as that of all likely ones rises, or nearly."""
     beside = unit.rows
     below = 40 * part.denominator * part - beside
@@ -196,7 +196,7 @@ def test_places_in_two_turns_lose_no_more() -> None:
     """A place of a run of a cell: four to a cell."""
     plan = plan_of((Fraction(2, 5), Fraction(1, 2)), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
     law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan, levels=2))
-    pairs = [pair for pair in neighbours(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
+    pairs = [pair for pair in neighbors(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
     assert max(largest_loss(law(one), law(two)) for one, two in pairs) <= 2
 
 
@@ -222,8 +222,11 @@ def test_a_row_more_is_a_row_more_on_one_side(
         for own in (rows, rows + 1):
             share = Fraction(numerator, 1000)
             monkeypatch.setattr(choosing, "chosen_place", lambda *_: (Chosen(1, 1), share))  # noqa: B023
-            cells, part = Cells(0, np.array([0, 2, 2 + own, 5 + own])), Part(0, 2, 0, 5 + own)
-            found = found_among(cells, part, plan.first, plan, RandomStream(bytes(32)))
+            cells, part = (
+                Cells(0, np.array([0, 2, 2 + own, 5 + own])),
+                QuantileGap(0, 2, 0, 5 + own),
+            )
+            found = choose_among(cells, part, plan.first, plan, RandomStream(bytes(32)))
             lower, upper = sides(part, found)
             assert lower.stop == upper.start == found.cut
             sizes.append((lower.stop - 2, upper.stop - 3 - upper.start))
@@ -254,11 +257,11 @@ def test_the_sensitivity_is_that_of_all_distances(
         return max(*changes, Fraction(0)) - min(*changes, Fraction(0))
 
     l1, l2_squared = rank_sensitivity(unit, part, whole=whole, keyed=False)
-    found = [apart(one, other) for one, other in neighbours(unit)]
+    found = [apart(one, other) for one, other in neighbors(unit)]
     if not whole and unit.substitutes:
         # The rows of before and of after may lie in parts of their own.
         leave = replace(unit, neighbors=Neighbors.ADD_REMOVE)
-        most = max(apart(one, other) for one, other in neighbours(leave))
+        most = max(apart(one, other) for one, other in neighbors(leave))
         assert max(*found, 2 * most) <= l1
         assert max(max(found) ** 2, 2 * most**2) <= l2_squared
     else:

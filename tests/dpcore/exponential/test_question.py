@@ -15,11 +15,11 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import make_domain
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.keys import KeyList
 from tests.dpcore.mechanisms import changed
 
@@ -45,10 +45,10 @@ def question(
         interval_share=share,
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
-    return asked.planned(Share(budget=budget), Terms(unit=ADD_REMOVE_ROW))
+    return asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
 
 
-def release_of(asked: ExponentialQuestion, counts: np.ndarray) -> Release:
+def release_of(asked: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
     plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=asked.plan.budget, questions=(asked,))
     return release_counts(plan, {"t": counts}, KEY)
 
@@ -136,4 +136,4 @@ def test_a_budget_too_small_is_refused(amount: Fraction) -> None:
     asked = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
     budget = Budget(measure=Measure.EPSILON, amount=amount)
     with pytest.raises(Refusal, match="too small"):
-        asked.planned(Share(budget=budget), Terms(unit=ADD_REMOVE_ROW))
+        asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))

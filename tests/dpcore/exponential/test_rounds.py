@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from dpcore.exponential import rounds
-from dpcore.exponential.choosing import ChosenQuantiles, Part
+from dpcore.exponential.choosing import ChosenQuantiles, QuantileGap
 from dpcore.exponential.forest import ExponentialForest
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import MOST_CELLS
-from dpcore.exponential.rounds import Request, answered, next_request, read_request
+from dpcore.exponential.rounds import ChunkRequest, answered, next_request, read_request
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure
@@ -89,8 +89,8 @@ def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.M
 
 def test_what_is_asked_is_read_back() -> None:
     found = ChosenQuantiles(np.array([3, 0]), np.array([0.3, 0.0]))
-    parts = {1: Part(3, 9, 10, 2**40, 0.3, 0.75), 0: Part(0, 0, 0, 0)}
-    asked = Request(rows=np.array([2**40, 0]), parts=parts, found=found)
+    parts = {1: QuantileGap(3, 9, 10, 2**40, 0.3, 0.75), 0: QuantileGap(0, 0, 0, 0)}
+    asked = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
     again = read_request(asked.to_bytes())
     assert again.parts == parts and again.rows.tolist() == [2**40, 0]
     assert again.found.cells.tolist() == [3, 0] and again.found.shares.tolist() == [0.3, 0.0]
@@ -141,7 +141,9 @@ def test_a_chunk_chooses_among_its_own_cells() -> None:
     chunk = ExponentialForest(plan_of(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
     none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
     for first, last, wanted in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
-        asked = Request(rows=np.array([5, 5, 5]), parts={1: Part(first, last, 0, 15)}, found=none)
+        asked = ChunkRequest(
+            rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
+        )
         plan = plan_of(9, Measure.RHO)
         told = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
         assert bool(rounds._unpacked(rounds.unpack_many(told)[0]).mass) == wanted

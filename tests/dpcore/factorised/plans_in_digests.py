@@ -20,7 +20,7 @@ from dpcore.arrays import Floats
 from dpcore.factorised.optimum import prefix_gram
 from dpcore.factorised.planner import plan_strategy
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 
 READS = (
@@ -39,7 +39,7 @@ def digest(*values: Floats) -> str:
     ).hexdigest()[:16]
 
 
-def figures(strategy: Strategy) -> Iterator[Floats]:
+def figures(strategy: MatrixStrategy) -> Iterator[Floats]:
     """All that is computed of a strategy after the plan."""
     cells, rng = strategy.leaves, np.random.default_rng(1)
     yield strategy.estimated(rng.integers(-(10**9), 10**9, (3, cells)))
@@ -57,7 +57,7 @@ def lines() -> Iterator[str]:
             spec = json.dumps(strategy.spec()).encode()
             yield f"{cells} {read.kind} {hashlib.sha256(spec).hexdigest()[:16]}"
             yield f"{cells} {read.kind} figures {digest(*figures(strategy))}"
-    yield f"toeplitz {digest(*figures(ToeplitzStrategy.of(5000)))}"
+    yield f"toeplitz {digest(*figures(ToeplitzStrategy.from_size(5000)))}"
 
 
 def of_lapack() -> Iterator[str]:

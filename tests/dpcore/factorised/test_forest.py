@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.errors import FactorisedErrors
-from dpcore.factorised.forest import FactorisedForest
-from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.errors import FactorizedErrors
+from dpcore.factorised.forest import FactorizedForest
+from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import best_strategy, listed_tree
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.noise.laws import DiscreteGaussian, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
@@ -30,12 +30,14 @@ from dpcore.trees.forest import PrefixSolution
 
 CELLS, COPIES = 37, 4000
 FALSE_ALARM = 1e-6
-STRATEGIES = [ToeplitzStrategy.of(CELLS), best_strategy(CELLS, Read(kind="cdf"))]
+STRATEGIES = [ToeplitzStrategy.from_size(CELLS), best_strategy(CELLS, Read(kind="cdf"))]
 BOTH = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spec()["kind"])
 
 
-def plan_of(strategy: Strategy, *, public: bool = False, keyed: bool = True) -> FactorisedPlan:
-    return FactorisedPlan(
+def plan_of(
+    strategy: MatrixStrategy, *, public: bool = False, keyed: bool = True
+) -> FactorizedPlan:
+    return FactorizedPlan(
         tree=listed_tree(strategy.leaves),
         unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1, 8)),
@@ -45,7 +47,7 @@ def plan_of(strategy: Strategy, *, public: bool = False, keyed: bool = True) -> 
     )
 
 
-def planted(plan: FactorisedPlan, law: object) -> FactorisedPlan:
+def planted(plan: FactorizedPlan, law: object) -> FactorizedPlan:
     """The plan with noise of another law."""
     made = replace(plan)
     made.__dict__["law"] = law
@@ -62,10 +64,10 @@ def source(number: int = 0) -> NoiseSource:
 
 
 def solved(
-    plan: FactorisedPlan, counts: Integers, number: int = 0
+    plan: FactorizedPlan, counts: Integers, number: int = 0
 ) -> tuple[list[Floats], PrefixSolution, list[Integers]]:
     """Estimates and counts per level, and prefixes, of trees that stand in one chunk."""
-    forest = FactorisedForest(plan, keys=len(counts), chunk_leaves=counts.size)
+    forest = FactorizedForest(plan, keys=len(counts), chunk_leaves=counts.size)
     (chunk,) = forest.chunking
     measured = forest.measure("t", chunk, counts.ravel(), source(number))
     roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, counts.ravel())
@@ -81,7 +83,7 @@ def some_counts(trees: int) -> Integers:
 
 @BOTH
 @pytest.mark.parametrize("public", [False, True])
-def test_without_noise_all_is_exact(strategy: Strategy, public: bool) -> None:
+def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1)
     plan = planted(plan_of(strategy, public=public, keyed=False), ZeroNoise())
     levels, prefixes, whole = solved(plan, counts)
@@ -94,7 +96,7 @@ def test_without_noise_all_is_exact(strategy: Strategy, public: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize("public", [False, True])
-def test_counts_are_nonnegative_and_add_up(strategy: Strategy, public: bool) -> None:
+def test_counts_are_nonnegative_and_add_up(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1) // 100
     plan = plan_of(strategy, public=public, keyed=False)
     _, prefixes, whole = solved(plan, counts)
@@ -107,10 +109,10 @@ def test_counts_are_nonnegative_and_add_up(strategy: Strategy, public: bool) -> 
 
 @BOTH
 def test_a_public_total_is_exact_and_its_errors_are_those_of_dense_algebra(
-    strategy: Strategy,
+    strategy: MatrixStrategy,
 ) -> None:
     plan = plan_of(strategy, public=True, keyed=False)
-    errors = FactorisedErrors(plan)
+    errors = FactorizedErrors(plan)
     inverse = np.linalg.inv(strategy.dense().astype(float))
     covariance = inverse @ inverse.T * plan.law.variance
     ones = np.ones(CELLS)
@@ -127,7 +129,9 @@ def test_a_public_total_is_exact_and_its_errors_are_those_of_dense_algebra(
 class Deviations:
     """Errors of many trees in standard errors that the plan states."""
 
-    def __init__(self, strategy: Strategy, *, small: bool = False, twice: bool = False) -> None:
+    def __init__(
+        self, strategy: MatrixStrategy, *, small: bool = False, twice: bool = False
+    ) -> None:
         plan = plan_of(strategy)
         variance = Fraction(plan.law.sigma_squared)  # type: ignore[attr-defined]
         law = DiscreteGaussian(
@@ -135,7 +139,7 @@ class Deviations:
         )
         counts = some_counts(1).repeat(COPIES, axis=0)
         levels, prefixes, _ = solved(planted(plan, law), counts)
-        errors = FactorisedErrors(plan)
+        errors = FactorizedErrors(plan)
         truth = np.cumsum(counts, axis=1)
         self.prefixes = (prefixes.estimate - truth) / np.sqrt(errors.prefixes)
         self.leaves = (levels[-1] - counts) / np.sqrt(errors.levels[-1])
@@ -157,18 +161,18 @@ class Deviations:
 
 
 @BOTH
-def test_errors_are_as_stated(strategy: Strategy) -> None:
+def test_errors_are_as_stated(strategy: MatrixStrategy) -> None:
     assert Deviations(strategy).fit()
 
 
 @BOTH
 @pytest.mark.parametrize("planted_error", ["small", "twice"])
-def test_planted_errors_are_found(strategy: Strategy, planted_error: str) -> None:
+def test_planted_errors_are_found(strategy: MatrixStrategy, planted_error: str) -> None:
     assert not Deviations(strategy, **{planted_error: True}).fit()
 
 
 @BOTH
-def test_noise_is_drawn_once(strategy: Strategy) -> None:
+def test_noise_is_drawn_once(strategy: MatrixStrategy) -> None:
     counts, plan = some_counts(3), plan_of(strategy)
     once, again, other = (solved(plan, counts, number)[1].estimate for number in (0, 0, 1))
     assert (once == again).all() and not (once == other).any()

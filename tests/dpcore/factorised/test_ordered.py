@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpcore.arrays import Integers
 from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorisedMechanism
+from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.planner import predicted_cdf_rmse
 from dpcore.noise.randomness import ReleaseKey
@@ -21,11 +21,11 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import Noise, Share, Terms, Way
+from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way
 from dpcore.refusal import Refusal
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
 from dpcore.uniform.plan import Consistency
 from tests.dpcore.mechanisms import changed
@@ -41,16 +41,16 @@ FALSE_ALARM = 1e-6
 
 
 def question_of(
-    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload[FactorisedMechanism] = WORKLOAD
-) -> OrderedQuestion[FactorisedMechanism]:
-    return workload.planned(SHARE, Terms(unit=unit))
+    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload[FactorizedMechanism] = WORKLOAD
+) -> OrderedQuestion[FactorizedMechanism]:
+    return workload.planned(SHARE, ReleaseTerms(unit=unit))
 
 
 def released(
-    question: OrderedQuestion[FactorisedMechanism],
+    question: OrderedQuestion[FactorizedMechanism],
     counts: Integers,
     number: int = 7,
-) -> Release:
+) -> ReleaseReader:
     plan = ReleasePlan(name="r", unit=question.unit, budget=SHARE.budget, questions=(question,))
     key = ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
     return release_counts(plan, {"age": counts}, key)
@@ -103,7 +103,7 @@ def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -
     assert entry.pop("consistency") == "l2"
     before = plan_from_spec(spec).questions[0]
     assert (
-        isinstance(before.mechanism, FactorisedMechanism)
+        isinstance(before.mechanism, FactorizedMechanism)
         and before.mechanism.consistency is Consistency.TOP_DOWN
     )
     assert json.loads(json.dumps(before.spec())) == entry  # what it is verified by
@@ -179,7 +179,7 @@ def test_it_is_better_than_the_planned_tree() -> None:
     for unit in (ADD_REMOVE_ROW, SUBSTITUTE_ROW):
         question = question_of(unit)
         tree = replace(WORKLOAD, candidate=WholeLevels()).planned(
-            SHARE, Terms(unit=unit, drops_rows=not question.public_total)
+            SHARE, ReleaseTerms(unit=unit, drops_rows=not question.public_total)
         )
         assert tree.plan.public_total == question.public_total
         assert WORKLOAD.predicted(question) < 0.95 * predicted_cdf_rmse(tree.plan)

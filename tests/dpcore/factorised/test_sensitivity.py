@@ -14,14 +14,14 @@ from dpcore.arrays import Integers
 from dpcore.factorised.planner import best_strategy
 from dpcore.factorised.read import Read
 from dpcore.factorised.sensitivity import strategy_law, strategy_sensitivity
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.noise.laws import DiscreteGaussian
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 
 STRATEGIES = [
-    ToeplitzStrategy.of(3),
+    ToeplitzStrategy.from_size(3),
     best_strategy(3, Read(kind="cdf")),
     best_strategy(3, Read(kind="quantiles", shares=(0.5, 1.0))),
 ]
@@ -41,7 +41,7 @@ def units() -> Iterator[tuple[PrivacyUnit, bool]]:
                     yield replace(person, rows=rows, keys=1), keyed
 
 
-def moved_by(unit: PrivacyUnit, strategy: Strategy, keyed: bool) -> list[Integers]:
+def moved_by(unit: PrivacyUnit, strategy: MatrixStrategy, keyed: bool) -> list[Integers]:
     """All that a unit can add to the sums of all keys, (keys, K) each; dropped rows add nothing."""
     columns = strategy.dense().T.astype(object)
     keys = KEYS if keyed else 1
@@ -61,7 +61,7 @@ def moved_by(unit: PrivacyUnit, strategy: Strategy, keyed: bool) -> list[Integer
     return found
 
 
-def brute_force(unit: PrivacyUnit, strategy: Strategy, keyed: bool) -> int:
+def brute_force(unit: PrivacyUnit, strategy: MatrixStrategy, keyed: bool) -> int:
     own = moved_by(unit, strategy, keyed)
     if not unit.substitutes:
         return int(max((each**2).sum() for each in own))
@@ -75,7 +75,7 @@ def brute_force(unit: PrivacyUnit, strategy: Strategy, keyed: bool) -> int:
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spec()["kind"])
 @pytest.mark.parametrize(("unit", "keyed"), list(units()), ids=str)
 def test_nothing_moves_more_than_the_sensitivity(
-    strategy: Strategy, unit: PrivacyUnit, keyed: bool
+    strategy: MatrixStrategy, unit: PrivacyUnit, keyed: bool
 ) -> None:
     stated, moved = (
         strategy_sensitivity(unit, strategy, keyed=keyed),
@@ -88,7 +88,7 @@ def test_nothing_moves_more_than_the_sensitivity(
 
 
 def test_a_rho_gives_the_noise_of_the_exact_sensitivity() -> None:
-    strategy, unit = ToeplitzStrategy.of(9), PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
+    strategy, unit = ToeplitzStrategy.from_size(9), PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
     budget = Budget(measure=Measure.RHO, amount=Fraction(1, 8))
     law = strategy_law(unit, strategy, budget, keyed=False)
     assert law == DiscreteGaussian(sigma_squared=Fraction(4 * strategy.column_norm))

@@ -13,7 +13,7 @@ from dpcore.factorised import dense
 from dpcore.factorised.dense import DenseStrategy
 from dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
 from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.strategy import MatrixStrategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.refusal import MatrixError
 
@@ -21,9 +21,9 @@ CDF = Read(kind="cdf")
 SIZES = (1, 2, 3, 17, 64, 100)
 
 
-def strategies() -> list[Strategy]:
+def strategies() -> list[MatrixStrategy]:
     return [
-        *(ToeplitzStrategy.of(cells) for cells in SIZES),
+        *(ToeplitzStrategy.from_size(cells) for cells in SIZES),
         *(best_strategy(cells, CDF) for cells in SIZES),
         best_strategy(40, Read(kind="quantiles", shares=(0.25, 0.5))),
         best_strategy(40, Read(kind="ranges", widths=(5,))),
@@ -39,7 +39,7 @@ def prefix_rows(matrix: Integers) -> Floats:
 
 
 @STRATEGIES
-def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: Strategy) -> None:
+def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: MatrixStrategy) -> None:
     matrix, rng = strategy.dense(), np.random.default_rng(2)
     for top in (10, 2**33 // strategy.leaves):
         counts = rng.integers(0, top, (3, strategy.leaves))
@@ -50,7 +50,7 @@ def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: Strategy) -
 
 
 @STRATEGIES
-def test_sums_are_modulo_2_to_the_64(strategy: Strategy) -> None:
+def test_sums_are_modulo_2_to_the_64(strategy: MatrixStrategy) -> None:
     """A count too large wraps, and moves what is released as the exact sum would."""
     counts = np.full((1, strategy.leaves), 2**45 + 12345, np.int64)
     wanted = counts.astype(object) @ strategy.dense().T.astype(object) % 2**64
@@ -58,7 +58,7 @@ def test_sums_are_modulo_2_to_the_64(strategy: Strategy) -> None:
 
 
 @STRATEGIES
-def test_lengths_of_columns_are_exact(strategy: Strategy) -> None:
+def test_lengths_of_columns_are_exact(strategy: MatrixStrategy) -> None:
     matrix = strategy.dense().astype(object)
     gram = matrix.T @ matrix
     own = gram.diagonal()
@@ -71,7 +71,7 @@ def test_lengths_of_columns_are_exact(strategy: Strategy) -> None:
 
 
 @STRATEGIES
-def test_variances_are_those_of_the_dense_inverse(strategy: Strategy) -> None:
+def test_variances_are_those_of_the_dense_inverse(strategy: MatrixStrategy) -> None:
     rows, cells = prefix_rows(strategy.dense()), strategy.leaves
     assert np.allclose(strategy.prefix_variances, (rows[1:] ** 2).sum(axis=1))
     assert np.allclose(strategy.total_covariances, rows[1:] @ rows[-1])
@@ -84,8 +84,8 @@ def test_variances_are_those_of_the_dense_inverse(strategy: Strategy) -> None:
 
 
 @STRATEGIES
-def test_a_specification_gives_the_same_matrix(strategy: Strategy) -> None:
-    again = Strategy.from_spec(strategy.spec())
+def test_a_specification_gives_the_same_matrix(strategy: MatrixStrategy) -> None:
+    again = MatrixStrategy.from_spec(strategy.spec())
     assert again == strategy and (again.dense() == strategy.dense()).all()
 
 
@@ -122,14 +122,17 @@ def test_rounding_is_far_from_ties() -> None:
 
 @pytest.mark.parametrize(("cells", "best", "even"), [(256, 2.524, 2.575), (1024, 2.955, 3.01)])
 def test_errors_are_those_of_the_issue(cells: int, best: float, even: float) -> None:
-    for strategy, wanted in ((best_strategy(cells, CDF), best), (ToeplitzStrategy.of(cells), even)):
+    for strategy, wanted in (
+        (best_strategy(cells, CDF), best),
+        (ToeplitzStrategy.from_size(cells), even),
+    ):
         rmse = (strategy.prefix_variances.mean() * strategy.column_norm) ** 0.5
         assert rmse == pytest.approx(wanted, rel=1.5e-3)
 
 
 def test_what_is_planned() -> None:
     assert isinstance(plan_strategy(65, CDF), DenseStrategy)
-    assert plan_strategy(5000, CDF) == ToeplitzStrategy.of(5000)
+    assert plan_strategy(5000, CDF) == ToeplitzStrategy.from_size(5000)
     with pytest.raises(ValueError, match="cells"):
         plan_strategy(MOST_LEAVES + 1, CDF)
 

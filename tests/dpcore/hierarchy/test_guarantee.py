@@ -132,7 +132,7 @@ def test_keys_have_noise_of_their_own() -> None:
     """The errors of different keys are independent: one draw used for all would be found."""
     question, counts = many_trees("digits", None, "epsilon", ADD_REMOVE_ROW)
     errors, stated, _ = errors_of(question, counts)
-    # The errors of neighbouring keys, standardised: the mean of their products is nearly normal.
+    # The errors of neighboring keys, standardised: the mean of their products is nearly normal.
     products = (errors[1:] * errors[:-1] / stated[1:] ** 2).mean(axis=0)
     spread = (errors[1:] * errors[:-1] / stated[1:] ** 2).std(axis=0) / np.sqrt(MANY - 1)
     assert np.abs(products / spread).max() < limit(errors.shape[1])

@@ -159,8 +159,8 @@ def test_predictions_are_what_releases_measure(budget: Budget, number: int) -> N
     # The largest of nodes that are much alike is measured too high; 2 % covers it, and the laws
     # that are fitted to two cumulants.
     for errors, predict in (
-        (noise, objective.of_measurements),
-        (estimated(plan, noise), objective.of_estimates),
+        (noise, objective.predict_measurements),
+        (estimated(plan, noise), objective.predict_estimates),
     ):
         value, error = measured(objective, errors)
         # Student's t of 9 degrees of freedom is beyond 11 with a probability below 1e-6.
@@ -197,7 +197,7 @@ def test_levels_are_combined_by_weight() -> None:
 def test_the_slope_is_the_derivative() -> None:
     objective = RelativeObjective(metric="alpha_rmse", alpha=0.2, guess=(50.0,))
     for variance in (4.0, 100.0):
-        ends = [objective.of_variance(variance + d, 0, 0) ** 2 for d in (-1e-3, 1e-3)]
+        ends = [objective.predict_from_variance(variance + d, 0, 0) ** 2 for d in (-1e-3, 1e-3)]
         assert objective.slope(variance, 0, 0) == pytest.approx(
             (ends[1] - ends[0]) / 2e-3, rel=0.01
         )
@@ -213,18 +213,18 @@ def test_thresholds_are_bounded_at_the_guess_or_at_the_worst() -> None:
     )  # fmt: skip
     errors = ThresholdErrors(plan, height=1, root_bound=100)
     worst = RelativeObjective(metric="alpha_rmse", alpha=0.5)
-    assert worst.of_thresholds(errors, 1) == 40.0
+    assert worst.bound_thresholds(errors, 1) == 40.0
     guessed = replace(worst, guess=(60.0, 4.0))
-    assert guessed.of_thresholds(errors, 1) == pytest.approx(math.sqrt((20**2 + 4**2) / 2))
+    assert guessed.bound_thresholds(errors, 1) == pytest.approx(math.sqrt((20**2 + 4**2) / 2))
     relative = RelativeObjective(metric="rel_kappa", kappa=5.0)
-    assert relative.of_thresholds(errors, 1) == 2.0
+    assert relative.bound_thresholds(errors, 1) == 2.0
 
 
 def test_a_level_that_is_not_measured_has_no_error_without_estimation() -> None:
     plan = replace(equal_plan(LAPLACE), level_amounts=(Fraction(0),) * 3 + (Fraction(1),))
     objective = RelativeObjective(metric="alpha_mrmse", alpha=0.1)
-    assert objective.of_measurements(plan) == math.inf
-    assert objective.of_estimates(plan) < math.inf
+    assert objective.predict_measurements(plan) == math.inf
+    assert objective.predict_estimates(plan) < math.inf
 
 
 @pytest.mark.parametrize("objective", objectives())

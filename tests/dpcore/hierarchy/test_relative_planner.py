@@ -16,7 +16,7 @@ from dpcore.irregular.planner import with_shares
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import delta_of, rho_of
+from dpcore.privacy.conversion import zcdp_delta, zcdp_rho
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.plan import ThresholdPlan
@@ -42,7 +42,7 @@ def candidates(
     objective.check_height(tree.height)
     budgets = [Budget(measure=Measure.EPSILON, amount=Fraction(1))]
     if delta is not None:
-        budgets.append(Budget(measure=Measure.RHO, amount=rho_of(Fraction(1), delta)))
+        budgets.append(Budget(measure=Measure.RHO, amount=zcdp_rho(Fraction(1), delta)))
     found: list[RelativeCandidate | None] = []
     for budget in budgets:
         plan = IrregularPlan(tree=tree, unit=unit, budget=budget, **fields)
@@ -90,7 +90,7 @@ def test_every_candidate_keeps_epsilon_and_delta(unit: PrivacyUnit) -> None:
         assert each.plan.unit is unit
         assert ("Gaussian" in each.label) == (budget.measure is Measure.RHO)
         if budget.measure is Measure.RHO:
-            assert delta_of(budget.amount, 1.0) <= DELTA
+            assert zcdp_delta(budget.amount, 1.0) <= DELTA
         else:
             assert budget.amount == 1
         assert (each.estimation == "none") == each.label.endswith(" tree")
@@ -149,7 +149,7 @@ def test_the_best_split_is_not_far_behind_random_ones(
     assert isinstance(best.plan, IrregularPlan) and "best split" in best.label
     rng = np.random.default_rng(8)
     shares = rng.dirichlet([1, 1, 1, 1], 150)
-    random = min(objective.of_estimates(with_shares(best.plan, each)) for each in shares)
+    random = min(objective.predict_estimates(with_shares(best.plan, each)) for each in shares)
     assert best.predicted < 1.08 * random
 
 

@@ -18,7 +18,7 @@ from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
@@ -65,24 +65,24 @@ def questions(unit: PrivacyUnit) -> list[HierarchyQuestion[IrregularMechanism]]:
     return found
 
 
-def made(unit: PrivacyUnit = SUBSTITUTE_ROW, *, chunk_leaves: int) -> Release:
+def made(unit: PrivacyUnit = SUBSTITUTE_ROW, *, chunk_leaves: int) -> ReleaseReader:
     plan = release_plan_of(*(replace(each, chunk_leaves=chunk_leaves) for each in questions(unit)))
     counts = {question.name: leaf_counts(question, ROWS) for question in plan.questions}
     return release_counts(plan, counts, KEY)
 
 
 @pytest.fixture(scope="module", params=[2**17, 4], ids=lambda size: f"chunks of {size}")
-def release(request: pytest.FixtureRequest) -> Release:
+def release(request: pytest.FixtureRequest) -> ReleaseReader:
     return made(chunk_leaves=request.param)
 
 
-def tree_of(release: Release, name: str) -> ReleasedHierarchy:
+def tree_of(release: ReleaseReader, name: str) -> ReleasedHierarchy:
     tree = release.tree(name)
     assert isinstance(tree, ReleasedHierarchy)
     return tree
 
 
-def rows_of(release: Release, name: str, key: str | None) -> list[dict[str, Any]]:
+def rows_of(release: ReleaseReader, name: str, key: str | None) -> list[dict[str, Any]]:
     return [row for row in all_nodes(release, name).to_pylist() if row["key"] == key]
 
 
@@ -94,7 +94,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 def test_every_node_is_found_by_its_path_and_by_its_number(
-    release: Release, name: str, key: str | None
+    release: ReleaseReader, name: str, key: str | None
 ) -> None:
     tree, universe = tree_of(release, name), tree_of(release, name).question.domain.tree
     rows = rows_of(release, name, key)
@@ -113,7 +113,7 @@ def test_every_node_is_found_by_its_path_and_by_its_number(
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 def test_counts_of_children_add_up_to_their_parent_s(
-    release: Release, name: str, key: str | None
+    release: ReleaseReader, name: str, key: str | None
 ) -> None:
     tree, shape = tree_of(release, name), tree_of(release, name).question.plan.tree
     for row in rows_of(release, name, key):
@@ -132,11 +132,11 @@ def test_counts_of_children_add_up_to_their_parent_s(
 
 
 @pytest.mark.parametrize(("name", "key"), CASES)
-def test_the_largest_nodes_of_a_level(release: Release, name: str, key: str | None) -> None:
+def test_the_largest_nodes_of_a_level(release: ReleaseReader, name: str, key: str | None) -> None:
     tree = tree_of(release, name)
     rows = rows_of(release, name, key)
     for level, level_name in enumerate(tree.question.domain.tree.level_names):
-        assert tree.level_of(level_name) == level == tree.level_of(str(level))
+        assert tree.find_level(level_name) == level == tree.find_level(str(level))
         mine = [row for row in rows if row["level"] == level]
         order = sorted(mine, key=lambda row: (-row["count"], row["node"]))
         for wanted in (1, 3, 1000):
@@ -146,22 +146,22 @@ def test_the_largest_nodes_of_a_level(release: Release, name: str, key: str | No
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 def test_the_node_of_a_level_that_lies_on_a_path(
-    release: Release, name: str, key: str | None
+    release: ReleaseReader, name: str, key: str | None
 ) -> None:
     tree = tree_of(release, name)
     for row in rows_of(release, name, key):
         for level in range(row["level"] + 1):
-            above = tree.node(level, tree.node_of(row["label"], level), key).label
+            above = tree.node(level, tree.find_node(row["label"], level), key).label
             assert row["label"].startswith(above) and len(above) <= len(row["label"])
         if row["level"] < tree.question.plan.tree.height:
             with pytest.raises(ValueError, match=f"above level {row['level'] + 1}"):
-                tree.node_of(row["label"], row["level"] + 1)
+                tree.find_node(row["label"], row["level"] + 1)
 
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 @pytest.mark.parametrize("confidence", [0.5, 0.99])
 def test_another_confidence_is_another_width_around_the_same_estimates(
-    release: Release, name: str, key: str | None, confidence: float
+    release: ReleaseReader, name: str, key: str | None, confidence: float
 ) -> None:
     tree = tree_of(release, name)
     other, widths = tree.at_confidence(confidence), irregular_widths(tree.question.plan, confidence)
@@ -184,7 +184,7 @@ def test_another_confidence_is_another_width_around_the_same_estimates(
         tree.at_confidence(1)
 
 
-def test_refusals(release: Release) -> None:
+def test_refusals(release: ReleaseReader) -> None:
     plain, keyed = tree_of(release, "plain"), tree_of(release, "keyed")
     for path in ("2", "010", "01000", "x", "/", "other"):
         with pytest.raises(ValueError, match="has no node of this path"):
@@ -201,19 +201,19 @@ def test_refusals(release: Release) -> None:
         with pytest.raises(ValueError, match="is not between 0 and 3"):
             plain.top(1, level)
         with pytest.raises(ValueError, match="is not between 0 and 3"):
-            plain.node_of("01", level)
+            plain.find_node("01", level)
     for place in ((-1, 0), (4, 0), (1, 3), (1, -1), (3, 10)):
         with pytest.raises(ValueError, match="has no node"):
             plain.node(*place)
     for name in ("town", "4", "-1", ""):
         with pytest.raises(ValueError, match="is none of root, state, county, block"):
-            plain.level_of(name)
+            plain.find_level(name)
     paths = tree_of(release, "paths")
     with pytest.raises(ValueError, match="only repeats a leaf above it"):
         paths.node(2, 0)  # what continues the leaf etc
 
 
-def test_what_is_public_is_told_exactly(release: Release) -> None:
+def test_what_is_public_is_told_exactly(release: ReleaseReader) -> None:
     question = tree_of(release, "public").question
     truth = node_sums(question, "digits", ROWS)
     exact = set()

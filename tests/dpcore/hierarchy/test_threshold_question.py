@@ -22,7 +22,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import ThresholdIntervals
 from tests.dpcore.hierarchy_questions import (
@@ -51,7 +51,7 @@ def from_spec(spec: Any, universe: Universe) -> HierarchyQuestion[ThresholdMecha
     )
 
 
-def released(question: HierarchyQuestion[ThresholdMechanism], counts: np.ndarray) -> Release:
+def released(question: HierarchyQuestion[ThresholdMechanism], counts: np.ndarray) -> ReleaseReader:
     return release_counts(stated_plan_of(question), {question.name: counts}, KEY)
 
 
@@ -143,7 +143,7 @@ def test_there_is_no_budget_to_share_and_no_margin() -> None:
 def test_a_row_costs_the_steps_that_neighbouring_rows_take(
     unit: PrivacyUnit, keys: tuple[str, ...]
 ) -> None:
-    """Over all neighbours of small data sets: so many rows are added or removed, over all trees."""
+    """Over all neighbors of small data sets: so many rows are added or removed, over all trees."""
     question = threshold_question("digits", unit=unit, keys=keys)
     rows = [
         {"code": code, "race": race}

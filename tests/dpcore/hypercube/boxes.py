@@ -22,7 +22,7 @@ from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 
@@ -74,10 +74,10 @@ def question_of(
         name=name,
         domain=domain,
         mechanism=mechanism if mechanism in PLANNERS else "privhp",
-        choices=PartitionChoices.of(mechanism, **known),
+        choices=PartitionChoices.from_mechanism(mechanism, **known),
     )
     budget = Budget(measure=measure, amount=amount)
-    return workload.planned(Share(budget=budget), Terms(unit=unit))
+    return workload.planned(Share(budget=budget), ReleaseTerms(unit=unit))
 
 
 def released(

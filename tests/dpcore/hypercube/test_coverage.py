@@ -18,7 +18,7 @@ from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.partitions.measurement import CodeCounts, Measured, NodeNoise
+from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
 from dpcore.partitions.mechanism import EstimatedTree
 from dpcore.partitions.tree import Nodes
 from dpcore.privacy.budget import Measure
@@ -29,7 +29,7 @@ BOX = box_domain(16, 16)
 ROWS = rows_of(BOX, 2000)
 COLUMNS = {name: ROWS.column(name) for name in ROWS.schema.names}
 CODES, COUNTS = np.unique(BOX.codes(COLUMNS), return_counts=True)
-EXACT = CodeCounts.of(BOX.bits, CODES, COUNTS)
+EXACT = CodeCounts.from_codes(BOX.bits, CODES, COUNTS)
 
 
 @cache
@@ -37,16 +37,16 @@ def exact_at(depth: int) -> CodeCounts:
     nodes, places = np.unique(CODES >> np.uint64(BOX.bits - depth), return_inverse=True)
     counts = np.zeros(len(nodes), np.int64)
     np.add.at(counts, places, COUNTS)
-    return CodeCounts.of(depth, nodes, counts)
+    return CodeCounts.from_codes(depth, nodes, counts)
 
 
 class WiderNoise(NodeNoise):
     """Planted: noise 30 % wider than what is told of it."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         found = super().at(level, depth, nodes)
         exact = self.counts.at(depth, nodes)
-        return Measured(exact + 1.3 * (found.value - exact), found.variance)
+        return MeasuredNodes(exact + 1.3 * (found.value - exact), found.variance)
 
 
 def grown(

@@ -173,10 +173,10 @@ def test_digests_and_balances(holding: Holding) -> None:
     for partial in counter.take():
         place = partial.place
         counts = question.merge(place, [partial.data])
-        totals[question.balance_of(place)] = (
-            totals.get(question.balance_of(place), 0) + counts.total
+        totals[question.place_balance(place)] = (
+            totals.get(question.place_balance(place), 0) + counts.total
         )
-        if question.balance_of(place):
+        if question.place_balance(place):
             assert partial.total == counts.total
         none = question.merge(place, [])
         same = question.merge(place, [partial.data, b""])

@@ -28,7 +28,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.place import Place
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts, release_rows
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.rows.packing import unpack
@@ -359,10 +359,10 @@ def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
     share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     kept, dropped = box_domain(5, 9, missing="first"), BOX
     for domain, terms, public in (
-        (kept, Terms(unit=SUB), True),
-        (kept, Terms(unit=ADD), False),
-        (kept, Terms(unit=SUB, drops_rows=True), False),
-        (dropped, Terms(unit=SUB), False),
+        (kept, ReleaseTerms(unit=SUB), True),
+        (kept, ReleaseTerms(unit=ADD), False),
+        (kept, ReleaseTerms(unit=SUB, drops_rows=True), False),
+        (dropped, ReleaseTerms(unit=SUB), False),
     ):
         question = workload(domain).planned(share, terms)
         assert question.plan.public_total is public
@@ -402,7 +402,7 @@ def test_counts_of_another_kind_are_refused() -> None:
     for holding in HOLDINGS:
         question = question_of(BOX, holding=holding, amount=Fraction(1))
         with pytest.raises(ValueError, match="counts: those of tree box are no counts of codes"):
-            next(question.partials_of(np.zeros(3), choices_of()))
+            next(question.split_counts(np.zeros(3), choices_of()))
 
 
 def test_another_key_gives_another_release() -> None:

@@ -186,7 +186,7 @@ def test_codes_of_64_bits_come_back() -> None:
 @pytest.mark.parametrize("lower", [-3, 0, 2])
 def test_a_column_is_a_box_of_one_side(lower: int) -> None:
     tree = exact_tree(Holding.SPARSE, True)
-    column = tree.of_column("c1")
+    column = tree.select_column("c1")
     values = ROWS.column("c1").to_numpy()
     for upper in range(max(lower, 0), 12):
         assert column.cdf(upper).count == (values < upper).sum()
@@ -214,7 +214,7 @@ def test_quantiles_are_the_columns_distribution_turned_round(one_cell: bool) -> 
     """Monotone, and the value of a quantile q has at most q below it and q at or below."""
     tree = exact_tree(Holding.SPARSE, one_cell)
     for name, cells in (("c0", 6), ("c1", 11)):
-        column, last = tree.of_column(name), -1
+        column, last = tree.select_column(name), -1
         for q in np.linspace(0, 1, 41):
             value = column.quantile(float(q))["value"]
             assert isinstance(value, int) and 0 <= value < cells and value >= last
@@ -223,9 +223,9 @@ def test_quantiles_are_the_columns_distribution_turned_round(one_cell: bool) -> 
                 values = ROWS.column(name).to_numpy()
                 assert (values < value).mean() <= q + 1e-9 <= (values <= value).mean() + 2e-9
     with pytest.raises(ValueError, match=r"quantile: 1\.5 is not between 0 and 1"):
-        tree.of_column("c0").quantile(1.5)
+        tree.select_column("c0").quantile(1.5)
     with pytest.raises(ValueError, match="quantile: 'x' is not a number"):
-        tree.of_column("c0").quantile("x")
+        tree.select_column("c0").quantile("x")
 
 
 def test_quantiles_of_no_rows_and_of_categories() -> None:
@@ -235,13 +235,13 @@ def test_quantiles_of_no_rows_and_of_categories() -> None:
     )
     domain = HypercubeDomain(axes=axes, depths=(3, 2))
     none = pa.record_batch({"x": pa.array([], pa.float64()), "c": pa.array([], pa.string())})
-    empty = released(question_of(domain), none).of_column("x").quantile(0.5)
+    empty = released(question_of(domain), none).select_column("x").quantile(0.5)
     assert empty["value"] is None and empty["value_text"] is None
     rows = pa.record_batch({"x": [1.5] * 9, "c": ["u"] * 4 + ["w"] * 5})
     tree = released(question_of(domain), rows)
-    assert tree.of_column("c").quantile(0.9)["value_text"] == "w"
-    assert tree.of_column("c").quantile(0.9)["value"] is None
-    assert tree.of_column("x").quantile(0.5)["value"] == pytest.approx(1.5)
+    assert tree.select_column("c").quantile(0.9)["value_text"] == "w"
+    assert tree.select_column("c").quantile(0.9)["value"] is None
+    assert tree.select_column("x").quantile(0.5)["value"] == pytest.approx(1.5)
     assert tree.box({"c": ("w", "")}).count == 5
 
 
@@ -325,12 +325,12 @@ def test_errors_that_are_not_known_are_not_told() -> None:
         (lambda tree: tree.box({"z": (0, 1)}), "column: 'z' is none of c0, c1"),
         (lambda tree: tree.box({"c0": (4, 2)}), "box: 4 is above 2"),
         (lambda tree: tree.box({}, "k"), "key: tree box has no keys"),
-        (lambda tree: tree.of_column("z"), "column: 'z' is none of c0, c1"),
-        (lambda tree: tree.of_column("c0").top(1, 0), "the nodes of the tree are of all"),
+        (lambda tree: tree.select_column("z"), "column: 'z' is none of c0, c1"),
+        (lambda tree: tree.select_column("c0").top(1, 0), "the nodes of the tree are of all"),
         (lambda tree: tree.top(1, 999), "level: 999 is none of 0, "),
-        (lambda tree: tree.level_of("x"), "level: x is none of 0, "),
+        (lambda tree: tree.find_level("x"), "level: x is none of 0, "),
         (lambda tree: tree.numbered_level(None), "level: is needed with --node and --value"),
-        (lambda tree: tree.node_of(3, 2), "value: the tree has several columns"),
+        (lambda tree: tree.find_node(3, 2), "value: the tree has several columns"),
     ],
 )
 def test_what_is_refused(ask: Any, words: str) -> None:
@@ -345,7 +345,7 @@ def test_a_value_of_one_column_names_its_node() -> None:
     values = rows.column("c0").to_numpy()
     for depth in range(4):
         for value in range(11):
-            node = tree.node_of(value, depth)
+            node = tree.find_node(value, depth)
             assert node == value >> (4 - depth)
             inside = (values >> (4 - depth)) == node
             assert tree.node(depth, node).count == inside.sum()
@@ -374,5 +374,5 @@ def test_ends_of_clamped_axes_say_so(outside: str) -> None:
     assert largest.shown == "x 4 and above, y 4 and above"
     assert beside.shown == "x 7 and above, y [5, 6)"
     assert (box.shown, inside.in_words) == ("x 4 and above", None)
-    found = tree.of_column("x").quantile(0.5)
+    found = tree.select_column("x").quantile(0.5)
     assert found["in_words"] == "7 and above"

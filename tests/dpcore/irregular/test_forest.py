@@ -78,7 +78,7 @@ class PlacedNoise:
             for level, size in enumerate(tree.level_sizes)
         ]
 
-    def of_counts(self, counts: Array) -> PlacedNoise:
+    def for_counts(self, counts: Array) -> PlacedNoise:
         return self
 
     def stream(self, tree: str, key: int, chunk: int, code: int) -> Place:

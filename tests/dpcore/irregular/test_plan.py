@@ -1,4 +1,4 @@
-"""Pooled budgets never exceed the total between any two neighbouring data sets."""
+"""Pooled budgets never exceed the total between any two neighboring data sets."""
 
 from __future__ import annotations
 

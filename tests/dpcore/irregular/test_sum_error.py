@@ -42,7 +42,7 @@ def test_the_coefficients_are_those_of_unit_noise_sent_through_the_estimator() -
 
 
 def dense_covariance(plan: IrregularPlan) -> Any:
-    """(K, K) of the estimated leaves, by the definition of generalised least squares."""
+    """(K, K) of the estimated leaves, by the definition of generalized least squares."""
     tree, rows, spread, exact = plan.tree, [], [], []
     for level, variances in enumerate(node_variances(plan)):
         for node, variance in enumerate(variances.tolist()):

@@ -1,4 +1,4 @@
-"""Sensitivities of bounded sums against all neighbouring data sets of tiny domains, and what a plan
+"""Sensitivities of bounded sums against all neighboring data sets of tiny domains, and what a plan
 of sums spends on them."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def level_sums(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
 def changes(
     bounds: tuple[int, int], relation: PrivacyUnit, keys: int, drops: bool = True
 ) -> Iterator[list[np.ndarray]]:
-    """What every level's sums change by, between all neighbours of at most 2 rows."""
+    """What every level's sums change by, between all neighbors of at most 2 rows."""
     lower, upper = bounds
     places = itertools.product(range(keys), range(TREE.leaves), range(lower, upper + 1))
     universe = [*places, *([DROPPED] if drops else [])]
@@ -108,7 +108,7 @@ def sum_plan(
 
 
 def largest_loss(plan: IrregularPlan, bounds: tuple[int, int], *, public: int = -1) -> Fraction:
-    """Over all neighbours that agree on the sums of the public level, if there is one: the sum of
+    """Over all neighbors that agree on the sums of the public level, if there is one: the sum of
     |change| / scale, or of change^2 / (2 sigma^2), over all measured nodes."""
     keys = 2 if plan.keyed else 1
     order = 1 if plan.budget is EPSILON else 2

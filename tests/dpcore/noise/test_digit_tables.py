@@ -12,7 +12,7 @@ from dpcore.noise.digit_tables import (
     DigitTable,
     _accepted,
     _exact_bernoulli_exp,
-    _settled_outcomes,
+    _resolved_outcomes,
     _small_exp,
     digit_table,
     draw,
@@ -113,7 +113,7 @@ def settle(table: DigitTable, u: int, *more: int) -> int:
     """The outcome of the U whose 64 bits are `u`, with `more` words after them."""
     index = np.array([u >> 48], dtype=np.int64)
     stream = ScriptedStream((u & (2**48 - 1)) << 16, *more)
-    outcome = int(_settled_outcomes(table, stream, index)[0])
+    outcome = int(_resolved_outcomes(table, stream, index)[0])
     assert not stream.words
     return outcome
 

@@ -208,7 +208,7 @@ def test_generated_keys_differ() -> None:
 def test_a_place_gives_the_same_bits_whichever_others_are_read() -> None:
     places = np.array([5, 2**64 - 1, 0, 17], np.uint64)
     whole = KEY.placed_streams(places, "noise", 3)
-    first, second = whole.uint64(4), whole.of(np.array([3, 1])).uint64(2)
+    first, second = whole.uint64(4), whole.select(np.array([3, 1])).uint64(2)
     for place in range(4):
         alone = KEY.placed_streams(places[place : place + 1], "noise", 3)
         assert alone.uint64(1)[0] == first[place]
@@ -232,7 +232,7 @@ def test_placed_streams_are_counter_mode_out_of_turn() -> None:
 
 def test_placed_streams_of_a_part_of_a_part() -> None:
     places = np.arange(10, dtype=np.uint64)
-    part = KEY.placed_streams(places, "x").of(np.array([2, 4, 8])).of(slice(1, 3))
+    part = KEY.placed_streams(places, "x").select(np.array([2, 4, 8])).select(slice(1, 3))
     alone = KEY.placed_streams(places[[4, 8]], "x")
     assert part.uint64(2).tolist() == alone.uint64(2).tolist()
     assert part.uint16(2).tolist() == (alone.uint64(2) & np.uint64(0xFFFF)).tolist()

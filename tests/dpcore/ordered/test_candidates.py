@@ -18,7 +18,7 @@ from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -129,7 +129,7 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
     """Trimmed, with levels not measured, the root of a private total measured or not."""
     rng, seen = np.random.default_rng(seed), set()
     for _ in range(25):
-        tree: Tree = random_tree(rng)
+        tree: UniformTree = random_tree(rng)
         unit, public, keyed = SETTINGS[int(rng.integers(len(SETTINGS)))]
         units = rng.integers(1, 15, tree.height + 1)
         units[:-1][rng.random(tree.height) < 0.4] = 0

@@ -39,7 +39,7 @@ def test_edges_are_edges_as_values_and_as_texts(domain: OrderedDomain) -> None:
     texts = [edge.as_py() for edge in edges]
     for place, edge in enumerate(texts):
         for value in (edge, str(edge)):
-            assert domain.is_edge(value) and domain.boundary_of(value) == place
+            assert domain.is_edge(value) and domain.find_boundary(value) == place
 
 
 @pytest.mark.parametrize(

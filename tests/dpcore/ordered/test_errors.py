@@ -19,7 +19,7 @@ from scipy import stats
 
 from dpcore.errors.intervals import prefix_margin
 from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
-from dpcore.levels.errors import errors_of, range_error, range_margin, widths_of
+from dpcore.levels.errors import estimate_errors, estimate_widths, range_error, range_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
@@ -30,7 +30,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.intervals import difference_ends
 from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -63,12 +63,12 @@ def make_plan(
     setting: str,
     measure: Measure = Measure.EPSILON,
     *,
-    tree: Tree | None = None,
+    tree: UniformTree | None = None,
     units: tuple[int, ...] = (2, 3, 0, 4),
 ) -> TreePlan:
     """Unequal levels, one not measured; a private root that is; or independent prefixes."""
     unit, public, keyed = SETTINGS[setting]
-    tree = tree or Tree(leaves=LEAVES, fanouts=(3, 2, 4))
+    tree = tree or UniformTree(leaves=LEAVES, fanouts=(3, 2, 4))
     budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
         return independent_mechanism(
@@ -125,7 +125,7 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
 ) -> None:
     plan = make_plan(name, setting, measure)
     levels, prefixes, _ = solved(plan, np.zeros((1, LEAVES), np.int64))
-    errors = errors_of(plan)
+    errors = estimate_errors(plan)
     for level, solution in enumerate(levels):
         stated = [errors.node(level, node).variance for node in range(plan.tree.level_sizes[level])]
         np.testing.assert_allclose(solution.variance[0], stated, rtol=1e-9, atol=1e-8)
@@ -141,16 +141,18 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
 
 def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     full = make_plan("full", "add_remove")
-    assert isinstance(errors_of(full), UniformErrors)
-    variances = {name: errors_of(make_plan(name, "N public")).prefix(12).variance for name in NAMES}
+    assert isinstance(estimate_errors(full), UniformErrors)
+    variances = {
+        name: estimate_errors(make_plan(name, "N public")).prefix(12).variance for name in NAMES
+    }
     assert variances["full"] == pytest.approx(variances["above"])
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
     assert variances["full"] < variances["below"] < variances["none"]
     alone = independent_mechanism(
         TreeSetting(leaves=1, budget=full.budget, unit=SUBSTITUTE_ROW, public_total=True)
     )
-    assert errors_of(alone).prefix(0).variance == 0.0
-    widths = widths_of(alone, 0.95)
+    assert estimate_errors(alone).prefix(0).variance == 0.0
+    widths = estimate_widths(alone, 0.95)
     assert (widths.levels, widths.prefix) == ((0.0,), 0.0)
 
 
@@ -162,7 +164,9 @@ def random_plans(rng: np.random.Generator, count: int) -> Iterator[TreePlan]:
     for _ in range(count):
         fanouts = tuple(int(n) for n in rng.integers(2, 6, rng.integers(1, 4)))
         cells = math.prod(fanouts)
-        tree = Tree(leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts)
+        tree = UniformTree(
+            leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts
+        )
         units = rng.integers(1, 100, tree.height + 1) ** int(rng.integers(1, 3))
         units[:-1][rng.random(tree.height) < 0.3] = 0
         name = str(rng.choice([each for each in NAMES if each != "full"]))
@@ -180,7 +184,7 @@ def test_no_law_is_wider_than_its_interval() -> None:
     rng = np.random.default_rng(11)
     for plan in random_plans(rng, 14):
         confidence = float(rng.choice(CONFIDENCES))
-        widths, errors = widths_of(plan, confidence), errors_of(plan)
+        widths, errors = estimate_widths(plan, confidence), estimate_errors(plan)
         for level, size in enumerate(plan.tree.level_sizes):
             for node in {0, size // 3, *range(max(0, size - 7), size)}:
                 law = errors.node(level, node)
@@ -196,7 +200,7 @@ def test_no_law_is_wider_than_its_interval() -> None:
                     assert wanted <= widths.prefix * deviation
 
 
-EDGE = Tree(leaves=110, fanouts=(5, 5, 5))
+EDGE = UniformTree(leaves=110, fanouts=(5, 5, 5))
 
 
 def draws(law: NoiseLaw, rng: np.random.Generator, size: int) -> Array:
@@ -209,9 +213,9 @@ def draws(law: NoiseLaw, rng: np.random.Generator, size: int) -> Array:
 
 def test_refined_prefixes_at_the_trimmed_edge_are_covered() -> None:
     plan = make_plan("refined", "N public", tree=EDGE, units=(0, 50, 5, 2))
-    law = errors_of(plan).prefix(104)
+    law = estimate_errors(plan).prefix(104)
     confidence, runs = 0.99, 100_000
-    width = widths_of(plan, confidence).sloped
+    width = estimate_widths(plan, confidence).sloped
     rng, error = np.random.default_rng(0), np.zeros(runs)
     for noise, coefficient, count in law.terms:
         error += coefficient * sum(draws(noise, rng, runs) for _ in range(count))
@@ -223,7 +227,7 @@ def test_refuses_a_confidence_out_of_range() -> None:
     for name in ("none", "independent", "full"):
         for confidence in (0.0, 1.0, 0.99999, math.nan):
             with pytest.raises(ValueError, match=r"^confidence: "):
-                widths_of(make_plan(name, "N public"), confidence)
+                estimate_widths(make_plan(name, "N public"), confidence)
 
 
 # --- measured coverage --------------------------------------------------------------------------
@@ -254,7 +258,7 @@ class Coverage:
 
     def of(self, confidence: float) -> dict[str, Array]:
         """What -> (runs, places) whether its interval holds the truth."""
-        plan, widths = self.plan, widths_of(self.plan, confidence)
+        plan, widths = self.plan, estimate_widths(self.plan, confidence)
         found = {}
         for level, truth in enumerate(plan.tree.level_counts(self.counts)):
             margin = widths.levels[level] * np.sqrt(np.maximum(self.variances[level], 0))
@@ -304,7 +308,7 @@ def covered(replace_laws: Make) -> Callable[..., Coverage]:
     @cache
     def made(name: str, setting: str, measure: Measure, factor: Fraction) -> Coverage:
         plan = make_plan(name, setting, measure)
-        widths_of(plan, 0.95)  # remembered laws are those of the plan as it is stated
+        estimate_widths(plan, 0.95)  # remembered laws are those of the plan as it is stated
         run = replace_laws(plan, lambda law: scaled(law, factor))
         return Coverage(plan, run if factor != 1 else replace(plan))
 

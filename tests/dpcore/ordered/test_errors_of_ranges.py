@@ -13,7 +13,7 @@ from dpcore.levels.errors import range_error, range_margin
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.least_squares import estimate_down, estimate_up
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
@@ -140,7 +140,7 @@ def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) ->
 
 def test_an_empty_range_has_no_error_but_its_share_of_the_total() -> None:
     plan = TreePlan(
-        tree=Tree(leaves=4, fanouts=(2, 2)),
+        tree=UniformTree(leaves=4, fanouts=(2, 2)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(0), Fraction(1)),

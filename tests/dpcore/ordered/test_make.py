@@ -544,13 +544,13 @@ class TestKeyList:
     def test_labels_and_literals(self) -> None:
         listed = KeyList(column="x", keys=(10, -2), unknown="other")
         assert listed.labels == ("10", "-2", "other")
-        assert [listed.code_of(value) for value in (10, "-2", "other")] == [0, 1, 2]
+        assert [listed.find_code(value) for value in (10, "-2", "other")] == [0, 1, 2]
         assert (listed.value_type, KeyList(column="x", keys=("a",)).value_type) == (
             pa.int64(), pa.string(),
         )  # fmt: skip
         assert not listed.drops_rows and KeyList(column="x", keys=("a",)).drops_rows
         with pytest.raises(ValueError, match="'x': 3 is not a listed key"):
-            listed.code_of(3)
+            listed.find_code(3)
 
     def test_all_null_column(self) -> None:
         assert KeyList(column="x", keys=("a",)).codes(pa.nulls(2)).tolist() == [-1, -1]
@@ -714,28 +714,28 @@ class TestLiterals:
     def test_edges_are_boundaries(self, domain: OrderedDomain) -> None:
         for cell in {0, domain.cells // 2, domain.cells - 1}:
             edge = domain.lower_edges(cell, cell + 1)[0].as_py()
-            assert domain.cell_of(edge) == domain.boundary_of(edge) == cell
-            assert domain.cell_of(str(edge)) == cell
+            assert domain.find_cell(edge) == domain.find_boundary(edge) == cell
+            assert domain.find_cell(str(edge)) == cell
 
     def test_boundaries_count_the_cells_wholly_below(self) -> None:
         tenths = number(0, 1, 10)
-        assert [tenths.boundary_of(v) for v in (-5, 0, 0.3, 0.35, "0.4", 1, INF, -INF)] == [
+        assert [tenths.find_boundary(v) for v in (-5, 0, 0.3, 0.35, "0.4", 1, INF, -INF)] == [
             0, 0, 3, 3, 4, 10, 10, 0,
         ]  # fmt: skip
         tens = integer(0, 120, 12)
-        assert [tens.boundary_of(v) for v in (-1, 0, 9, 10, 10.5, "120", 10**30)] == [
+        assert [tens.find_boundary(v) for v in (-1, 0, 9, 10, 10.5, "120", 10**30)] == [
             0, 0, 0, 1, 1, 12, 12,
         ]  # fmt: skip
-        assert YEAR.boundary_of("2012-01-01") == 0 and YEAR.boundary_of("2014-01-01") == 365
-        assert DAY.boundary_of(date(2013, 1, 2)) == 24
-        assert DAY_UTC.boundary_of("2013-01-01T05:30:00Z") == 5
-        assert DAY_UTC.boundary_of("2013-01-01T05:30:00+02:00") == 3
+        assert YEAR.find_boundary("2012-01-01") == 0 and YEAR.find_boundary("2014-01-01") == 365
+        assert DAY.find_boundary(date(2013, 1, 2)) == 24
+        assert DAY_UTC.find_boundary("2013-01-01T05:30:00Z") == 5
+        assert DAY_UTC.find_boundary("2013-01-01T05:30:00+02:00") == 3
 
     def test_a_literal_integer_past_the_floats_is_not_rounded_up(self) -> None:
         domain = number(2.0**62, 2.0**63, 1024)
         edge = int(domain.lower_edges(7, 8)[0].as_py())
-        assert (domain.cell_of(edge), domain.cell_of(edge - 1)) == (7, 6)
-        assert domain.boundary_of(10**400) == 1024 and domain.boundary_of(-(10**400)) == 0
+        assert (domain.find_cell(edge), domain.find_cell(edge - 1)) == (7, 6)
+        assert domain.find_boundary(10**400) == 1024 and domain.find_boundary(-(10**400)) == 0
 
     @pytest.mark.parametrize(
         ("domain", "value", "message"),
@@ -762,13 +762,13 @@ class TestLiterals:
     )
     def test_refusals(self, domain: OrderedDomain, value: object, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            domain.cell_of(value)
+            domain.find_cell(value)
 
     def test_listed_categories(self) -> None:
-        assert categories("a", "b").boundary_of("b") == 1
-        assert categories(7, -3).cell_of("-3") == categories(7, -3).cell_of(np.int64(-3)) == 1
+        assert categories("a", "b").find_boundary("b") == 1
+        assert categories(7, -3).find_cell("-3") == categories(7, -3).find_cell(np.int64(-3)) == 1
         with pytest.raises(ValueError, match="not a listed category"):
-            categories("a", "b").boundary_of("z")
+            categories("a", "b").find_boundary("z")
 
 
 class TestColumnTypes:

@@ -16,7 +16,7 @@ from dpcore.ordered.candidates import candidates
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -30,7 +30,7 @@ from dpcore.uniform.prefix_error import mean_prefix_variance
 from dpcore.uniform.setting import TreeSetting
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
-# (neighbours, N public, keyed)
+# (neighbors, N public, keyed)
 SETTINGS = [
     (SUBSTITUTE, True, False),
     (SUBSTITUTE, False, False),
@@ -121,7 +121,7 @@ def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
     units = [int(weight * 1000) for weight in weights[:-1]]
     units.append(1000 - sum(units))
     return TreePlan(
-        tree=Tree(leaves=leaves, fanouts=tuple(fanouts)),
+        tree=UniformTree(leaves=leaves, fanouts=tuple(fanouts)),
         unit=like.unit,
         budget=like.budget,
         level_amounts=tuple(like.budget.amount * Fraction(each, 1000) for each in units),

@@ -21,14 +21,14 @@ from dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.candidates import Candidate, candidates
+from dpcore.ordered.candidates import NamedPlan, candidates
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import (
     CdfObjective,
@@ -150,7 +150,7 @@ def uneven_plan(setting: str, measure: Measure) -> TreePlan:
     unit, public, keyed = SETTINGS[setting]
     amounts = [Fraction(0) if public else Fraction(1, 10), Fraction(1, 5), Fraction(0)]
     return TreePlan(
-        tree=Tree(leaves=LEAVES, fanouts=(3, 2, 4)),
+        tree=UniformTree(leaves=LEAVES, fanouts=(3, 2, 4)),
         unit=unit,
         budget=Budget(measure=measure, amount=Fraction(1, 2)),
         level_amounts=(*amounts, Fraction(1, 5)),
@@ -208,7 +208,7 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
 # --- the candidates -----------------------------------------------------------------------------
 
 
-def candidates_of(setting: str, measure: Measure) -> tuple[Candidate, ...]:
+def candidates_of(setting: str, measure: Measure) -> tuple[NamedPlan, ...]:
     unit, public, keyed = SETTINGS[setting]
     planned = plan_tree(
         TreeSetting(

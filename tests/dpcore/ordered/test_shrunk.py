@@ -17,7 +17,7 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.rows.keys import KeyList
@@ -37,7 +37,7 @@ WORKLOAD = OrderedWorkload(
 def question_of(
     unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int
 ) -> OrderedQuestion[UniformMechanism]:
-    asked = replace(WORKLOAD, keys=keys).planned(SHARE, Terms(unit=unit))
+    asked = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
     return replace(asked, chunk_leaves=chunk_leaves)
 
 

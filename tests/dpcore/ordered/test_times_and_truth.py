@@ -46,7 +46,7 @@ def test_a_part_of_the_day() -> None:
     assert day.labels(8, 9).to_pylist() == ["[16:00, 17:00)"]
     assert day.upper_edges(0, 9).to_pylist() == [9.0, 10, 11, 12, 13, 14, 15, 16, 17]
     assert make_domain(day.spec()) == day
-    assert (day.boundary_of("12:30"), day.cell_of(time(8, 30)), day.boundary_of("24:00")) == (
+    assert (day.find_boundary("12:30"), day.find_cell(time(8, 30)), day.find_boundary("24:00")) == (
         4,
         0,
         9,

@@ -16,7 +16,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import ReleaseTerms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.in_memory import release_rows
@@ -41,7 +41,7 @@ def plan_of(
     return plan_release(
         "people",
         Guarantee(budget=Budget(measure=Measure.EPSILON, amount=epsilon)),
-        Terms(unit=unit),
+        ReleaseTerms(unit=unit),
         [OrderedWorkload(name="rows", domain=domain, **choices)],
     )
 
@@ -91,7 +91,11 @@ def test_specifications_come_back() -> None:
     domain = UnitRowsDomain(column="person", most=MOST)
     assert make_domain(domain.spec()) == domain
     assert domain.labels(0, 2).to_pylist() == ["1", "2"]
-    assert (domain.cell_of(3), domain.boundary_of("3"), domain.boundary_of(99)) == (2, 2, MOST)
+    assert (domain.find_cell(3), domain.find_boundary("3"), domain.find_boundary(99)) == (
+        2,
+        2,
+        MOST,
+    )
 
 
 def test_what_is_no_unit_is_refused() -> None:
@@ -106,7 +110,7 @@ def test_what_is_no_unit_is_refused() -> None:
             plan_release(
                 "people",
                 Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
-                Terms(unit=unit),
+                ReleaseTerms(unit=unit),
                 [workload],
             )
     for most in (1, True, 2**21):

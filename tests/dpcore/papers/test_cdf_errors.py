@@ -28,7 +28,7 @@ from dpcore.papers.cdf_errors import (
     tree_error_from_variances,
 )
 from dpcore.privacy.budget import Measure
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.prefix_error import mean_prefix_variance
 
 Shape = tuple[int, ...]
@@ -150,7 +150,7 @@ def test_order_of_the_estimators(leaves: int, fanouts: Shape) -> None:
     refined = refined_error_from_variances(leaves, fanouts, variances)
     assert refined <= plain * (1 + 1e-12)
     if math.prod(fanouts[1:]) < leaves:
-        tree = Tree(leaves=leaves, fanouts=fanouts)
+        tree = UniformTree(leaves=leaves, fanouts=fanouts)
         best = leaves * mean_prefix_variance(tree, (0.0, *variances))
         assert best <= refined * (1 + 1e-12)
 

@@ -18,7 +18,7 @@ from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Estimator, TreePlan
 
 Coefficients = dict[NoiseLaw, list[float]]
@@ -70,7 +70,7 @@ def estimators(plan: TreePlan) -> list[Estimator]:
 def plans(
     request: pytest.FixtureRequest,
     random_plan: Callable[..., TreePlan],
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
 ) -> list[TreePlan]:
     rng = np.random.default_rng(request.param)
     return [
@@ -147,7 +147,7 @@ def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) -> None:
+def test_independent_prefixes(random_tree: Callable[..., UniformTree], public: bool) -> None:
     rng = np.random.default_rng(2)
     law = DiscreteLaplace(scale=Fraction(7, 2))
     for _ in range(10):
@@ -174,7 +174,7 @@ def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) ->
 
 def binary_plan(height: int, *, leaves: int | None = None) -> TreePlan:
     return TreePlan(
-        tree=Tree(leaves=leaves or 2**height, fanouts=(2,) * height),
+        tree=UniformTree(leaves=leaves or 2**height, fanouts=(2,) * height),
         unit=SUBSTITUTE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(height)),
         level_amounts=(Fraction(0), *[Fraction(1)] * height),
@@ -210,7 +210,7 @@ def test_a_wide_trimmed_tree(estimator: Estimator) -> None:
 def test_intervals_need_no_normal_errors() -> None:
     """A single measurement has its law's own bound; a sum of two, that of the convolution."""
     plan = TreePlan(
-        tree=Tree(leaves=4, fanouts=(4,)),
+        tree=UniformTree(leaves=4, fanouts=(4,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1)),
@@ -238,7 +238,7 @@ def test_no_noise_no_error(replace_laws: Callable[..., TreePlan]) -> None:
 
 def test_refuses() -> None:
     private = TreePlan(
-        tree=Tree(leaves=4, fanouts=(2, 2)),
+        tree=UniformTree(leaves=4, fanouts=(2, 2)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(0), Fraction(1)),

@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.arrays import Floats
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Estimator
 
 SMALL = {"height": 3, "fanout": 3}
@@ -24,7 +24,7 @@ EFFICIENT = (Estimator.ABOVE, Estimator.FULL)
 class Case:
     """A tree, its levels' variances, and a matrix of all that is known: rows are measured nodes."""
 
-    tree: Tree
+    tree: UniformTree
     variances: list[float]
     public: bool
 
@@ -101,7 +101,7 @@ class Case:
 
 
 def random_case(
-    rng: np.random.Generator, random_tree: Callable[..., Tree], *, public: bool
+    rng: np.random.Generator, random_tree: Callable[..., UniformTree], *, public: bool
 ) -> Case:
     tree = random_tree(rng, **SMALL)
     variances = [float(v) for v in rng.uniform(0.5, 40, tree.height + 1)]
@@ -114,7 +114,7 @@ def random_case(
 
 
 @pytest.fixture(params=range(12))
-def cases(request: pytest.FixtureRequest, random_tree: Callable[..., Tree]) -> list[Case]:
+def cases(request: pytest.FixtureRequest, random_tree: Callable[..., UniformTree]) -> list[Case]:
     rng = np.random.default_rng(request.param)
     return [random_case(rng, random_tree, public=public) for public in (False, True)]
 
@@ -228,7 +228,7 @@ def test_the_order_of_the_estimators(cases: list[Case]) -> None:
         np.testing.assert_allclose(above.level_variances[-1], full.level_variances[-1], atol=1e-9)
 
 
-def sizes_for(estimator: Estimator, tree: Tree, variances: list[float]) -> TreeEstimate:
+def sizes_for(estimator: Estimator, tree: UniformTree, variances: list[float]) -> TreeEstimate:
     """For the variances alone: any measurements do."""
     public = variances[0] == 0
     noisy: list[Any] = [
@@ -250,13 +250,13 @@ def sizes_for(estimator: Estimator, tree: Tree, variances: list[float]) -> TreeE
 )
 def test_honakers_simulation(root: float, ratios: list[float]) -> None:
     """A binary tree of 16 leaves and equal noise: the exact ratios behind the paper's figure 4."""
-    found = sizes_for(Estimator.FULL, Tree(leaves=16, fanouts=(2,) * 4), [root, 1, 1, 1, 1])
+    found = sizes_for(Estimator.FULL, UniformTree(leaves=16, fanouts=(2,) * 4), [root, 1, 1, 1, 1])
     for variances, ratio in zip(found.level_variances, ratios, strict=True):
         np.testing.assert_allclose(variances, ratio, atol=5e-5)
 
 
 def test_honakers_examples() -> None:
-    tree, variances = Tree(leaves=8, fanouts=(2,) * 3), [0.0, 1.0, 1.0, 1.0]
+    tree, variances = UniformTree(leaves=8, fanouts=(2,) * 3), [0.0, 1.0, 1.0, 1.0]
     noisy = [None, np.array([7, 9]), np.array([3, 5, 4, 4]), np.array([1, 2, 3, 1, 2, 0, 1, 4])]
     below = estimate_tree(Estimator.BELOW, tree, variances, noisy, total=15)
     assert below.levels[1][0] == pytest.approx((7 + 8 / 2 + 7 / 4) / (7 / 4))  # equation 9
@@ -268,7 +268,7 @@ def test_honakers_examples() -> None:
 
 def test_the_limits_in_a_tall_tree() -> None:
     """Halves from below, a third from above, and 5/16 together: equation 13's limit, corrected."""
-    tree = Tree(leaves=2**14, fanouts=(2,) * 14)
+    tree = UniformTree(leaves=2**14, fanouts=(2,) * 14)
     variances = [0.0, *[1.0] * 14]
     for estimator, level, limit in [
         (Estimator.BELOW, 1, 1 / 2),
@@ -284,7 +284,7 @@ def test_plain_prefixes_have_the_error_of_theorem_iv_1(fanouts: tuple[int, ...])
     epsilons = np.arange(1.0, len(fanouts) + 1)
     leaves = math.prod(fanouts)
     found = sizes_for(
-        Estimator.NONE, Tree(leaves=leaves, fanouts=fanouts), [0.0, *(8 / epsilons**2)]
+        Estimator.NONE, UniformTree(leaves=leaves, fanouts=fanouts), [0.0, *(8 / epsilons**2)]
     )
     wanted = 4 * leaves * sum((np.array(fanouts) - 1) / epsilons**2)
     assert found.prefix_variances.sum() == pytest.approx(wanted)
@@ -293,7 +293,7 @@ def test_plain_prefixes_have_the_error_of_theorem_iv_1(fanouts: tuple[int, ...])
 @pytest.mark.parametrize(("fanout", "height"), [(2, 1), (2, 6), (3, 4), (16, 2)])
 def test_refined_prefixes_have_the_error_of_lemma_iv_4(fanout: int, height: int) -> None:
     leaves, epsilon = fanout**height, 0.7
-    tree = Tree(leaves=leaves, fanouts=(fanout,) * height)
+    tree = UniformTree(leaves=leaves, fanouts=(fanout,) * height)
     variances = [0.0, *[8 / epsilon**2] * height]
     found = sizes_for(Estimator.REFINED, tree, variances)
     of_levels = [
@@ -308,7 +308,7 @@ def test_refined_prefixes_have_the_error_of_lemma_iv_4(fanout: int, height: int)
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) -> None:
+def test_independent_prefixes(random_tree: Callable[..., UniformTree], public: bool) -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         tree = random_tree(rng)
@@ -334,14 +334,14 @@ def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) ->
 
 @pytest.mark.parametrize("estimator", list(Estimator))
 def test_one_leaf_and_batches(estimator: Estimator) -> None:
-    alone = Tree(leaves=1, fanouts=())
+    alone = UniformTree(leaves=1, fanouts=())
     known = estimate_tree(estimator, alone, [0.0], [None], total=np.array([4, 6]))
     assert known.levels[0].tolist() == known.prefixes.tolist() == [[4.0], [6.0]]
     assert known.prefix_variances.tolist() == [0.0]
     if estimator is not Estimator.REFINED:
         noisy = estimate_tree(estimator, alone, [3.0], [np.array([5])])
         assert (noisy.prefixes.tolist(), noisy.prefix_variances.tolist()) == ([5.0], [3.0])
-    tree, rng = Tree(leaves=11, fanouts=(3, 4)), np.random.default_rng(1)
+    tree, rng = UniformTree(leaves=11, fanouts=(3, 4)), np.random.default_rng(1)
     batch = [None, rng.integers(0, 9, (2, 5, 3)), rng.integers(0, 9, (2, 5, 11))]
     totals = rng.integers(0, 99, (2, 5))
     spread = [0.0, 2.0, 1.0]
@@ -356,7 +356,7 @@ def test_one_leaf_and_batches(estimator: Estimator) -> None:
     np.testing.assert_allclose(shared.prefixes[..., -1], 7.0)
 
 
-TREE = Tree(leaves=4, fanouts=(2, 2))
+TREE = UniformTree(leaves=4, fanouts=(2, 2))
 MIDDLE, LEAVES = np.array([3, 4]), np.array([1, 2, 3, 4])
 
 

@@ -27,11 +27,11 @@ from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
@@ -123,7 +123,7 @@ def make_asked(
     return question
 
 
-def columns(release: Release, kind: str, *names: str) -> list[Array]:
+def columns(release: ReleaseReader, kind: str, *names: str) -> list[Array]:
     """Columns of all rows of the one tree."""
     question = release.plan.questions[0]
     parts = [
@@ -133,7 +133,7 @@ def columns(release: Release, kind: str, *names: str) -> list[Array]:
     return [np.concatenate([part[name].to_numpy() for part in parts]) for name in names]
 
 
-def node_columns(release: Release, *names: str) -> list[list[Array]]:
+def node_columns(release: ReleaseReader, *names: str) -> list[list[Array]]:
     """Per level, root first, the columns as (keys, n_l)."""
     question = release.plan.questions[0]
     level, node, *values = columns(release, "nodes", "level", "node", *names)
@@ -149,7 +149,7 @@ def node_columns(release: Release, *names: str) -> list[list[Array]]:
     return found
 
 
-def redrawn(release: Release, counts: Array, key: ReleaseKey) -> TreeEstimate:
+def redrawn(release: ReleaseReader, counts: Array, key: ReleaseKey) -> TreeEstimate:
     """The estimates from the exact counts and the noise, drawn anew from the key."""
     question = release.plan.questions[0]
     plan, tree, name = question.plan, question.plan.tree, question.name
@@ -159,7 +159,7 @@ def redrawn(release: Release, counts: Array, key: ReleaseKey) -> TreeEstimate:
         release=release.plan.name,
         spec_digest=release.plan.digest,
         global_digest=combine_digests(digest),
-    ).of_counts(counts)
+    ).for_counts(counts)
 
     def noisy(law: NoiseLaw, exact: Array, level: int) -> Array:
         drawn: Array = law.sample(source.stream(name, 0, 0, level), exact.size)
@@ -490,7 +490,7 @@ def test_more_cells_than_a_chunk_are_refused_but_for_the_default(
 ) -> None:
     leaves = CHUNK_LEAVES + 1
     plan = TreePlan(
-        tree=Tree(leaves=leaves, fanouts=(2, CHUNK_LEAVES)),
+        tree=UniformTree(leaves=leaves, fanouts=(2, CHUNK_LEAVES)),
         unit=ADD_REMOVE,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),

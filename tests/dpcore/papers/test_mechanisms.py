@@ -1,7 +1,7 @@
 """The published mechanisms as plans: what they measure, what it costs, and what they refuse.
 
 The sensitivity of independent prefixes is the largest change of what the mechanism itself measures,
-over all neighbouring data sets of a few rows. Statistical limits are those of a false-alarm rate of
+over all neighboring data sets of a few rows. Statistical limits are those of a false-alarm rate of
 1e-6, and every one is shown to fail on a planted error.
 """
 
@@ -37,7 +37,7 @@ from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import NodeObjective, RangeObjective
 from dpcore.uniform.plan import Estimator, Measured, TreePlan, moved_counts
 from dpcore.uniform.setting import TreeSetting
@@ -49,7 +49,7 @@ Row = tuple[int, int]  # key, leaf
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FALSE_ALARM = 1e-6
 DROPPED: Row = (-1, -1)
-# (neighbours, N public, keyed)
+# (neighbors, N public, keyed)
 SETTINGS = [
     (SUBSTITUTE, True, False),
     (SUBSTITUTE, False, False),
@@ -81,7 +81,7 @@ def independent(
 class NoStreams:
     """In place of a source: noise that is none needs no randomness."""
 
-    def of_counts(self, counts: object) -> NoStreams:
+    def for_counts(self, counts: object) -> NoStreams:
         return self
 
     def stream(self, *place: object) -> None:
@@ -91,10 +91,10 @@ class NoStreams:
 # --- the sensitivity of independent prefixes ----------------------------------------------------
 
 
-def neighbouring(
+def neighboring(
     universe: list[Row], relation: PrivacyUnit
 ) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
-    """All pairs of neighbouring data sets of at most 3 rows; a dropped row is a row."""
+    """All pairs of neighboring data sets of at most 3 rows; a dropped row is a row."""
     for size in range(3):
         for rows in itertools.combinations_with_replacement(universe, size):
             if relation is ADD_REMOVE:
@@ -121,7 +121,7 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
     universe: list[Row] = list(itertools.product(range(keys), range(plan.tree.leaves)))
     universe += [DROPPED] * drops
     l1 = l2_squared = 0
-    for one, other in neighbouring(universe, plan.unit):
+    for one, other in neighboring(universe, plan.unit):
         change = np.abs(measured(one) - measured(other))
         l1, l2_squared = max(l1, int(change.sum())), max(l2_squared, int((change**2).sum()))
     return l1, l2_squared
@@ -150,7 +150,7 @@ def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
 def test_the_law_of_independent_prefixes_spends_the_budget_exactly(
     replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    """On the worst neighbours; the law of a sensitivity that is one less would overspend."""
+    """On the worst neighbors; the law of a sensitivity that is one less would overspend."""
     _, public, keyed = setting
     plan = independent(3, setting, budget(measure, "7/5"))
     silent = replace_laws(plan, lambda law: ZeroNoise())
@@ -208,7 +208,7 @@ def p_value(noise: Array, law: NoiseLaw) -> float:
 def test_independent_prefixes_have_noise_of_their_law_each_its_own(
     replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    """K - 1 noisy prefixes where N is public, else K; noise of the neighbouring sensitivity, one
+    """K - 1 noisy prefixes where N is public, else K; noise of the neighboring sensitivity, one
     less, is noticed."""
     counts, given = np.array([4, 0, 2, 7]), budget(measure, 2)
     plan = independent(4, setting, given)
@@ -406,7 +406,10 @@ def test_refuses_noise_that_does_not_fit_counts(name: str) -> None:
     [
         ({"level_amounts": (Fraction(1, 2), Fraction(1, 2))}, "mechanism: independent prefixes"),
         (
-            {"tree": Tree(leaves=6, fanouts=(2, 3)), "level_amounts": (Fraction(0), *HALVES)},
+            {
+                "tree": UniformTree(leaves=6, fanouts=(2, 3)),
+                "level_amounts": (Fraction(0), *HALVES),
+            },
             "mechanism: independent prefixes have one level",
         ),
         ({"estimator": Estimator.BELOW}, "estimator: independent prefixes have one estimate only"),
@@ -442,7 +445,7 @@ def test_refuses_no_level_budgets() -> None:
 def test_the_moved_counts_of_independent_prefixes(
     replace_laws: Make, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    """One pair: every measured prefix that the worst neighbours move, each by one."""
+    """One pair: every measured prefix that the worst neighbors move, each by one."""
     for leaves in (2, 3, 4):
         plan = independent(leaves, setting, budget(Measure.RHO))
         silent = replace_laws(plan, lambda law: ZeroNoise())

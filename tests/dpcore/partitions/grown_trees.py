@@ -1,4 +1,4 @@
-"""Random grown trees, and their generalised least squares by matrices."""
+"""Random grown trees, and their generalized least squares by matrices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from scipy import linalg
 
 from dpcore.arrays import Floats
-from dpcore.partitions.least_squares import TreeEstimate, weighted_families
-from dpcore.partitions.tree import GrownLevel, GrownTree, children_of
+from dpcore.partitions.least_squares import GrownEstimate, weighted_families
+from dpcore.partitions.tree import GrownLevel, GrownTree, descendant_nodes
 
 ROOTS = ("measured", "unmeasured", "public")
 
@@ -43,7 +43,7 @@ def random_tree(
         levels.append(
             GrownLevel(
                 depth=above.depth + int(step),
-                nodes=children_of(above.nodes[split], int(step)),
+                nodes=descendant_nodes(above.nodes[split], int(step)),
                 parents=np.repeat(split, 1 << step),
                 value=np.where(empty, 0.0, rng.integers(-9, 60, count)),
                 variance=np.where(empty, 0.0, own),
@@ -115,7 +115,7 @@ class DenseTree:
         return float(flat @ self.covariance @ flat)
 
 
-def variance_of(found: TreeEstimate, weights: Sequence[Floats]) -> float:
+def variance_of(found: GrownEstimate, weights: Sequence[Floats]) -> float:
     """The variance of a weighted sum of all leaves, family by family."""
     alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
     for place, above, level in reversed(list(found.tree.pairs())):

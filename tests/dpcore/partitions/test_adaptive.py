@@ -119,7 +119,7 @@ class Box:
         counts = np.array([self.rows[code] for code in sorted(self.rows)])
         noise = noise_of(
             tree="t",
-            counts=CodeCounts.of(self.domain.bits, codes, counts),
+            counts=CodeCounts.from_codes(self.domain.bits, codes, counts),
             laws=plan.laws,
             public_total=plan.public_total,
             source=replace(SOURCE, nonce=bytes([nonce])),

@@ -27,7 +27,7 @@ from tests.dpcore.partitions.test_planner import setting_of, settings_of
 
 
 def choices_of(**given: Any) -> PartitionChoices:
-    return PartitionChoices.of("adaptive", **given)
+    return PartitionChoices.from_mechanism("adaptive", **given)
 
 
 @given(settings_of(), st.integers(1, 10**9), st.booleans(), st.booleans())
@@ -146,5 +146,5 @@ def test_what_it_does_not_have_is_refused(given: dict[str, Any], field: str, tol
 @pytest.mark.parametrize("mechanism", ["privhp", "privhp_paper", "pmm", "privtree"])
 def test_decisions_apart_are_of_the_adaptive_partition(mechanism: str) -> None:
     with pytest.raises(Refusal) as caught:
-        PartitionChoices.of(mechanism, decided_apart=False)
+        PartitionChoices.from_mechanism(mechanism, decided_apart=False)
     assert caught.value.field == "decided_apart"

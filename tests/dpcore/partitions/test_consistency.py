@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares, Running
+from dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency, Running
 from dpcore.partitions.tree import GrownLevel, GrownTree
 from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree
 
@@ -106,7 +106,7 @@ def test_a_root_below_0_is_0() -> None:
     assert root.estimate.tolist() == [0.0] and np.isnan(root.variance).all()
 
 
-def so_far(tree: GrownTree, consistency: Consistency) -> list[Running]:
+def so_far(tree: GrownTree, consistency: GrowthConsistency) -> list[Running]:
     """The running estimates of a tree, level by level."""
     root = tree.levels[0]
     found = [consistency.root(root.value, root.variance)]

@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.partitions.consistency import BestLinear, EvenShares
 from dpcore.partitions.growth import GrowthRule, grow
-from dpcore.partitions.measurement import Measured
+from dpcore.partitions.measurement import MeasuredNodes
 from dpcore.partitions.tree import GrownTree, Nodes
 
 
@@ -39,12 +39,12 @@ class Asked:
         self.counts = counts
         self.seen: list[tuple[int, int]] = []
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         asked = [(depth, node) for node in nodes.tolist()]
         assert len(set(asked)) == len(asked)
         self.seen += asked
         value = np.array([self.counts[each] for each in asked], np.float64)
-        return Measured(value, np.ones(len(nodes)))
+        return MeasuredNodes(value, np.ones(len(nodes)))
 
     def variance(self, level: int) -> float:
         return 1.0

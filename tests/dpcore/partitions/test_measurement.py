@@ -16,7 +16,7 @@ from scipy import stats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.partitions.measurement import CodeCounts, Measured, NodeNoise
+from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
 from dpcore.partitions.tree import Nodes
 
 LAWS: tuple[NoiseLaw | None, ...] = (
@@ -38,7 +38,7 @@ def node_noise(counts: CodeCounts | None = None, **changes: Any) -> NodeNoise:
     if counts is None:
         rng = np.random.default_rng(0)
         codes = np.sort(rng.choice(512, 90, replace=False)).astype(np.uint64)
-        counts = CodeCounts.of(9, codes, rng.integers(1, 50, 90))
+        counts = CodeCounts.from_codes(9, codes, rng.integers(1, 50, 90))
     known = {"tree": "t", "counts": counts, "laws": LAWS, "source": source()}
     return NodeNoise(**known | changes)
 
@@ -49,7 +49,7 @@ def test_counts_of_nodes_by_brute_force(bits: int, data: st.DataObject) -> None:
     code = st.one_of(st.integers(0, 2**bits - 1), st.sampled_from([0, 2**bits - 1]))
     rows = data.draw(st.dictionaries(code, st.integers(1, 2**40), max_size=8))
     codes = sorted(rows)
-    counts = CodeCounts.of(
+    counts = CodeCounts.from_codes(
         bits, np.array(codes, np.uint64), np.array([rows[each] for each in codes], np.int64)
     )
     depth = data.draw(st.integers(0, bits))
@@ -64,7 +64,7 @@ def test_counts_of_nodes_by_brute_force(bits: int, data: st.DataObject) -> None:
 
 
 def test_the_last_code_of_64_bits_counts_at_every_depth() -> None:
-    counts = CodeCounts.of(64, np.array([0, 2**64 - 1], np.uint64), np.array([5, 7]))
+    counts = CodeCounts.from_codes(64, np.array([0, 2**64 - 1], np.uint64), np.array([5, 7]))
     for depth in range(1, 65):
         ends = np.array([2**depth - 1, 0], np.uint64)
         assert counts.at(depth, ends).tolist() == [7, 5]
@@ -78,11 +78,11 @@ def dense(noise: NodeNoise, level: int) -> np.ndarray:
 class OneStream(NodeNoise):
     """Planted: a level's noise from one stream, in the order in which nodes are looked at."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         law, exact = self.laws[level], self.counts.at(depth, nodes)
         assert law is not None
         stream = self.source.stream(self.tree, 0, 0, level)
-        return Measured(add_noise(law, exact, stream).astype(np.float64), np.ones(len(nodes)))
+        return MeasuredNodes(add_noise(law, exact, stream).astype(np.float64), np.ones(len(nodes)))
 
 
 def is_lazy(first: NodeNoise, again: NodeNoise, seed: int) -> bool:
@@ -111,7 +111,7 @@ def test_everything_that_distinguishes_a_draw_changes_the_noise() -> None:
     give the same bits."""
     nodes = np.arange(64, dtype=np.uint64)
     law = DiscreteLaplace(scale=Fraction(2**30))
-    counts = CodeCounts.of(9, np.array([3], np.uint64), np.array([5]))
+    counts = CodeCounts.from_codes(9, np.array([3], np.uint64), np.array([5]))
     base: dict[str, Any] = {"counts": counts, "laws": (None, law, law, law)}
     variants = [
         node_noise(**base).at(2, 6, nodes),
@@ -140,7 +140,7 @@ def test_everything_that_distinguishes_a_draw_changes_the_noise() -> None:
 @pytest.mark.parametrize("depth", [12, 64])
 def test_the_noise_of_nodes_has_its_law(law: NoiseLaw, depth: int) -> None:
     """Chi-square over 4096 nodes without rows; a law 30 % wider is seen."""
-    counts = CodeCounts.of(depth, np.empty(0, np.uint64), np.empty(0, np.int64))
+    counts = CodeCounts.from_codes(depth, np.empty(0, np.uint64), np.empty(0, np.int64))
     noise = node_noise(counts, laws=(None, law))
     first = 0 if depth == 12 else 2**64 - 4096
     found = noise.at(1, depth, np.arange(4096, dtype=np.uint64) + np.uint64(first))
@@ -164,7 +164,7 @@ def test_an_unmeasured_root_is_not_read() -> None:
     """Its value is the same whatever the counts are; planted: a public root is told exactly."""
     root = np.zeros(1, np.uint64)
     for counts in (1, 10**6):
-        noise = node_noise(CodeCounts.of(9, np.array([3], np.uint64), np.array([counts])))
+        noise = node_noise(CodeCounts.from_codes(9, np.array([3], np.uint64), np.array([counts])))
         found = noise.at(0, 0, root)
         assert found.value.tolist() == [0.0] and found.variance.tolist() == [np.inf]
         told = replace(noise, public_total=True).at(0, 0, root)

@@ -16,10 +16,10 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.loss import MovedTogether
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.sketches.estimators import Estimator
+from dpcore.sketches.estimators import SketchEstimator
 from dpcore.sketches.shape import SketchKind, SketchShape
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -102,7 +102,7 @@ def test_the_certificate_holds_for_what_moves() -> None:
     """Beside a delta the laws themselves are composed: the rho that converts keeps it, and twice as
     much does not."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
-    rho = rho_of(epsilon, delta)
+    rho = zcdp_rho(epsilon, delta)
     plan = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho / 2, rho / 4, rho / 4))
     assert plan.spending.keeps(epsilon, delta)
     more = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho, rho / 2, rho / 2))
@@ -135,7 +135,7 @@ def plans(draw: st.DrawFn) -> PartitionPlan:
         sketched = LevelSketches(
             shape=SketchShape(kind=kind, rows=draw(st.integers(1, 9)), width=64),
             counters=draw(st.integers(0, height - 1)),
-            estimator=draw(st.sampled_from([None, Estimator.MEAN])),
+            estimator=draw(st.sampled_from([None, SketchEstimator.MEAN])),
         )
     plain = st.sampled_from([Holding.DENSE, Holding.SPARSE])
     every = st.sampled_from(Estimation)
@@ -180,7 +180,7 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
         {"sketches": sketches()},
         {"sketches": sketches(MIN)},
         {"sketches": sketches(counters=2)},
-        {"sketches": sketches(estimator=Estimator.MEDIAN)},
+        {"sketches": sketches(estimator=SketchEstimator.MEDIAN)},
         {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=3, width=128))},
         {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=4, width=64))},
         {"unit": SUB, "public_total": True, "amounts": (Fraction(0), HALF, THIRD, THIRD)},
@@ -239,7 +239,7 @@ def test_sketches_that_are_refused() -> None:
     with pytest.raises(ValueError, match="counters: -1 is below 0"):
         sketches(counters=-1)
     with pytest.raises(ValueError, match="estimator: count_sketch has no"):
-        sketches(estimator=Estimator.MINIMUM)
+        sketches(estimator=SketchEstimator.MINIMUM)
 
 
 def test_noise_that_no_count_can_bear_is_refused() -> None:

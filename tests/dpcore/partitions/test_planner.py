@@ -76,7 +76,7 @@ def choices_of(draw: st.DrawFn) -> PartitionChoices:
     if mechanism != "pmm":
         optional["most"] = st.integers(1, 2**12)
     given = {name: draw(own) for name, own in optional.items() if draw(st.booleans())}
-    return PartitionChoices.of(mechanism, **given)
+    return PartitionChoices.from_mechanism(mechanism, **given)
 
 
 def grown_nodes(plan: PartitionPlan) -> int:
@@ -132,7 +132,9 @@ def test_the_least_memory_that_is_named_works(
     mechanism: str, hash_rows: int, memory: int, depth: int
 ) -> None:
     """Each limit that is named is kept by the next plan, or names what another part needs."""
-    asked = PartitionChoices.of(mechanism, memory=memory, depth=depth, hash_rows=hash_rows)
+    asked = PartitionChoices.from_mechanism(
+        mechanism, memory=memory, depth=depth, hash_rows=hash_rows
+    )
     named = []
     while (need := enough_memory(setting_of(), asked)) is not None:
         assert need > asked.memory
@@ -161,18 +163,20 @@ def test_substitute_doubles_the_noise(measure: Measure) -> None:
 
 
 def test_the_papers_mechanisms_are_the_papers() -> None:
-    plan = plan_partition(setting_of(), PartitionChoices.of("privhp_paper", depth=10, most=8))
+    plan = plan_partition(
+        setting_of(), PartitionChoices.from_mechanism("privhp_paper", depth=10, most=8)
+    )
     assert plan.depths == tuple(range(11)) and plan.rule.most == 8
     assert plan.rule.errors is None and plan.rule.parts is None
     assert plan.estimation is Estimation.EVEN_SHARES and plan.amounts[0] > 0
-    pmm = plan_partition(setting_of(), PartitionChoices.of("pmm", depth=10))
+    pmm = plan_partition(setting_of(), PartitionChoices.from_mechanism("pmm", depth=10))
     assert pmm.rule.most == 2**10 and pmm.depths == tuple(range(11))
-    held = PartitionChoices.of("privhp_paper", depth=10, most=8, holding=Holding.SKETCH)
+    held = PartitionChoices.from_mechanism("privhp_paper", depth=10, most=8, holding=Holding.SKETCH)
     sketched = plan_partition(setting_of(), held)
     assert sketched.sketches is not None and sketched.sketches.counters == 3  # L_k = log2 k
     for name in ("most", "parts"):
         with pytest.raises(Refusal, match="PMM splits every node"):
-            PartitionChoices.of("pmm", **{name: 4})
+            PartitionChoices.from_mechanism("pmm", **{name: 4})
 
 
 def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
@@ -195,7 +199,7 @@ def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
 
 
 def test_the_papers_depth_is_the_useful_one() -> None:
-    asked = PartitionChoices.of("privhp_paper", rows=2**12, most=64)
+    asked = PartitionChoices.from_mechanism("privhp_paper", rows=2**12, most=64)
     assert plan_partition(setting_of(), asked).depths == tuple(range(13))
 
 
@@ -235,6 +239,6 @@ def test_more_levels_than_a_budget_can_be_cut_into() -> None:
     with pytest.raises(Refusal, match="levels are too many for this budget") as caught:
         plan_partition(
             setting_of(bits=64, dimensions=1),
-            PartitionChoices.of("privhp_paper", depth=60, most=1),
+            PartitionChoices.from_mechanism("privhp_paper", depth=60, most=1),
         )
     assert caught.value.field == "depth"

@@ -99,7 +99,7 @@ class Box:
 
     def measurement(self, plan: PrivTreePlan, source: NoiseSource = SOURCE) -> NodeNoise:
         codes = np.array(sorted(self.rows), np.uint64)
-        counts = CodeCounts.of(
+        counts = CodeCounts.from_codes(
             self.domain.bits, codes, np.array([self.rows[code] for code in sorted(self.rows)])
         )
         return NodeNoise(tree="t", counts=counts, laws=plan.laws, source=source)
@@ -349,7 +349,7 @@ def test_planned(
     setting: PartitionSetting, choices: dict[str, Any], shape: tuple[int, int, bool]
 ) -> None:
     """All columns are halved at once, down to the cells; half the budget each."""
-    plan = plan_privtree(setting, PartitionChoices.of("privtree", **choices))
+    plan = plan_privtree(setting, PartitionChoices.from_mechanism("privtree", **choices))
     assert (plan.bits_apart, plan.finest, plan.dense) == shape
     assert plan.split_epsilon == plan.count_epsilon == Fraction(3, 14)
     assert plan.unit == SUBSTITUTE_ROW
@@ -377,5 +377,5 @@ def test_planned(
 )
 def test_what_privtree_does_not_have_is_refused(choices: dict[str, Any], field: str) -> None:
     with pytest.raises(Refusal) as caught:
-        plan_privtree(setting_of(), PartitionChoices.of("privtree", **choices))
+        plan_privtree(setting_of(), PartitionChoices.from_mechanism("privtree", **choices))
     assert caught.value.field == field

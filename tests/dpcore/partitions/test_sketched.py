@@ -15,7 +15,7 @@ from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
 from dpcore.partitions.sketched import SketchedCounts
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.sketches.estimators import Estimator
+from dpcore.sketches.estimators import SketchEstimator
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import update
 
@@ -26,7 +26,7 @@ CODES = np.arange(300, dtype=np.uint64) * np.uint64(3400)
 
 
 def plan_of(
-    kind: SketchKind, rows: int, *, estimator: Estimator | None = None, width: int = 128
+    kind: SketchKind, rows: int, *, estimator: SketchEstimator | None = None, width: int = 128
 ) -> PartitionPlan:
     return PartitionPlan(
         depths=DEPTHS,
@@ -88,7 +88,7 @@ def test_an_estimator_that_is_asked_for_is_taken() -> None:
     absent = np.arange(400, dtype=np.uint64) + np.uint64(2**19)
     by = {
         each: counts_of(plan_of(SketchKind.COUNT_MIN, 5, estimator=each), 1).at(2, 20, absent)
-        for each in (None, Estimator.MEAN, Estimator.MEDIAN, Estimator.MINIMUM)
+        for each in (None, SketchEstimator.MEAN, SketchEstimator.MEDIAN, SketchEstimator.MINIMUM)
     }
     variances = {each: found.variance[0] for each, found in by.items()}
     assert len({found.value.tobytes() for each, found in by.items() if each}) == 3

@@ -10,7 +10,7 @@ from scipy import optimize
 from dpcore.partitions.consistency import EvenShares
 from dpcore.partitions.growth import GrowthRule, grow
 from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import Measured
+from dpcore.partitions.measurement import MeasuredNodes
 from dpcore.partitions.tree import GrownTree, Nodes
 from dpcore.partitions.whole_counts import whole_counts
 from tests.dpcore.partitions.grown_trees import ROOTS, random_tree
@@ -113,8 +113,8 @@ def test_counts_of_even_shares_are_close_to_them() -> None:
     rng = np.random.default_rng(6)
 
     class Noise:
-        def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
-            return Measured(rng.normal(4.0, 5.0, len(nodes)), np.ones(len(nodes)))
+        def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+            return MeasuredNodes(rng.normal(4.0, 5.0, len(nodes)), np.ones(len(nodes)))
 
         def variance(self, level: int) -> float:
             return 1.0

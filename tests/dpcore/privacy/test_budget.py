@@ -1,4 +1,4 @@
-"""Sensitivities against all neighbouring data sets of a tiny domain; budgets add up exactly."""
+"""Sensitivities against all neighboring data sets of a tiny domain; budgets add up exactly."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_law, level_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
-TREE = Tree(leaves=3, fanouts=(2, 2))
+TREE = UniformTree(leaves=3, fanouts=(2, 2))
 Row = tuple[int, int]  # key, cell
 DROPPED: Row = (-1, -1)
 
@@ -30,10 +30,10 @@ def level_counts(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
     return [level.reshape(-1) for level in TREE.level_counts(counts)]
 
 
-def neighbours(
+def neighbors(
     universe: list[Row], relation: PrivacyUnit
 ) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
-    """All pairs of neighbouring data sets of at most 3 rows."""
+    """All pairs of neighboring data sets of at most 3 rows."""
     for size in range(3):
         for rows in itertools.combinations_with_replacement(universe, size):
             if relation == ADD_REMOVE_ROW:
@@ -55,7 +55,7 @@ def test_level_sensitivity_is_the_largest_change(
     relation: PrivacyUnit, keys: int, drops: bool
 ) -> None:
     largest = np.zeros((TREE.height + 1, 2), np.int64)
-    for one, other in neighbours(universe_of(keys, drops), relation):
+    for one, other in neighbors(universe_of(keys, drops), relation):
         for level, (a, b) in enumerate(
             zip(level_counts(one, keys), level_counts(other, keys), strict=True)
         ):
@@ -84,7 +84,7 @@ def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours(
         keyed=keyed,
     )
     keys, largest = 2 if keyed else 1, Fraction(0)
-    for one, other in neighbours(universe_of(keys, drops=True), relation):
+    for one, other in neighbors(universe_of(keys, drops=True), relation):
         loss = Fraction(0)
         pairs = zip(level_counts(one, keys), level_counts(other, keys), strict=True)
         for law, (a, b) in zip(plan.laws, pairs, strict=True):

@@ -16,14 +16,14 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroN
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import (
     calibrated_rho,
-    delta_of,
-    epsilon_of,
     gaussian_rho,
-    rho_of,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
 )
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan, moved_counts
 from tests.processor import takes_less
 
@@ -39,7 +39,7 @@ def laplace(scale: int | str) -> DiscreteLaplace:
 
 
 def pmf(law: NoiseLaw, at: Floats, width: int) -> Floats:
-    """The law from its definition, normalised over -width - 1, ..., width + 1."""
+    """The law from its definition, normalized over -width - 1, ..., width + 1."""
     support = np.arange(-width - 1, width + 2, dtype=np.float64)
 
     def weight(x: Floats) -> Floats:
@@ -97,7 +97,7 @@ def test_delta_of_is_the_least_over_alpha(rho: float, epsilon: float) -> None:
     theta = np.exp(np.linspace(-60, 18, 400_001))
     least = max(1e-300, math.exp(min(0.0, float(log_delta_at(theta, rho, epsilon).min()))))
     # The grid of alpha misses the minimum by 1e-4 of log alpha.
-    assert least * (1 - 1e-3) <= delta_of(rho, epsilon) <= least * (1 + 1e-9)
+    assert least * (1 - 1e-3) <= zcdp_delta(rho, epsilon) <= least * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rho", RHOS)
@@ -106,35 +106,35 @@ def test_epsilon_of_is_the_least_over_alpha(rho: float, delta: float) -> None:
     a = 1 + np.exp(np.linspace(-20, 18, 400_001))
     epsilons = a * rho + (-np.log(delta * (a - 1)) + a * np.log1p(-1 / a)) / (a - 1)
     least = max(0.0, float(epsilons.min()))
-    stated = epsilon_of(rho, delta)
+    stated = zcdp_epsilon(rho, delta)
     assert least * (1 - 1e-6) <= stated <= least * (1 + 1e-6)
     if stated:
-        assert delta_of(rho, stated) <= delta * (1 + 1e-9)
+        assert zcdp_delta(rho, stated) <= delta * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rho", RHOS)
 @pytest.mark.parametrize("delta", [1e-30, 1e-9, 1e-6])
 def test_is_tighter_than_the_first_conversion(rho: float, delta: float) -> None:
     """Bun, Steinke 2016, Proposition 1.3."""
-    assert epsilon_of(rho, delta) < rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert zcdp_epsilon(rho, delta) < rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
 @pytest.mark.parametrize("epsilon", [1e-100, 1e-9, *EPSILONS, 1e6, 1e100])
 @pytest.mark.parametrize("delta", [1e-290, *DELTAS, 1 - Fraction(1, 10**30)])
 def test_rho_of_is_the_largest_of_four_digits(epsilon: float, delta: float | Fraction) -> None:
-    rho = rho_of(epsilon, delta)
+    rho = zcdp_rho(epsilon, delta)
     assert isinstance(rho, Fraction)
     digits = rho / Fraction(10) ** (math.floor(math.log10(rho)) - 3)
     assert digits.denominator == 1
     assert 1000 <= digits < 10000 or digits == 10000
-    assert delta_of(rho, epsilon) <= delta < delta_of(rho * (digits + 1) / digits, epsilon)
+    assert zcdp_delta(rho, epsilon) <= delta < zcdp_delta(rho * (digits + 1) / digits, epsilon)
 
 
 def test_a_rational_delta_is_compared_exactly() -> None:
-    stated = Fraction(delta_of(Fraction(1, 50), 1.0))
-    assert rho_of(1.0, stated) == Fraction(1, 50)
-    assert rho_of(1.0, stated * (1 - Fraction(1, 10**30))) == Fraction(1999, 100000)
-    assert rho_of(Fraction(1), stated) == rho_of(1.0, float(stated))
+    stated = Fraction(zcdp_delta(Fraction(1, 50), 1.0))
+    assert zcdp_rho(1.0, stated) == Fraction(1, 50)
+    assert zcdp_rho(1.0, stated * (1 - Fraction(1, 10**30))) == Fraction(1999, 100000)
+    assert zcdp_rho(Fraction(1), stated) == zcdp_rho(1.0, float(stated))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -144,7 +144,7 @@ def test_gaussian_rho_inverts_the_exact_delta_of_gaussian_noise(
 ) -> None:
     rho = gaussian_rho(epsilon, delta)
     assert analytic_delta(2 * rho, epsilon) == pytest.approx(delta, rel=1e-5)
-    assert rho > rho_of(epsilon, delta)
+    assert rho > zcdp_rho(epsilon, delta)
 
 
 # ---------------------------------------------------------------------------- the certificate
@@ -276,7 +276,7 @@ def test_certificate_is_never_worse_than_the_conversion(sigma_squared: str, coun
     law = gaussian(sigma_squared)
     rho = counts / (2 * law.sigma_squared)
     for delta in (1e-200, 1e-6, 0.2):
-        epsilon = max(epsilon_of(rho, delta), 1e-9)
+        epsilon = max(zcdp_epsilon(rho, delta), 1e-9)
         assert 0 < certified_delta([(law, counts)], epsilon) < delta
 
 
@@ -315,7 +315,7 @@ def test_extreme_noise(law: DiscreteGaussian, epsilon: float) -> None:
 def test_thirty_levels_take_less_than_two_seconds(sigma: float) -> None:
     unit = Fraction(sigma) ** 2
     moved = [(DiscreteGaussian(sigma_squared=unit * (10 + level) / 10), 2) for level in range(30)]
-    epsilon = epsilon_of(sum(n / (2 * law.sigma_squared) for law, n in moved), 1e-9)
+    epsilon = zcdp_epsilon(sum(n / (2 * law.sigma_squared) for law, n in moved), 1e-9)
     assert takes_less(2, lambda: certified_delta(moved, max(epsilon, 1e-9)))
     stated = certified_delta(moved, max(epsilon, 1e-9))
     assert 0 < stated < 1e-9 or epsilon == 0
@@ -342,7 +342,7 @@ def test_agrees_with_the_library_of_the_field() -> None:
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_moved_counts_of_a_plan(unit: PrivacyUnit, keyed: bool) -> None:
     plan = TreePlan(
-        tree=Tree(leaves=12, fanouts=(2, 2, 3)),
+        tree=UniformTree(leaves=12, fanouts=(2, 2, 3)),
         unit=unit,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(1, 4), Fraction(0), Fraction(1, 4), Fraction(1, 2)),
@@ -358,7 +358,7 @@ def test_moved_counts_of_a_plan(unit: PrivacyUnit, keyed: bool) -> None:
 
 def test_a_public_root_moves_nothing() -> None:
     plan = TreePlan(
-        tree=Tree(leaves=12, fanouts=(4, 3)),
+        tree=UniformTree(leaves=12, fanouts=(4, 3)),
         unit=SUBSTITUTE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 4), Fraction(3, 4)),
@@ -393,7 +393,7 @@ def test_calibrated_rho_is_the_largest_that_is_certified(
     rho = calibrated_rho(epsilon, delta, certify)
     assert rho in certify.asked
     assert len(certify.asked) == len(set(certify.asked)) <= 6
-    assert rho > rho_of(epsilon, delta) * Fraction(101, 100)
+    assert rho > zcdp_rho(epsilon, delta) * Fraction(101, 100)
     assert certify(rho) <= delta
     assert certify(rho + Fraction(10) ** (math.floor(math.log10(rho)) - 3)) > delta
 
@@ -419,7 +419,7 @@ def test_calibrated_rho_without_any_certificate_is_the_conversion(answer: float)
         asked.append(rho)
         return answer
 
-    assert calibrated_rho(1.0, 1e-6, certify) == rho_of(1.0, 1e-6)
+    assert calibrated_rho(1.0, 1e-6, certify) == zcdp_rho(1.0, 1e-6)
     assert len(set(asked)) == len(asked) <= 6
 
 
@@ -434,8 +434,8 @@ def test_calibrated_rho_is_certified_though_plans_jump(wobble: float) -> None:
 
     answers: dict[Fraction, float] = {}
     rho = calibrated_rho(1.0, 1e-6, certify)
-    assert rho >= rho_of(1.0, 1e-6)
-    assert rho == rho_of(1.0, 1e-6) or answers[rho] <= 1e-6
+    assert rho >= zcdp_rho(1.0, 1e-6)
+    assert rho == zcdp_rho(1.0, 1e-6) or answers[rho] <= 1e-6
     assert len(answers) <= 6
 
 
@@ -452,29 +452,32 @@ def test_calibrated_rho_where_everything_passes(answer: float) -> None:
 
 
 def test_equality_with_delta_passes_exactly() -> None:
-    at = delta_of(Fraction(1, 50), 1.0)
+    at = zcdp_delta(Fraction(1, 50), 1.0)
     below = Fraction(at) * (1 - Fraction(1, 10**25))
-    assert calibrated_rho(1.0, Fraction(at), lambda rho: at) > rho_of(1.0, at)
-    assert calibrated_rho(1.0, below, lambda rho: at) == rho_of(1.0, below)
+    assert calibrated_rho(1.0, Fraction(at), lambda rho: at) > zcdp_rho(1.0, at)
+    assert calibrated_rho(1.0, below, lambda rho: at) == zcdp_rho(1.0, below)
 
 
 # ---------------------------------------------------------------------------- bad input
 
 Call = Callable[[float], object]
 TAKE_EPSILON: list[Call] = [
-    lambda value: delta_of(0.5, value),
-    lambda value: rho_of(value, 1e-6),
+    lambda value: zcdp_delta(0.5, value),
+    lambda value: zcdp_rho(value, 1e-6),
     lambda value: gaussian_rho(value, 1e-6),
     lambda value: calibrated_rho(value, 1e-6, lambda rho: 0.0),
     lambda value: certified_delta([(gaussian(4), 1)], value),
 ]
 TAKE_DELTA: list[Call] = [
-    lambda value: epsilon_of(0.5, value),
-    lambda value: rho_of(1.0, value),
+    lambda value: zcdp_epsilon(0.5, value),
+    lambda value: zcdp_rho(1.0, value),
     lambda value: gaussian_rho(1.0, value),
     lambda value: calibrated_rho(1.0, value, lambda rho: 0.0),
 ]
-TAKE_RHO: list[Call] = [lambda value: delta_of(value, 1.0), lambda value: epsilon_of(value, 1e-6)]
+TAKE_RHO: list[Call] = [
+    lambda value: zcdp_delta(value, 1.0),
+    lambda value: zcdp_epsilon(value, 1e-6),
+]
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, -math.inf])

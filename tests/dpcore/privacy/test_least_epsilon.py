@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpcore.noise.laws import DiscreteGaussian
-from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.privacy.least_epsilon import least_epsilon
 from dpcore.privacy.loss import certified_delta
@@ -22,7 +22,7 @@ def test_it_is_certified_and_the_least(
     moved = [(DiscreteGaussian(sigma_squared=sigma_squared), levels)]
     rho = levels / (2 * sigma_squared)
     found = least_epsilon(moved, rho, delta)
-    assert found <= four_digits(decimal_rank(epsilon_of(rho, delta)) + 1)
+    assert found <= four_digits(decimal_rank(zcdp_epsilon(rho, delta)) + 1)
     assert certified_delta(moved, found) <= delta * Fraction(100001, 100000)
     # Noise of half a row has few losses that are possible, so that its delta falls in steps.
     if sigma_squared > 1:
@@ -32,5 +32,5 @@ def test_it_is_certified_and_the_least(
 def test_conversion_says_where_counts_are_not_known() -> None:
     rho, delta = Fraction(1, 36), Fraction(1, 10**6)
     found = least_epsilon(None, rho, delta)
-    assert epsilon_of(rho, delta) <= found <= epsilon_of(rho, delta) * 1.001
+    assert zcdp_epsilon(rho, delta) <= found <= zcdp_epsilon(rho, delta) * 1.001
     assert least_epsilon(None, Fraction(1, 10**9), Fraction(1, 2)) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.conversion import delta_of
+from dpcore.privacy.conversion import zcdp_delta
 from dpcore.privacy.loss import MovedTogether, certified_delta, moved_by
 from dpcore.privacy.spending import Spending, moved_of_levels
 
@@ -59,7 +59,7 @@ def test_it_bounds_the_exact_delta_and_closely_where_noise_is_large(
 def test_rows_of_a_unit_need_less_noise_than_conversion_says() -> None:
     law = DiscreteGaussian(sigma_squared=Fraction(10**6))
     found = certified_delta([(MovedTogether(law=law), 50_000)], 1.0)
-    assert found < delta_of(Fraction(50_000, 2 * 10**6), 1.0) / 3
+    assert found < zcdp_delta(Fraction(50_000, 2 * 10**6), 1.0) / 3
 
 
 def test_levels_of_several_units_compose() -> None:

@@ -174,7 +174,7 @@ class _Words:
     def uint64(self, n: int) -> np.ndarray:
         return np.array([self.words.pop(0) for _ in range(n)], np.uint64)
 
-    def of(self, draws: object) -> _Words:
+    def select(self, draws: object) -> _Words:
         return self
 
 

@@ -1,4 +1,4 @@
-"""The sensitivity of a sketch against all neighbouring data sets of tiny domains, under all hash
+"""The sensitivity of a sketch against all neighboring data sets of tiny domains, under all hash
 functions: it asks nothing of them."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def table(data: tuple[int | None, ...], functions: np.ndarray) -> np.ndarray:
     return counted
 
 
-def neighbours(relation: PrivacyUnit) -> Iterator[tuple[tuple, tuple]]:
+def neighbors(relation: PrivacyUnit) -> Iterator[tuple[tuple, tuple]]:
     universe = (*range(CODES), DROPPED)
     for rest in [(), (0,), (0, 1)]:
         if relation == ADD_REMOVE_ROW:
@@ -51,7 +51,7 @@ def test_it_is_the_largest_change(relation: PrivacyUnit, signed: bool, rows: int
     changes = [
         np.abs(table(one, functions) - table(other, functions))
         for functions in hash_functions(rows, signed)
-        for one, other in neighbours(relation)
+        for one, other in neighbors(relation)
     ]
     largest = (
         max(int(each.sum()) for each in changes),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import Spending
 
@@ -43,7 +43,7 @@ def test_a_rho_keeps_what_is_left() -> None:
     shared = Spending(rho=rho, moved=((law, 1),))
     epsilon = Fraction(1, 2)
     assert shared.keeps(epsilon, delta) == (
-        rho <= rho_of(epsilon, delta) or certified_delta(shared.moved or (), epsilon) <= delta
+        rho <= zcdp_rho(epsilon, delta) or certified_delta(shared.moved or (), epsilon) <= delta
     )
     beside = shared + Spending(epsilon=epsilon)
     assert beside.keeps(2 * epsilon, delta) == shared.keeps(epsilon, delta)
@@ -54,10 +54,10 @@ def test_a_rho_keeps_what_is_left() -> None:
 @pytest.mark.parametrize("factor, kept", [(Fraction(99, 100), True), (Fraction(101, 100), False)])
 def test_unknown_counts_are_kept_by_conversion_alone(factor: Fraction, kept: bool) -> None:
     delta = ONE / 10**6
-    spent = Spending(rho=rho_of(ONE, delta) * factor, moved=None)
+    spent = Spending(rho=zcdp_rho(ONE, delta) * factor, moved=None)
     assert spent.keeps(ONE, delta) is kept
     # Of a whole that is larger than what is spent of it, the whole counts.
-    assert not spent.keeps(ONE, delta, rho=2 * rho_of(ONE, delta))
+    assert not spent.keeps(ONE, delta, rho=2 * zcdp_rho(ONE, delta))
     # A whole that is less than what is spent of it is none.
     assert spent.keeps(ONE, delta, rho=spent.rho / 2) is kept
 

@@ -78,7 +78,7 @@ def norms(moves: np.ndarray) -> tuple[int, int]:
 
 
 def largest(sums: np.ndarray, neighbors: Neighbors) -> tuple[int, int]:
-    """The largest L1 and squared L2 distance between neighbours, in one unit's sums."""
+    """The largest L1 and squared L2 distance between neighbors, in one unit's sums."""
     if neighbors is Neighbors.ADD_REMOVE:
         return norms(sums)
     found = [norms(sums - one) for one in sums]

@@ -35,6 +35,6 @@ def test_what_a_tree_has_beside_its_roles_is_its_keys_and_tables() -> None:
     beside = {name for name in vars(Question) if not name.startswith("_")}
     beside -= {name for role in ROLES for name in members(role)}
     assert beside == {
-        *("keys", "confidence", "weight", "key_count", "key_labels", "labels_between", "label_of"),
+        *("keys", "confidence", "weight", "key_count", "key_labels", "labels_between", "key_label"),
         *("run", "measured_trees", "public_tables", "with_public_tables"),
     }

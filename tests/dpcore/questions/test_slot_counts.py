@@ -32,7 +32,7 @@ def slots_of(chunk_leaves: int, keys: int = 1, *, takes_unknown: bool = False) -
 def test_of_every_leaf_and_of_none(chunk_leaves: int, keys: int) -> None:
     slots = slots_of(chunk_leaves, keys, takes_unknown=True)
     leaves = PARENTS * RADIX + NUMBERS
-    every = (np.arange(keys)[:, None] * slots.of_key + leaves).ravel()
+    every = (np.arange(keys)[:, None] * slots.per_key + leaves).ravel()
     within = [
         slots.within(chunk) + first
         for chunk, first in zip(slots.chunking, slots.bounds, strict=False)

@@ -23,7 +23,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import solve_tree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
 CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")
@@ -45,7 +45,7 @@ CDF_COLUMNS = [
 
 def tree_plan(*, keyed: bool = False, public: bool = False) -> TreePlan:
     return TreePlan(
-        tree=Tree(leaves=LEAVES, fanouts=(3, 4)),
+        tree=UniformTree(leaves=LEAVES, fanouts=(3, 4)),
         unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
@@ -66,7 +66,7 @@ def solved(
     noise = NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=b"c")
     exact = {
         partial.place: question.merge(partial.place, [partial.data]).to_bytes()
-        for partial in question.partials_of(counts, CHOICES)
+        for partial in question.split_counts(counts, CHOICES)
     }
     parts = sorted(solve_tree(question, exact, noise))
     tables = {(each.part.kind, each.part.key, each.part.index): each.table for each in parts}

@@ -13,11 +13,11 @@ from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import Noise, Terms
+from dpcore.questions.workload import Noise, ReleaseTerms
 from dpcore.release.classical import classical_composition
 from dpcore.release.composition import Guarantee, plan_release
 from dpcore.release.plan import ReleasePlan, total_spending
-from dpcore.release.split import Split
+from dpcore.release.split import BudgetSplit
 
 DELTA = Fraction(1, 10**6)
 # On which the library puts losses.
@@ -29,7 +29,10 @@ TREES = {
 
 
 def planned(
-    trees: str, split: Split = Split.WEIGHTS, delta: Fraction | None = DELTA, **unit: Any
+    trees: str,
+    split: BudgetSplit = BudgetSplit.WEIGHTS,
+    delta: Fraction | None = DELTA,
+    **unit: Any,
 ) -> ReleasePlan:
     workloads = [
         OrderedWorkload(
@@ -42,12 +45,12 @@ def planned(
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     unit_of = PrivacyUnit(neighbors=ADD_REMOVE_ROW.neighbors, **unit)
     guarantee = Guarantee(budget=budget, delta=delta, split=split)
-    return plan_release("r", guarantee, Terms(unit=unit_of), workloads)
+    return plan_release("r", guarantee, ReleaseTerms(unit=unit_of), workloads)
 
 
 @pytest.mark.parametrize("trees", TREES)
-@pytest.mark.parametrize("split", list(Split))
-def test_what_is_stated_is_less_than_classical_sums(trees: str, split: Split) -> None:
+@pytest.mark.parametrize("split", list(BudgetSplit))
+def test_what_is_stated_is_less_than_classical_sums(trees: str, split: BudgetSplit) -> None:
     plan = planned(trees, split)
     found = classical_composition(plan)
     assert found.basic.delta <= DELTA and found.basic.rho == 0
@@ -59,8 +62,10 @@ def test_what_is_stated_is_less_than_classical_sums(trees: str, split: Split) ->
 
 
 @pytest.mark.parametrize("trees", TREES)
-@pytest.mark.parametrize("split", list(Split))
-def test_the_library_of_the_field_says_no_more_than_is_stated(trees: str, split: Split) -> None:
+@pytest.mark.parametrize("split", list(BudgetSplit))
+def test_the_library_of_the_field_says_no_more_than_is_stated(
+    trees: str, split: BudgetSplit
+) -> None:
     """All losses composed as they are, of trees with Laplace noise too.
 
     The library rounds each loss up by at most an interval, so at an epsilon that is larger by all
@@ -91,7 +96,7 @@ def library_delta(plan: ReleasePlan, epsilon: Fraction, *, twice: bool = False) 
             math.sqrt(law.sigma_squared), value_discretization_interval=INTERVAL
         )
         composed = composed.compose(one.self_compose(n))
-    if spent.epsilon:  # Laplace noise: its pure epsilon, as randomised response dominates it
+    if spent.epsilon:  # Laplace noise: its pure epsilon, as randomized response dominates it
         one = pld.from_randomized_response(
             2 / (1 + math.exp(spent.epsilon)), 2, value_discretization_interval=INTERVAL
         )

@@ -23,7 +23,7 @@ from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -219,7 +219,7 @@ def test_intervals_cover_sparse_data(
 # --- privacy, seen from outside -----------------------------------------------------------------
 
 RUNS = 40_000
-TREE = Tree(leaves=6, fanouts=(2, 3))
+TREE = UniformTree(leaves=6, fanouts=(2, 3))
 BEFORE = np.array([3, 0, 1, 0, 2, 0])
 # One row more in leaf 3; a row of leaf 2 moved to leaf 3 of another node.
 ADDED, MOVED = np.array([3, 0, 1, 1, 2, 0]), np.array([3, 0, 0, 1, 2, 0])
@@ -300,7 +300,7 @@ def test_what_is_released_keeps_epsilon(
     judged on the second. With one level of 30 % less noise the claim is rejected."""
     keys, epsilon = 12_000, 1.0
     plan = TreePlan(
-        tree=Tree(leaves=6, fanouts=(6,)),
+        tree=UniformTree(leaves=6, fanouts=(6,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1)),
@@ -387,7 +387,7 @@ def test_a_flat_tree_releases_the_stated_law(
     5 % too small is rejected."""
     amount = Fraction(1, 2) if measure is Measure.EPSILON else Fraction(1, 8)
     plan = TreePlan(
-        tree=Tree(leaves=40, fanouts=(40,)),
+        tree=UniformTree(leaves=40, fanouts=(40,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=amount),
         level_amounts=(Fraction(0), amount),

@@ -11,7 +11,7 @@ import pytest
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.conversion import zcdp_rho
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
@@ -53,7 +53,7 @@ def release(
 
 
 EPS = Measure.EPSILON
-CONVERTED = rho_of(*REST)
+CONVERTED = zcdp_rho(*REST)
 TINY = Fraction(1, 10**30)
 
 

@@ -24,8 +24,8 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
-from dpcore.release.release import Release
-from dpcore.trees.uniform import Tree
+from dpcore.release.release import ReleaseReader
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import RangeObjective
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -38,7 +38,7 @@ KEYS = [None, "k0", "k2"]
 
 def tree_plan(*, keyed: bool = False) -> TreePlan:
     return TreePlan(
-        tree=Tree(leaves=LEAVES, fanouts=(3, 2, 4)),
+        tree=UniformTree(leaves=LEAVES, fanouts=(3, 2, 4)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)),
         level_amounts=tuple(Fraction(n, 2) for n in (0, 1, 2, 3)),
@@ -52,14 +52,14 @@ def release(
     make_question: Make,
     make_release_plan: Make,
     release_key: ReleaseKey,
-) -> Release:
+) -> ReleaseReader:
     """Release of a tree "plain" and a tree "keyed" with 3 keys."""
     return make_release(make_question, make_release_plan, release_key, request.param)
 
 
 def make_release(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey, chunk_leaves: int
-) -> Release:
+) -> ReleaseReader:
     same = {"leaves": LEAVES, "quantiles": QUANTILES, "chunk_leaves": chunk_leaves}
     plain = make_question(plan=tree_plan(), name="plain", **same)
     keyed = make_question(plan=tree_plan(keyed=True), name="keyed", keys=3, **same)
@@ -72,7 +72,7 @@ def tree_of(key: str | None) -> str:
     return "plain" if key is None else "keyed"
 
 
-def all_rows(release: Release, kind: str, name: str) -> pa.Table:
+def all_rows(release: ReleaseReader, kind: str, name: str) -> pa.Table:
     """Every row of a tree, straight from the parts."""
     question = release.plan.question(name)
     chunking = question.forest.chunking
@@ -82,19 +82,19 @@ def all_rows(release: Release, kind: str, name: str) -> pa.Table:
     return pa.concat_tables(release._read(kind, name, *place) for place in sorted(places))
 
 
-def rows_of(release: Release, kind: str, key: str | None) -> list[dict[str, Any]]:
+def rows_of(release: ReleaseReader, kind: str, key: str | None) -> list[dict[str, Any]]:
     rows = all_rows(release, kind, tree_of(key)).to_pylist()
     return [row for row in rows if row["key"] == key]
 
 
-def quantile_rows(release: Release, key: str | None) -> list[dict[str, Any]]:
+def quantile_rows(release: ReleaseReader, key: str | None) -> list[dict[str, Any]]:
     assert release.quantiles is not None
     rows = release.quantiles.to_pylist()
     return [row for row in rows if row["tree"] == tree_of(key) and row["key"] == key]
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_cdf_is_the_row_of_its_boundary(release: Release, key: str | None) -> None:
+def test_cdf_is_the_row_of_its_boundary(release: ReleaseReader, key: str | None) -> None:
     tree = release.tree(tree_of(key))
     start = tree.cdf(0, key)
     assert (start.estimate, start.std_error, start.count, start.fraction) == (0, 0, 0, 0)
@@ -109,7 +109,9 @@ def test_cdf_is_the_row_of_its_boundary(release: Release, key: str | None) -> No
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_range_is_the_difference_of_two_boundaries(release: Release, key: str | None) -> None:
+def test_a_range_is_the_difference_of_two_boundaries(
+    release: ReleaseReader, key: str | None
+) -> None:
     tree, plan = release.tree(tree_of(key)), release.plan.question(tree_of(key)).plan
     for start, stop in itertools.combinations(range(0, LEAVES + 1, 3), 2):
         answer = tree.range(start, stop, key)
@@ -124,7 +126,7 @@ def test_a_range_is_the_difference_of_two_boundaries(release: Release, key: str 
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_nodes_are_rows(release: Release, key: str | None) -> None:
+def test_nodes_are_rows(release: ReleaseReader, key: str | None) -> None:
     tree = release.tree(tree_of(key))
     rows = rows_of(release, "nodes", key)
     sizes = release.plan.question(tree_of(key)).plan.tree.level_sizes
@@ -145,15 +147,15 @@ def test_nodes_are_rows(release: Release, key: str | None) -> None:
         ]
 
 
-def test_the_node_that_holds_a_value(release: Release) -> None:
+def test_the_node_that_holds_a_value(release: ReleaseReader) -> None:
     tree, shape = release.tree("plain"), release.plan.question("plain").plan.tree
     for level in range(shape.height + 1):
         for value in range(LEAVES):
-            assert value in shape.leaf_range(level, tree.node_of(value, level))
+            assert value in shape.leaf_range(level, tree.find_node(value, level))
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_any_quantile_may_be_asked_for(release: Release, key: str | None) -> None:
+def test_any_quantile_may_be_asked_for(release: ReleaseReader, key: str | None) -> None:
     tree = release.tree(tree_of(key))
     released = quantile_rows(release, key)
     assert [row["q"] for row in released] == list(QUANTILES)
@@ -166,7 +168,7 @@ def test_any_quantile_may_be_asked_for(release: Release, key: str | None) -> Non
 
 @pytest.mark.parametrize("key", KEYS)
 def test_released_quantiles_are_looked_up(
-    release: Release, key: str | None, monkeypatch: pytest.MonkeyPatch
+    release: ReleaseReader, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = release.tree(tree_of(key))
     other = tree.at_confidence(0.5)
@@ -182,7 +184,7 @@ def _without_words(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "in_words"}
 
 
-def test_refusals(release: Release) -> None:
+def test_refusals(release: ReleaseReader) -> None:
     plain, keyed = release.tree("plain"), release.tree("keyed")
     with pytest.raises(KeyError):
         release.tree("unknown")
@@ -204,12 +206,12 @@ def test_refusals(release: Release) -> None:
             plain.node(*place)
 
 
-def test_top_refuses_a_level_that_is_none(release: Release) -> None:
+def test_top_refuses_a_level_that_is_none(release: ReleaseReader) -> None:
     for level in (-1, 4):
         with pytest.raises(ValueError, match="level"):
             release.tree("plain").top(3, level)
         with pytest.raises(ValueError, match="level"):
-            release.tree("plain").node_of(3, level)
+            release.tree("plain").find_node(3, level)
 
 
 def test_no_quantiles_where_none_were_asked_for(
@@ -244,7 +246,7 @@ WIDE, CELLS = Fraction(1, 10**5), 64
 
 def wide_question(make_question: Make, *, keys: int = 0, name: str = "delay", **fields: Any) -> Any:
     plan = TreePlan(
-        tree=Tree(leaves=CELLS, fanouts=(CELLS,)),
+        tree=UniformTree(leaves=CELLS, fanouts=(CELLS,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=WIDE),
         level_amounts=(Fraction(0), WIDE),
@@ -253,7 +255,7 @@ def wide_question(make_question: Make, *, keys: int = 0, name: str = "delay", **
     return make_question(leaves=CELLS, plan=plan, keys=keys, name=name, **fields)
 
 
-def noise_of(release: Release, counts: dict[str, Any]) -> dict[tuple[str, int], Any]:
+def noise_of(release: ReleaseReader, counts: dict[str, Any]) -> dict[tuple[str, int], Any]:
     """(tree, key code) -> the noise of its leaves."""
     found = {}
     for question in release.plan.questions:

@@ -24,7 +24,7 @@ from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Noise, Terms, Workload
+from dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release import composition
 from dpcore.release.composition import Guarantee, plan_release
@@ -32,17 +32,17 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import (
     EQUALITY,
     SHARE_UNIT,
+    BudgetSplit,
     SharedErrors,
-    Split,
-    found_shares,
     rounded_shares,
+    solve_shares,
 )
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.workload import SparseWorkload
 
-TERMS = Terms(unit=ADD_REMOVE_ROW)
+TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 EPSILON, RHO = Measure.EPSILON, Measure.RHO
-FOUND = [Split.EQUAL_ERRORS, Split.LEAST_ERROR]
+FOUND = [BudgetSplit.EQUAL_ERRORS, BudgetSplit.LEAST_ERROR]
 # Places whose counts are read relative to their size, which thresholds may measure.
 PLACES = HierarchyDomain(
     universe=universe_from_codes(pa.array([f"{n:02d}" for n in range(0, 40, 5)]), (1, 1)),
@@ -56,7 +56,7 @@ def tree(name: str, cells: int, **choices: Any) -> OrderedWorkload:
 
 
 def guaranteed(
-    split: Split, measure: Measure, amount: Fraction | int, delta: Fraction | None = None
+    split: BudgetSplit, measure: Measure, amount: Fraction | int, delta: Fraction | None = None
 ) -> Guarantee:
     budget = Budget(measure=measure, amount=Fraction(amount))
     return Guarantee(budget=budget, delta=delta, split=split)
@@ -130,7 +130,7 @@ CASES = [
 @pytest.mark.parametrize(("scales", "falls", "coupled", "order"), CASES)
 @pytest.mark.parametrize("split", FOUND)
 def test_powers_are_solved_at_once(
-    split: Split, scales: Any, falls: Any, coupled: Any, order: float
+    split: BudgetSplit, scales: Any, falls: Any, coupled: Any, order: float
 ) -> None:
     calls = []
     exact = powers(scales, falls, coupled, order)
@@ -140,10 +140,10 @@ def test_powers_are_solved_at_once(
         return exact(shares)
 
     start = [Fraction(1, len(scales))] * len(scales)
-    shares = found_shares(split, start, predicted)
+    shares = solve_shares(split, start, predicted)
     assert len(calls) == 2
     errors = exact(shares).errors
-    if split is Split.EQUAL_ERRORS:
+    if split is BudgetSplit.EQUAL_ERRORS:
         assert max(errors) <= min(errors) * (1 + 1e-4)
         return
 
@@ -164,9 +164,9 @@ def test_errors_that_jump_leave_the_nearest_shares() -> None:
         smooth = powers((1.0, 1.0), (1.0, 1.0), (False, False), 1.0)
         return replace(smooth(shares), errors=errors)
 
-    shares = found_shares(Split.EQUAL_ERRORS, [Fraction(1, 2)] * 2, predicted)
+    shares = solve_shares(BudgetSplit.EQUAL_ERRORS, [Fraction(1, 2)] * 2, predicted)
     assert sum(shares) <= 1
-    assert predicted(shares).loss(Split.EQUAL_ERRORS) <= np.log(2.0) + 1e-9
+    assert predicted(shares).loss(BudgetSplit.EQUAL_ERRORS) <= np.log(2.0) + 1e-9
 
 
 # ---------------------------------------------------------------------------- plans
@@ -185,12 +185,13 @@ TREES = {
 def test_errors_are_equal(trees: str, budget: Any) -> None:
     workloads = TREES[trees]
     errors = errors_of(
-        plan_release("r", guaranteed(Split.EQUAL_ERRORS, *budget), TERMS, workloads), workloads
+        plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, workloads),
+        workloads,
     )
     assert max(errors) <= min(errors) * (1 + EQUALITY)
     # By weight they are not, but for trees that are alike.
     errors = errors_of(
-        plan_release("r", guaranteed(Split.WEIGHTS, *budget), TERMS, workloads), workloads
+        plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, workloads), workloads
     )
     assert (max(errors) <= min(errors) * (1 + EQUALITY)) == (trees == "alike")
 
@@ -198,14 +199,14 @@ def test_errors_are_equal(trees: str, budget: Any) -> None:
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_sum_of_errors_is_the_least(budget: Any) -> None:
     workloads = TREES["cells"]
-    best = plan_release("r", guaranteed(Split.LEAST_ERROR, *budget), TERMS, workloads)
+    best = plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, *budget), TERMS, workloads)
     least = errors_of(best, workloads).sum()
     first, second = workloads
 
     def at(part: float) -> float:
         weights = Fraction(part), 1 - Fraction(part)
         weighted = [replace(first, weight=weights[0]), replace(second, weight=weights[1])]
-        plan = plan_release("r", guaranteed(Split.WEIGHTS, *budget), TERMS, weighted)
+        plan = plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, weighted)
         return float(errors_of(plan, workloads).sum())
 
     own, other = (float(question.budget.amount) for question in best.questions)
@@ -223,11 +224,15 @@ def test_noise_of_both_laws_is_split_too() -> None:
         tree("c", 512, noise=Noise.GAUSSIAN, weight=Fraction(2)),
     ]
     delta = Fraction(1, 10**6)
-    plan = plan_release("r", guaranteed(Split.EQUAL_ERRORS, EPSILON, 1, delta), TERMS, workloads)
+    plan = plan_release(
+        "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 1, delta), TERMS, workloads
+    )
     assert len(plan.composed) == 2
     errors = errors_of(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
-    least = plan_release("r", guaranteed(Split.LEAST_ERROR, EPSILON, 1, delta), TERMS, workloads)
+    least = plan_release(
+        "r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1, delta), TERMS, workloads
+    )
     assert errors_of(least, workloads).sum() < errors.sum() * 0.99
 
 
@@ -244,7 +249,9 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]
     delta = Fraction(1, 10**6)
-    plan = plan_release("r", guaranteed(Split.EQUAL_ERRORS, EPSILON, 2, delta), TERMS, workloads)
+    plan = plan_release(
+        "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 2, delta), TERMS, workloads
+    )
     own = plan.questions[0].spending
     assert 0 < own.epsilon < 2 and 0 < own.delta < delta
     assert own.epsilon / 2 == own.delta / delta
@@ -253,7 +260,7 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
 
 
 def test_the_same_shares_every_time() -> None:
-    guarantee = guaranteed(Split.EQUAL_ERRORS, RHO, 1)
+    guarantee = guaranteed(BudgetSplit.EQUAL_ERRORS, RHO, 1)
     one, two = (plan_release("r", guarantee, TERMS, TREES["weights"]) for _ in range(2))
     assert one.digest == two.digest
     for question in one.questions:
@@ -273,7 +280,7 @@ def test_the_same_shares_every_time() -> None:
     noise=st.sampled_from(list(Noise)),
 )
 def test_no_release_spends_more_than_the_whole(
-    split: Split, budget: Any, amount: Fraction, shapes: Any, noise: Noise
+    split: BudgetSplit, budget: Any, amount: Fraction, shapes: Any, noise: Noise
 ) -> None:
     measure, delta = budget
     choices = {"noise": noise} if delta else {}
@@ -296,12 +303,12 @@ def check_spent(plan: ReleasePlan, amount: Fraction, delta: Fraction | None) -> 
 
 
 def counted_twice(*found: Any) -> tuple[Fraction, ...]:
-    shares = found_shares(*found)
+    shares = solve_shares(*found)
     return (2 * shares[0], *shares[1:])
 
 
 def all_rounded_up(*found: Any) -> tuple[Fraction, ...]:
-    return tuple(each + SHARE_UNIT for each in found_shares(*found))
+    return tuple(each + SHARE_UNIT for each in solve_shares(*found))
 
 
 @pytest.mark.parametrize("planted", [counted_twice, all_rounded_up])
@@ -309,13 +316,13 @@ def all_rounded_up(*found: Any) -> tuple[Fraction, ...]:
 def test_planted_shares_that_sum_to_more_are_refused(
     planted: Any, budget: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(composition, "found_shares", planted)
+    monkeypatch.setattr(composition, "solve_shares", planted)
     with pytest.raises(ValueError, match="budgets sum to"):
-        plan_release("r", guaranteed(Split.EQUAL_ERRORS, *budget), TERMS, TREES["cells"])
+        plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, TREES["cells"])
 
 
 @pytest.mark.parametrize("split", FOUND)
-def test_trees_without_an_error_that_compares_are_refused(split: Split) -> None:
+def test_trees_without_an_error_that_compares_are_refused(split: BudgetSplit) -> None:
     codes = SparseWorkload(name="codes", domain=CodeDomain(column="code", widths=(8, 24)))
     given_ = guaranteed(split, EPSILON, 1, Fraction(1, 10**6))
     with pytest.raises(Refusal, match=r"split: .*, and codes has none that compares; use weights"):
@@ -330,4 +337,4 @@ def test_errors_of_several_units_are_not_added_up() -> None:
     relative = RelativeObjective(metric="rel_kappa", kappa=10.0)
     workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, objective=relative)]
     with pytest.raises(Refusal, match="that of a is in rows and that of b in part of the count"):
-        plan_release("r", guaranteed(Split.LEAST_ERROR, EPSILON, 1), TERMS, workloads)
+        plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1), TERMS, workloads)

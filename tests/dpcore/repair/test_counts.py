@@ -20,12 +20,12 @@ from dpcore.repair import planner
 from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
 from dpcore.repair.paths import boundary_errors
 from dpcore.repair.planner import plan_for_counts
-from dpcore.repair.readings import reading_of
+from dpcore.repair.readings import objective_reading
 from dpcore.repair.references import REFERENCES, rows_below
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from dpcore.trees.shrunk import shrunk_from_root
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import (
     CDF,
     CountObjective,
@@ -129,9 +129,9 @@ def test_predictions_hold_on_histograms_that_are_no_references(
 @pytest.mark.parametrize("shrunk", [False, True])
 def test_a_path_is_a_release(shrunk: bool) -> None:
     """Along paths and of whole releases the errors are equal in the mean, at every boundary."""
-    plan = TreePlan.of(
+    plan = TreePlan.from_amounts(
         setting_of(90),
-        Tree(leaves=90, fanouts=(4, 5, 5)),
+        UniformTree(leaves=90, fanouts=(4, 5, 5)),
         tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
     )
     reference, rows = REFERENCES[3], 300
@@ -189,9 +189,9 @@ def test_the_issues_remark_is_reproduced() -> None:
     """16^3 with shares 2:4:3:2: better counts than the CDF plan's at n epsilon <= 1,000."""
     setting = setting_of(4096)
     cdf = plan_tree(setting)
-    top_heavy = TreePlan.of(
+    top_heavy = TreePlan.from_amounts(
         setting,
-        Tree(leaves=4096, fanouts=(16, 16, 16)),
+        UniformTree(leaves=4096, fanouts=(16, 16, 16)),
         setting.budget.split(tuple(share / 11 for share in (2, 4, 3, 2))),
     )
     for rows in (100, 1000):
@@ -263,7 +263,9 @@ def test_of_wide_nodes_few_pairs_are_drawn(
 
 def test_what_cannot_be_simulated_stays() -> None:
     setting = setting_of(2**16)
-    flat = TreePlan.of(setting, Tree(leaves=2**16, fanouts=(2**16,)), (Fraction(0), Fraction(1)))
+    flat = TreePlan.from_amounts(
+        setting, UniformTree(leaves=2**16, fanouts=(2**16,)), (Fraction(0), Fraction(1))
+    )
     assert not can_be_simulated(flat) and plan_for_counts(flat, CountObjective(), 100) == flat
     with pytest.raises(ValueError, match=r"fanouts: .* too large"):
         count_error(flat, CDF, 100)
@@ -282,16 +284,16 @@ def test_what_cannot_be_simulated_stays() -> None:
     ],
 )
 def test_every_objective_reads_boundaries_of_the_leaves(objective: Objective) -> None:
-    tree = Tree(leaves=61, fanouts=(8, 8))
+    tree = UniformTree(leaves=61, fanouts=(8, 8))
     for reference in REFERENCES:
-        reading = reading_of(objective, tree, reference, 100)
+        reading = objective_reading(objective, tree, reference, 100)
         assert reading.stops.shape == (100, 2)
         assert reading.stops.min() >= 0 and reading.stops.max() <= 61
         assert reading.mean_square(np.zeros((100, 2)), np.zeros(100)) == 0
 
 
 def test_all_ranges_are_read_alike() -> None:
-    reading = reading_of(RANGES, Tree(leaves=4, fanouts=(4,)), REFERENCES[0], 20_000)
+    reading = objective_reading(RANGES, UniformTree(leaves=4, fanouts=(4,)), REFERENCES[0], 20_000)
     ranges = np.unique(reading.stops, axis=0)
     assert len(ranges) == 10 and (ranges[:, 0] < ranges[:, 1]).all()
 

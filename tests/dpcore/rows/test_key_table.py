@@ -44,7 +44,7 @@ def test_rows_are_found_as_in_a_dictionary(listed: Any, rows: Any) -> None:
     labels = table.labels_between(0, len(table)).to_pylist()
     assert len(set(labels)) == len(labels)
     for place, (label, own) in enumerate(zip(labels, listed, strict=True)):
-        assert table.position_of(label) == place
+        assert table.find_position(label) == place
         assert split_label(label) == [own[0], str(own[1])]
 
 
@@ -91,9 +91,9 @@ def test_the_digest_tells_tables_apart() -> None:
 
 def test_labels_that_are_none_are_not_found() -> None:
     table = table_of(("a", 1), ("b/c", 2))
-    assert table.position_of("b\\/c/2") == 1
+    assert table.find_position("b\\/c/2") == 1
     for label in ("a", "a/1/", "a/x", "b/c/2", "a\\", "c/1", "a/99999999999999999999", 5):
-        assert table.position_of(label) is None
+        assert table.find_position(label) is None
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_the_keys_of_a_table_keep_their_policy() -> None:
     assert other.row_codes(rows).tolist() == [0, 2, 2] and not other.drops_rows
     assert (dropped.size, other.size) == (2, 3)
     assert other.labels_between(1, 3).to_pylist() == ["b/2", "other"]
-    assert other.code_of("other") == 2 and other.code_of("b/2") == 1
+    assert other.find_code("other") == 2 and other.find_code("b/2") == 1
     with pytest.raises(ValueError, match="'other' is not a listed key"):
-        dropped.code_of("other")
+        dropped.find_code("other")
     with pytest.raises(ValueError, match="need a column of integers"):
         other.check_types({"shop": pa.string(), "year": pa.string()})
     plain = KeyTable(pa.table({"a": pa.array(["other"], TEXT)}))

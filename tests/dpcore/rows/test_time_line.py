@@ -31,8 +31,8 @@ def test_a_moment_has_a_place(line: tuple[str, str, str, int, str, int, str]) ->
     name, first, last, leaves, moment, place, text = line
     time = time_line(name, (first, last), leaves)
     assert time is not None and time.leaves == leaves
-    assert (time.boundary_of(moment), time.text(place)) == (place, text)
-    assert [time.boundary_of("1900"), time.boundary_of("2100")] == [0, leaves]
+    assert (time.find_boundary(moment), time.text(place)) == (place, text)
+    assert [time.find_boundary("1900"), time.find_boundary("2100")] == [0, leaves]
     assert not time.is_exact("2100") and time.is_exact(time.text(0)) and time.is_exact(text)
     assert time.is_exact(time.text(leaves))
 
@@ -74,18 +74,22 @@ def days(*, utc: bool = False) -> TimeLine:
     ],
 )
 def test_how_moments_are_written(value: object, place: int, exact: bool) -> None:
-    assert (days().boundary_of(value), days().is_exact(value)) == (place, exact)
+    assert (days().find_boundary(value), days().is_exact(value)) == (place, exact)
 
 
 @pytest.mark.parametrize("value", ["", "soon", "2024-02-30", "24-02-01", "20240", "2024-13", None])
 def test_what_is_no_moment(value: object) -> None:
     with pytest.raises(ValueError, match="must be a date, or a date and time"):
-        days().boundary_of(value)
+        days().find_boundary(value)
 
 
 def test_time_zones() -> None:
     noon = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
-    assert days(utc=True).boundary_of(noon) == days(utc=True).boundary_of("2024-02-01T12:00Z") == 31
-    assert days(utc=True).boundary_of("2024-02-01T00:30+01:00") == 30
+    assert (
+        days(utc=True).find_boundary(noon)
+        == days(utc=True).find_boundary("2024-02-01T12:00Z")
+        == 31
+    )
+    assert days(utc=True).find_boundary("2024-02-01T00:30+01:00") == 30
     with pytest.raises(ValueError, match="has a time zone, and the calendar has none"):
-        days().boundary_of(noon)
+        days().find_boundary(noon)

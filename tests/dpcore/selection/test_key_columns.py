@@ -98,7 +98,7 @@ def test_tuples_come_back_as_they_were(tuples: list[tuple[object, ...]]) -> None
         places = table.positions(rows).tolist()
         assert places == [-1 if each is None else known.index(each) for each in expected]
         for place, label in enumerate(table.labels_between(0, len(table)).to_pylist()):
-            assert table.position_of(label) == place
+            assert table.find_position(label) == place
 
 
 def test_a_column_of_another_type_is_refused_with_what_to_say() -> None:

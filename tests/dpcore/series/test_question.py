@@ -27,7 +27,7 @@ from dpcore.rows.sums import MeasureColumn
 from dpcore.series.linear import check_linear
 from dpcore.series.temporal import Span, TemporalTree
 from dpcore.trees.forest import SPINE
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
@@ -37,12 +37,12 @@ from tests.transforms.every_kind import ordered_question
 
 SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black")
-BINARY = TemporalTree.of(7, 2)
+BINARY = TemporalTree.from_fanout(7, 2)
 
 
 def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion[UniformMechanism]:
     """Many trees of few leaves, each of which is measured."""
-    shape = Tree(leaves=cells, fanouts=() if cells == 1 else (cells,))
+    shape = UniformTree(leaves=cells, fanouts=() if cells == 1 else (cells,))
     plan = TreePlan(
         tree=shape,
         unit=ADD_REMOVE_ROW,
@@ -77,7 +77,12 @@ KINDS: dict[str, TreeQuestion] = {
     "public root": hierarchy_question("bushy", budget=EXACT, unit=SUBSTITUTE_ROW, public_level=0),
 }
 by_kind = pytest.mark.parametrize("kind", KINDS)
-TIMES = [BINARY, TemporalTree.of(5, 3), TemporalTree.of(1, 2), TemporalTree(periods=4)]
+TIMES = [
+    BINARY,
+    TemporalTree.from_fanout(5, 3),
+    TemporalTree.from_fanout(1, 2),
+    TemporalTree(periods=4),
+]
 by_time = pytest.mark.parametrize("temporal", TIMES, ids=lambda at: f"{at.periods}-{at.spans}")
 
 
@@ -189,11 +194,11 @@ def test_a_run_needs_what_was_carried_on() -> None:
 
 def test_counts_near_the_limit_saturate_and_do_not_wrap() -> None:
     tree = KINDS["hierarchy in one chunk"]
-    runs = Runs.of(tree, TemporalTree.of(2, 2))
+    runs = Runs.of(tree, TemporalTree.from_fanout(2, 2))
     question = runs.plan(1).questions[0]
     (place,) = question.places
     large = np.full(tree.domain.cells, 2**62, np.int64)
-    partial = next(iter(tree.partials_of(large, None)))  # type: ignore[arg-type]
+    partial = next(iter(tree.split_counts(large, None)))  # type: ignore[arg-type]
     merged = question.merge(place, [partial.data] * 3)
     own = unpack(unpack_many(merged.to_bytes())[1])
     assert own.min() == 2**62
@@ -203,7 +208,7 @@ def test_counts_near_the_limit_saturate_and_do_not_wrap() -> None:
 
 
 @pytest.mark.parametrize("measure", [Measure.RHO, Measure.EPSILON])
-@pytest.mark.parametrize("temporal", [BINARY, TemporalTree.of(6, 3)], ids=["2", "3"])
+@pytest.mark.parametrize("temporal", [BINARY, TemporalTree.from_fanout(6, 3)], ids=["2", "3"])
 def test_the_variance_of_every_day_is_that_of_the_theory(
     measure: Measure, temporal: TemporalTree
 ) -> None:
@@ -250,7 +255,7 @@ def measured_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, list[A
     def recorded(self: TreeQuestion, place: Any, counts: bytes, noise: Any) -> Any:
         drawn = draw(self, place, counts, noise)
         level = runs.temporal.spans.index(int(self.name.split("@")[1]))
-        span = runs.temporal.node_of(level, len(runs.releases) + 1)
+        span = runs.temporal.find_span(level, len(runs.releases) + 1)
         assert drawn.kept is not None
         found[span] = [unpack(each) if each else None for each in unpack_many(drawn.kept)]
         return drawn
@@ -260,7 +265,7 @@ def measured_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, list[A
     return found
 
 
-@pytest.mark.parametrize("temporal", [BINARY, TemporalTree.of(5, 3)], ids=["2", "3"])
+@pytest.mark.parametrize("temporal", [BINARY, TemporalTree.from_fanout(5, 3)], ids=["2", "3"])
 def test_windows_are_least_squares_over_time_and_tree_at_once(
     temporal: TemporalTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,7 +388,7 @@ def exact_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, Any]:
 
     def recorded(self: TreeQuestion, place: Any, counts: bytes, noise: Any) -> Any:
         level = runs.temporal.spans.index(int(self.name.split("@")[1]))
-        span = runs.temporal.node_of(level, len(runs.releases) + 1)
+        span = runs.temporal.find_span(level, len(runs.releases) + 1)
         found[span] = unpack(counts)
         return draw(self, place, counts, noise)
 

@@ -18,10 +18,10 @@ from dpcore.series.temporal import (
 from dpcore.series.windows import Window, level_factors, window_weights
 
 TREES = [
-    TemporalTree.of(14, 2),
-    TemporalTree.of(13, 3),
-    TemporalTree.of(9, 3),
-    TemporalTree.of(1, 2),
+    TemporalTree.from_fanout(14, 2),
+    TemporalTree.from_fanout(13, 3),
+    TemporalTree.from_fanout(9, 3),
+    TemporalTree.from_fanout(1, 2),
     TemporalTree(periods=7, spans=(1,)),
     TemporalTree(periods=13, spans=(1, 3, 6)),
 ]
@@ -42,7 +42,7 @@ def test_what_is_carried_is_what_the_next_period_goes_on_with(tree: TemporalTree
     assert tree.carried(0) == tree.carried(tree.periods) == []
     for period in range(1, tree.periods + 1):
         for level in tree.counted(period):
-            opened_before = tree.node_of(level, period).first < period
+            opened_before = tree.find_span(level, period).first < period
             assert (level in tree.carried(period - 1)) == opened_before
         assert sorted(tree.closing(period) + tree.carried(period)) == tree.counted(period)
 
@@ -115,7 +115,7 @@ def test_no_other_split_is_better(periods: int, power: int) -> None:
 def test_a_fanout_that_is_asked_for_measures_all_its_levels(power: int) -> None:
     for periods in (1, 2, 5, 14, 365):
         split = split_of_fanout(periods, 2, power)
-        assert split.tree == TemporalTree.of(periods, 2)
+        assert split.tree == TemporalTree.from_fanout(periods, 2)
         assert sum(split.shares) == pytest.approx(1)
         assert min(split.shares) >= 1 / (2 * len(split.shares)) - 1e-12
 

@@ -16,7 +16,7 @@ from scipy import stats
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import add_noise
-from dpcore.sketches.estimators import Estimator, estimates, estimators_of, row_estimates
+from dpcore.sketches.estimators import SketchEstimator, estimates, kind_estimators, row_estimates
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import update
 from tests.dpcore.sketches.reference import SketchReference
@@ -59,7 +59,13 @@ def sketched(shape: SketchShape, data: str, codes: str, draw: int, noisy: bool =
 
 
 def errors(
-    estimator: Estimator, shape: SketchShape, data: str, codes: str, *, draws: int, noisy: bool
+    estimator: SketchEstimator,
+    shape: SketchShape,
+    data: str,
+    codes: str,
+    *,
+    draws: int,
+    noisy: bool,
 ) -> np.ndarray:
     """(draws, DISTINCT) estimates less the counts, over independent hash functions."""
     found = []
@@ -77,7 +83,7 @@ def test_the_paper_s_query_one_code_at_a_time(kind: SketchKind, rows: int) -> No
     table, codes = shape.empty(), CODES["spread"][:100]
     update(reference.hashes, table, codes, DATA["zipf"][:100])
     reference.table = table.tolist()
-    estimator = Estimator.MEDIAN if shape.signed else Estimator.MINIMUM
+    estimator = SketchEstimator.MEDIAN if shape.signed else SketchEstimator.MINIMUM
     found = estimates(estimator, table, reference.hashes, codes)
     assert found.tolist() == [reference.query(int(code)) for code in codes]
 
@@ -87,7 +93,7 @@ def test_every_estimator_is_exact_where_nothing_collides(kind: SketchKind) -> No
     shape = SketchShape(kind=kind, rows=3, width=2**20)
     hashes, table = shape.hashes(public_stream("exact")), shape.empty()
     update(hashes, table, CODES["spread"][:3], np.array([5, 0, 7]))
-    for estimator in estimators_of(kind):
+    for estimator in kind_estimators(kind):
         found = estimates(estimator, table, hashes, CODES["spread"][:3])
         assert found == pytest.approx([5, 0, 7], abs=2e-5)
         assert found.dtype == np.float64
@@ -99,14 +105,14 @@ def test_a_count_sketch_has_no_minimum() -> None:
         SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=8), "flat", "dense", 0
     )
     with pytest.raises(ValueError, match="has no minimum"):
-        estimates(Estimator.MINIMUM, table, hashes, CODES["dense"])
+        estimates(SketchEstimator.MINIMUM, table, hashes, CODES["dense"])
 
 
 @CASES
 def test_cormode_and_muthukrishnan_s_bound(data: str, codes: str) -> None:
     error, failure, draws = 0.02, 0.05, 60
     shape = SketchShape.from_error(SketchKind.COUNT_MIN, error=error, failure=failure)
-    found = errors(Estimator.MINIMUM, shape, data, codes, draws=draws, noisy=False)
+    found = errors(SketchEstimator.MINIMUM, shape, data, codes, draws=draws, noisy=False)
     assert (found >= 0).all()
     beyond = (found > error * DATA[data].sum()).mean(axis=1)
     # The bound is on a probability; a share lies in 0 to 1, so Hoeffding bounds the mean of draws.
@@ -120,7 +126,7 @@ def test_cormode_and_muthukrishnan_s_bound(data: str, codes: str) -> None:
 def test_the_count_sketch_s_bound(data: str, codes: str) -> None:
     error, failure, draws = 0.2, 0.05, 60
     shape = SketchShape.from_error(SketchKind.COUNT_SKETCH, error=error, failure=failure)
-    found = errors(Estimator.MEDIAN, shape, data, codes, draws=draws, noisy=False)
+    found = errors(SketchEstimator.MEDIAN, shape, data, codes, draws=draws, noisy=False)
     limit = error * np.sqrt((DATA[data].astype(float) ** 2).sum())
     one = np.abs(found[np.arange(draws), np.arange(draws) * 7 % DISTINCT]) > limit
     assert stats.binom.sf(one.sum() - 1, draws, failure) > FALSE_ALARM
@@ -131,7 +137,7 @@ def test_the_count_sketch_s_bound(data: str, codes: str) -> None:
 def test_lemma_4(data: str, codes: str, rows: int) -> None:
     """E error <= (n - c) / w; of one row it is equal."""
     shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=rows, width=64)
-    found = errors(Estimator.MINIMUM, shape, data, codes, draws=300, noisy=False)
+    found = errors(SketchEstimator.MINIMUM, shape, data, codes, draws=300, noisy=False)
     bound = (DATA[data].sum() - DATA[data]) / shape.width
     # Of the mean over codes in each draw; draws are independent.
     excess = (found - bound).mean(axis=1)
@@ -146,8 +152,8 @@ def test_lemma_4(data: str, codes: str, rows: int) -> None:
 UNBIASED = [
     (kind, estimator)
     for kind in SketchKind
-    for estimator in (Estimator.MEAN, Estimator.MEDIAN)
-    if (kind, estimator) != (SketchKind.COUNT_MIN, Estimator.MEDIAN)
+    for estimator in (SketchEstimator.MEAN, SketchEstimator.MEDIAN)
+    if (kind, estimator) != (SketchKind.COUNT_MIN, SketchEstimator.MEDIAN)
 ]
 
 
@@ -155,7 +161,7 @@ UNBIASED = [
 @pytest.mark.parametrize(("kind", "estimator"), UNBIASED)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_is_unbiased(
-    data: str, codes: str, kind: SketchKind, estimator: Estimator, noisy: bool
+    data: str, codes: str, kind: SketchKind, estimator: SketchEstimator, noisy: bool
 ) -> None:
     """The largest code, and the weighted mean of all of them in a draw."""
     shape = SketchShape(kind=kind, rows=3, width=64)
@@ -171,20 +177,20 @@ def test_the_minimum_of_noisy_rows_is_biased_low() -> None:
     shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=3, width=2**14)
     one_row = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=2**14)
 
-    def bias(estimator: Estimator, of: SketchShape) -> tuple[float, float]:
+    def bias(estimator: SketchEstimator, of: SketchShape) -> tuple[float, float]:
         means = errors(estimator, of, "flat", "spread", draws=60, noisy=True).mean(axis=1)
         return float(means.mean()), Z * float(means.std(ddof=1)) / np.sqrt(means.size)
 
     # The expected minimum of three Laplace variables of scale b: -9 b / 8.
-    low, margin = bias(Estimator.MINIMUM, shape)
+    low, margin = bias(SketchEstimator.MINIMUM, shape)
     collisions = ROWS / shape.width
     assert -9 / 8 * 50 - margin <= low <= -9 / 8 * 50 + 3 * collisions + margin
     assert low + 3 * margin < 0
-    for estimator, of in ((Estimator.MEAN, shape), (Estimator.MEAN, one_row)):
+    for estimator, of in ((SketchEstimator.MEAN, shape), (SketchEstimator.MEAN, one_row)):
         mean, margin = bias(estimator, of)
         assert abs(mean) <= margin
     # Its Theorem 3 has one row, where the minimum is the cell itself.
-    mean, margin = bias(Estimator.MINIMUM, one_row)
+    mean, margin = bias(SketchEstimator.MINIMUM, one_row)
     assert abs(mean - (ROWS - ROWS / DISTINCT) / shape.width) <= margin
 
 

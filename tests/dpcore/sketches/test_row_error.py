@@ -12,7 +12,7 @@ import pytest
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import add_noise
-from dpcore.sketches.estimators import Estimator, estimates, estimators_of, row_estimates
+from dpcore.sketches.estimators import SketchEstimator, estimates, kind_estimators, row_estimates
 from dpcore.sketches.row_error import RowError, row_variance, second_moment
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import update
@@ -69,11 +69,11 @@ def test_order_statistics_by_brute_force(rows: int) -> None:
     atoms = np.array([-4.0, -1.0, -1.0, 0.5, 2.0, 9.0])
     law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3)
     expected = {
-        Estimator.MEAN: brute_force(atoms, rows, np.mean),
-        Estimator.MINIMUM: brute_force(atoms + 3, rows, min),
+        SketchEstimator.MEAN: brute_force(atoms, rows, np.mean),
+        SketchEstimator.MINIMUM: brute_force(atoms + 3, rows, min),
     }
     if rows % 2:
-        expected[Estimator.MEDIAN] = brute_force(atoms, rows, np.median)
+        expected[SketchEstimator.MEDIAN] = brute_force(atoms, rows, np.median)
     for estimator, (bias, variance) in expected.items():
         moments = law.moments(estimator)
         assert (moments.bias, moments.variance) == pytest.approx((bias, variance))
@@ -86,18 +86,20 @@ def test_the_middle_two_of_an_even_number(rows: int) -> None:
     rng = np.random.default_rng(rows)
     atoms = np.sort(rng.exponential(size=4000))
     law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms)
-    found = law.moments(Estimator.MEDIAN)
+    found = law.moments(SketchEstimator.MEDIAN)
     medians = np.median(rng.choice(atoms, (200_000, rows)), axis=1)
     assert found.bias == pytest.approx(medians.mean(), abs=Z * medians.std() / 447)
     squares = (medians - medians.mean()) ** 2
     assert found.variance == pytest.approx(squares.mean(), abs=Z * squares.std() / 447)
     if rows == 2:
-        assert found.variance == pytest.approx(law.moments(Estimator.MEAN).variance, rel=1e-3)
+        assert found.variance == pytest.approx(law.moments(SketchEstimator.MEAN).variance, rel=1e-3)
 
 
-def mean_squares(shape: SketchShape, counts: np.ndarray, scale: Fraction) -> dict[Estimator, float]:
+def mean_squares(
+    shape: SketchShape, counts: np.ndarray, scale: Fraction
+) -> dict[SketchEstimator, float]:
     """The mean square errors that are found, over codes that were never counted."""
-    found: dict[Estimator, list[float]] = {each: [] for each in estimators_of(shape.kind)}
+    found: dict[SketchEstimator, list[float]] = {each: [] for each in kind_estimators(shape.kind)}
     for draw in range(60):
         table, hashes = noisy_table(shape, counts, scale, draw)
         for estimator, errors in found.items():
@@ -116,7 +118,7 @@ def test_the_errors_that_a_table_predicts(
     shape = shape_of(kind, rows)
     found = mean_squares(shape, DATA[data], scale)
     laws = [
-        RowError.of_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
+        RowError.from_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
         for draw in range(60)
     ]
     for estimator, value in found.items():
@@ -131,12 +133,12 @@ def test_what_is_chosen(kind: SketchKind) -> None:
     shape = shape_of(kind, rows=5)
     exact, _ = noisy_table(shape, ZIPF, NONE, 0)
     drowned, _ = noisy_table(shape, ZIPF, Fraction(10**5), 0)
-    skewed = RowError.of_table(shape, exact).best_estimator()
-    assert skewed is (Estimator.MEDIAN if shape.signed else Estimator.MINIMUM)
+    skewed = RowError.from_table(shape, exact).best_estimator()
+    assert skewed is (SketchEstimator.MEDIAN if shape.signed else SketchEstimator.MINIMUM)
     # Of Laplace noise alone the median of five rows is better than their mean.
-    assert RowError.of_table(shape, drowned).best_estimator() is Estimator.MEDIAN
+    assert RowError.from_table(shape, drowned).best_estimator() is SketchEstimator.MEDIAN
     normal = RowError.planned(shape, total=1e5, f2=1e7, noise_variance=1e10)
-    assert normal.best_estimator() is Estimator.MEAN
+    assert normal.best_estimator() is SketchEstimator.MEAN
 
 
 @pytest.mark.parametrize("kind", SketchKind)

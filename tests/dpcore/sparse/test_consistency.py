@@ -27,8 +27,8 @@ from dpcore.sparse.consistency import _lowered, _met
 from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import PrunedLevel, solve_levels
 from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.settling import SettledLevel, settle
 
 NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 # Widths, and the rows of leaves.
@@ -110,7 +110,7 @@ def test_a_public_root_does_not_move() -> None:
         assert found.tolist() == [10] and variances.tolist() == [0.0]
 
 
-def released(tree: str, runs: int) -> tuple[list[NodeCounts], list[list[SettledLevel]]]:
+def released(tree: str, runs: int) -> tuple[list[NodeCounts], list[list[PrunedLevel]]]:
     """The exact counts of each level, and as many releases of them."""
     widths, rows = TREES[tree]
     domain = CodeDomain(column="c", widths=widths, notation="hex")
@@ -122,7 +122,7 @@ def released(tree: str, runs: int) -> tuple[list[NodeCounts], list[list[SettledL
     for run in range(runs):
         noise = replace(NOISE, global_digest=run.to_bytes(4, "big"))
         parts = [publish_shard(plan, domain, "t", n, 0, own, noise) for n, own in enumerate(truth)]
-        settled.append(settle(plan, domain, parts))
+        settled.append(solve_levels(plan, domain, parts))
     return truth, settled
 
 
@@ -131,7 +131,7 @@ SHARED = cache(released)
 RUNS = 300
 
 
-def margins(truth: list[NodeCounts], settled: list[list[SettledLevel]]) -> list[float]:
+def margins(truth: list[NodeCounts], settled: list[list[PrunedLevel]]) -> list[float]:
     """For each level, by how many standard errors the mean of 1.21 times the squared error of the
     estimate less that of the count is above 0."""
     found = []

@@ -81,7 +81,7 @@ def neighbor_changes(unit: PrivacyUnit, nodes: int, rows: int) -> list[tuple[int
 def worst_delta(
     law: TruncatedLaplace, threshold: int, unit: PrivacyUnit, epsilon: float, rows: int = 1
 ) -> float:
-    """The largest delta over all pairs of neighbouring levels of two nodes that matter."""
+    """The largest delta over all pairs of neighboring levels of two nodes that matter."""
     reach = 2 * law.radius + rows + 1
     # Counts near 0, near the threshold, and beyond where anything is suppressed.
     starts = sorted({*range(rows + 2), threshold, threshold + 1, reach})

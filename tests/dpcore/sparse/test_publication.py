@@ -23,8 +23,8 @@ from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.plan import SparsePlan, plan_sparse
+from dpcore.sparse.pruning import pruned_table, solve_levels
 from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.settling import settle, settled_table
 
 FALSE_ALARM = 1e-6
 DOMAIN = CodeDomain(column="c", widths=(8, 24))
@@ -132,8 +132,8 @@ def test_batches_and_their_order_do_not_matter_to_a_single_bit() -> None:
         levels = [[NodeCounts.empty(domain.key_type)] for _ in range(3)]
         for (level, shard), own in sorted(shards.items()):
             levels[level].append(publish_shard(PLAN, domain, "t", level, shard, own, noise))
-        settled = settle(PLAN, domain, [NodeCounts.merged(parts) for parts in levels])
-        tables.append(settled_table(PLAN, domain, settled))
+        settled = solve_levels(PLAN, domain, [NodeCounts.merged(parts) for parts in levels])
+        tables.append(pruned_table(PLAN, domain, settled))
     assert tables[0].num_rows > 20
     assert tables[0].equals(tables[1]) and tables[0].equals(tables[2])
 

@@ -18,8 +18,8 @@ from dpcore.rows.keys import KeyList
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.settling import Pruning
 
 DOMAINS: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 16)),

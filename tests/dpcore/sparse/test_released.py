@@ -19,14 +19,14 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
-from dpcore.sparse.settling import Pruning
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 100)
 RNG = np.random.default_rng(8)
@@ -59,7 +59,7 @@ def question(form: str, *, prune: int = 0, **fields: Any) -> SparseQuestion:
     )
 
 
-def released(*questions: SparseQuestion, run: int = 0) -> Release:
+def released(*questions: SparseQuestion, run: int = 0) -> ReleaseReader:
     many = len(questions)
     plan = ReleasePlan(
         name="sparse",
@@ -86,19 +86,19 @@ def exact_counts(form: str) -> list[dict[str, int]]:
     return [found[level] for level in range(domain.height + 1)]
 
 
-def tree_of(release: Release, form: str) -> ReleasedSparse:
+def tree_of(release: ReleaseReader, form: str) -> ReleasedSparse:
     tree = release.tree(form)
     assert isinstance(tree, ReleasedSparse)
     return tree
 
 
 @pytest.fixture(scope="module", params=[0, 30], ids=["every node", "pruned"])
-def release(request: pytest.FixtureRequest) -> Release:
+def release(request: pytest.FixtureRequest) -> ReleaseReader:
     return released(*(question(form, prune=request.param) for form in DOMAINS))
 
 
 @pytest.mark.parametrize("form", DOMAINS)
-def test_every_released_node_is_found_by_its_path(release: Release, form: str) -> None:
+def test_every_released_node_is_found_by_its_path(release: ReleaseReader, form: str) -> None:
     tree, total = tree_of(release, form), tree_of(release, form).at_path("").count
     for level in range(tree.question.plan.height + 1):
         rows = tree.rows(level)
@@ -113,7 +113,7 @@ def test_every_released_node_is_found_by_its_path(release: Release, form: str) -
 
 
 @pytest.mark.parametrize("form", DOMAINS)
-def test_children_are_the_nodes_one_label_below(release: Release, form: str) -> None:
+def test_children_are_the_nodes_one_label_below(release: ReleaseReader, form: str) -> None:
     tree, domain = tree_of(release, form), DOMAINS[form]
     height, released_below = tree.question.plan.height, 0
     for level in range(height):
@@ -144,10 +144,10 @@ def parent_paths(domain: SparseDomain, level: int, paths: list[str], form: str) 
 
 
 @pytest.mark.parametrize("form", DOMAINS)
-def test_the_largest_of_a_level(release: Release, form: str) -> None:
+def test_the_largest_of_a_level(release: ReleaseReader, form: str) -> None:
     tree = tree_of(release, form)
     for level, name in enumerate(tree.level_names):
-        assert tree.level_of(name) == level == tree.level_of(str(level))
+        assert tree.find_level(name) == level == tree.find_level(str(level))
         rows = tree.rows(level).to_pylist()
         order = sorted(rows, key=lambda row: -row["count"])
         for wanted in (1, 2, 100):
@@ -155,7 +155,7 @@ def test_the_largest_of_a_level(release: Release, form: str) -> None:
             assert found == [row["label"] for row in order[:wanted]]
 
 
-def test_refusals(release: Release) -> None:
+def test_refusals(release: ReleaseReader) -> None:
     tree = tree_of(release, "labels")
     most = {level: tree.question.unpublished_most(level) for level in (1, 2)}
     for path, level in (("z", 1), ("a/z", 2), ("b/c", 2)):  # the label b/c is written b\/c
@@ -175,7 +175,7 @@ def test_refusals(release: Release) -> None:
         tree.children(leaf)
     for name in ("3", "-1", "w", ""):
         with pytest.raises(ValueError, match="is none of root, x, y"):
-            tree.level_of(name)
+            tree.find_level(name)
     for level in (-1, 3):
         with pytest.raises(ValueError, match=f"level: {level} is not between 0 and 2"):
             tree.top(1, level)
@@ -227,7 +227,7 @@ def test_shards_do_not_change_what_is_counted() -> None:
         totals = []
         for shards in (1, 3, 50):
             asked = replace(question(form), shards=shards)
-            partials = list(asked.partials_of(domain.leaf_counts(columns), CHOICES))
+            partials = list(asked.split_counts(domain.leaf_counts(columns), CHOICES))
             assert sorted(partial.place for partial in partials) == asked.places
             assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)

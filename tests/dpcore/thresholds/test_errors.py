@@ -25,7 +25,7 @@ from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors, difference_survival
 from dpcore.thresholds.heavy_nodes import classify_forest, remaining_trees, tree_weights
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 COPIES = 20_000
@@ -65,9 +65,11 @@ def calibrated(height: int, alpha: float = 0.5, root_bound: int = 3000) -> Thres
     )
 
 
-def simulated(plan: ThresholdPlan, tree: Tree, counts: np.ndarray, copies: int) -> list[np.ndarray]:
+def simulated(
+    plan: ThresholdPlan, tree: UniformTree, counts: np.ndarray, copies: int
+) -> list[np.ndarray]:
     """(copies, n_level) estimates of copies of one tree, by rounds on a forest of them."""
-    whole = Tree(leaves=copies * tree.leaves, fanouts=(copies, *tree.fanouts))
+    whole = UniformTree(leaves=copies * tree.leaves, fanouts=(copies, *tree.fanouts))
     weights = tree_weights(whole, np.tile(counts, copies))
     forest = [np.array([-1]), *(np.repeat(np.arange(copies), n) for n in tree.level_sizes)]
     stream = public_stream("error", repr(counts.tolist()), copies)
@@ -105,7 +107,9 @@ def test_single_leaves_are_nearly_exact(count: int) -> None:
     errors = ThresholdErrors(plan_of(SINGLE), height=0, root_bound=1000)
     exact, bound = missed_by_sums(SINGLE, count), float(errors.missed(1, count))
     assert exact <= bound * (1 + 1e-9) and bound <= 1.2 * exact
-    found = simulated(plan_of(SINGLE), Tree(leaves=1, fanouts=()), np.array([count]), COPIES)[0]
+    found = simulated(
+        plan_of(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([count]), COPIES
+    )[0]
     seen = int((found == 10).sum())
     assert stats.binom.cdf(seen, COPIES, exact) > 1e-7 < stats.binom.sf(seen - 1, COPIES, exact)
 
@@ -113,7 +117,7 @@ def test_single_leaves_are_nearly_exact(count: int) -> None:
 def test_a_bound_of_smaller_noise_is_found_out() -> None:
     planted = replace(SINGLE, search_epsilon=SINGLE.search_epsilon / Fraction(7, 10))
     bound = float(ThresholdErrors(plan_of(planted), height=0, root_bound=99).missed(1, 60))
-    found = simulated(plan_of(SINGLE), Tree(leaves=1, fanouts=()), np.array([60]), COPIES)[0]
+    found = simulated(plan_of(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([60]), COPIES)[0]
     assert stats.binom.sf(int((found == 10).sum()), COPIES, bound) < 1e-6
 
 
@@ -130,7 +134,9 @@ def test_levels_found_without_a_node_are_bounded(gap: int) -> None:
     assert exact <= bound * (1 + 1e-9) and bound <= 1.01 * exact
 
 
-def worst_data(plan: ThresholdPlan, tree: Tree, rng: np.random.Generator) -> list[np.ndarray]:
+def worst_data(
+    plan: ThresholdPlan, tree: UniformTree, rng: np.random.Generator
+) -> list[np.ndarray]:
     """Counts that are hard: one heavy leaf at the edges of rounds, others that use up the levels,
     empty ones, random ones."""
     found = [np.zeros(tree.leaves, dtype=np.int64)]
@@ -149,7 +155,7 @@ def worst_data(plan: ThresholdPlan, tree: Tree, rng: np.random.Generator) -> lis
 
 @pytest.mark.parametrize("alpha", [0.5, 0.9])
 def test_no_data_set_has_a_larger_error(alpha: float) -> None:
-    tree, copies = Tree(leaves=8, fanouts=(2, 2, 2)), 1500
+    tree, copies = UniformTree(leaves=8, fanouts=(2, 2, 2)), 1500
     plan = calibrated(3, alpha)
     errors = ThresholdErrors(plan, height=3, root_bound=3000)
     largest = 0.0
@@ -168,7 +174,7 @@ def test_no_data_set_has_a_larger_error(alpha: float) -> None:
 
 
 def test_relative_errors_are_bounded_too() -> None:
-    tree, copies, kappa = Tree(leaves=8, fanouts=(2, 2, 2)), 1500, 50.0
+    tree, copies, kappa = UniformTree(leaves=8, fanouts=(2, 2, 2)), 1500, 50.0
     plan = calibrated(3)
     errors = ThresholdErrors(plan, height=3, root_bound=3000)
     for counts in worst_data(plan, tree, np.random.default_rng(5)):

@@ -28,7 +28,7 @@ from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import claiming, round_of, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
 
@@ -102,7 +102,7 @@ def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str) -> None:
         for one, other in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
     for key in range(keys):
-        stream = SOURCE.of_counts(counts).stream("tree", key, 0, -2)
+        stream = SOURCE.for_counts(counts).stream("tree", key, 0, -2)
         expected = finding_rounds(plan.thresholds, plan.tree, [counts], [stream])
         for (estimate, _), rounds in zip(together, expected, strict=True):
             np.testing.assert_array_equal(estimate[key], plan.estimates[rounds[0]])
@@ -172,7 +172,7 @@ def misses(
     """Return for every level how many copies have a count below its interval, and above: (n,)
     each."""
     fanouts = (2,) * int(np.log2(counts.size))
-    tree = Tree(leaves=counts.size, fanouts=fanouts)
+    tree = UniformTree(leaves=counts.size, fanouts=fanouts)
     exact = tree.level_counts(counts)
     # A round above the root's count accepts no node, and needs no noise.
     rounds = tuple(each for each in plan.rounds if each.floor <= counts.sum())

@@ -29,7 +29,7 @@ from dpcore.thresholds.heavy_nodes import (
     tree_weights,
     whole_tree,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 FALSE_ALARM = 1e-6
 COPIES = 100_000
@@ -50,11 +50,11 @@ def parameters_of(
     )
 
 
-def ids(tree: Tree) -> list[tuple[int, int]]:
+def ids(tree: UniformTree) -> list[tuple[int, int]]:
     return [(level, node) for level, n in enumerate(tree.level_sizes) for node in range(n)]
 
 
-def ancestors(tree: Tree, level: int, node: int) -> list[tuple[int, int]]:
+def ancestors(tree: UniformTree, level: int, node: int) -> list[tuple[int, int]]:
     found = [(level, node)]
     while level:
         level, node = level - 1, node // tree.fanouts[level - 1]
@@ -63,7 +63,7 @@ def ancestors(tree: Tree, level: int, node: int) -> list[tuple[int, int]]:
 
 
 def exact_law(
-    tree: Tree,
+    tree: UniformTree,
     counts: tuple[int, ...],
     parameters: Classification,
     *,
@@ -126,9 +126,11 @@ def hockey_stick(law: Law, other: Law, epsilon: float) -> float:
     return math.fsum(max(0.0, p - math.exp(epsilon) * other.get(o, 0.0)) for o, p in law.items())
 
 
-def observed(tree: Tree, counts: tuple[int, ...], parameters: Classification, name: str) -> Counter:
+def observed(
+    tree: UniformTree, counts: tuple[int, ...], parameters: Classification, name: str
+) -> Counter:
     """Classifications of COPIES copies of the tree, the trees of one forest."""
-    forest_tree = Tree(leaves=COPIES * tree.leaves, fanouts=(COPIES, *tree.fanouts))
+    forest_tree = UniformTree(leaves=COPIES * tree.leaves, fanouts=(COPIES, *tree.fanouts))
     weights = tree_weights(forest_tree, np.tile(np.array(counts), COPIES))
     forest = [np.array([-1])]
     forest += [np.repeat(np.arange(COPIES), n) for n in tree.level_sizes]
@@ -154,7 +156,7 @@ def p_value(seen: Counter, law: Law) -> float:
 
 
 def algorithm_1(
-    tree: Tree, weights: list[np.ndarray], parameters: Classification, stream: RandomStream
+    tree: UniformTree, weights: list[np.ndarray], parameters: Classification, stream: RandomStream
 ) -> set[tuple[int, int]]:
     """Algorithm 1 as printed, node by node, with the noise in the order in which it needs it."""
     c = math.ceil(parameters.root_bound / ((1 - parameters.alpha) * parameters.tau))
@@ -181,8 +183,8 @@ def algorithm_1(
     return top
 
 
-TINY = Tree(leaves=2, fanouts=(2,))
-SMALL = Tree(leaves=4, fanouts=(2, 2))
+TINY = UniformTree(leaves=2, fanouts=(2,))
+SMALL = UniformTree(leaves=4, fanouts=(2, 2))
 HEAVY = parameters_of(tau=90, root_bound=90)  # c = 2
 
 
@@ -205,7 +207,7 @@ def test_the_derived_parameters() -> None:
 def test_it_is_algorithm_1_line_by_line(fanouts: list[int], data: st.DataObject, seed: int) -> None:
     cells = math.prod(fanouts)
     low = cells // fanouts[0] + 1 if fanouts else 1
-    tree = Tree(leaves=data.draw(st.integers(low, cells)), fanouts=tuple(fanouts))
+    tree = UniformTree(leaves=data.draw(st.integers(low, cells)), fanouts=tuple(fanouts))
     counts = data.draw(st.lists(st.integers(0, 120), min_size=tree.leaves, max_size=tree.leaves))
     weights = tree_weights(tree, np.array(counts))
     parameters = parameters_of(tau=90, root_bound=data.draw(st.sampled_from([90, 250])))
@@ -227,7 +229,7 @@ def test_the_classification_is_right_when_accuracy_is_proved(epsilon: int) -> No
     while (parameters := proved()) is None:
         tau *= 2
     parameters.check_accuracy()
-    tree = Tree(leaves=4, fanouts=(2, 2))
+    tree = UniformTree(leaves=4, fanouts=(2, 2))
     heavy, light = math.ceil(1.5 * tau), math.ceil(0.5 * tau) - 1
     for trial in range(20):
         weights = tree_weights(tree, np.array([heavy, light, 0, light // 2]))
@@ -246,7 +248,7 @@ def test_the_classification_is_right_when_accuracy_is_proved(epsilon: int) -> No
     ],
 )
 def test_a_forest_follows_the_exact_law(
-    tree: Tree, counts: tuple[int, ...], tau: int, root_bound: int
+    tree: UniformTree, counts: tuple[int, ...], tau: int, root_bound: int
 ) -> None:
     parameters = parameters_of(tau=tau, root_bound=root_bound)
     law = exact_law(tree, counts, parameters)
@@ -270,7 +272,7 @@ def test_an_audit_finds_planted_errors(planted: dict[str, float]) -> None:
     assert p_value(seen, exact_law(TINY, (39, 80), HEAVY, **planted)) < FALSE_ALARM  # type: ignore[arg-type]
 
 
-def neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [tuple(n + (i == place) for i, n in enumerate(counts)) for place in range(len(counts))]
 
 
@@ -287,7 +289,7 @@ def test_all_outputs_of_neighbours_keep_epsilon_and_delta(epsilon: object, facto
     worst = 0.0
     for counts in ((low - 1, 3 * tau), (low - 1, 0), (tau, low), (edge, edge - 1), (0, 0)):
         law = exact_law(TINY, counts, parameters)
-        for moved in neighbours(counts):
+        for moved in neighbors(counts):
             other = exact_law(TINY, moved, parameters)
             for one, two in ((law, other), (other, law)):
                 worst = max(worst, hockey_stick(one, two, float(parameters.epsilon)))
@@ -320,7 +322,7 @@ def _next_round(found: object, counts: tuple[int, int], step: Classification) ->
     single = [
         {(True,): 0.0, (False,): 1.0}
         if True in leaf
-        else exact_law(Tree(leaves=1, fanouts=()), (n,), step)
+        else exact_law(UniformTree(leaves=1, fanouts=()), (n,), step)
         for leaf, n in zip(leaves, counts, strict=True)
     ]
     return {
@@ -339,7 +341,7 @@ def test_two_rounds_on_neighbours_keep_the_sums_of_epsilon_and_delta() -> None:
     for counts in ((edges[0] - 1, 200), (edges[1] - 1, 200), (60, edges[0] - 1), (0, 0)):
         law = reduction_law(counts, [low, high])
         assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-9)
-        for moved in neighbours(counts):
+        for moved in neighbors(counts):
             other = reduction_law(moved, [low, high])  # type: ignore[arg-type]
             for one, two in ((law, other), (other, law)):
                 worst = max(worst, hockey_stick(one, two, epsilon))  # type: ignore[arg-type]
@@ -376,7 +378,7 @@ def test_the_enumeration_finds_a_radius_that_is_too_small() -> None:
 
 
 def test_remaining_trees_are_whole_subtrees_of_bottom_nodes() -> None:
-    tree = Tree(leaves=11, fanouts=(3, 2, 2))
+    tree = UniformTree(leaves=11, fanouts=(3, 2, 2))
     rng = np.random.default_rng(5)
     for _ in range(50):
         top = [rng.random(n) < 0.2 for n in tree.level_sizes]

@@ -25,13 +25,13 @@ from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import of_rows
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
-TINY = Tree(leaves=2, fanouts=(2,))
+TINY = UniformTree(leaves=2, fanouts=(2,))
 # Of each node of TINY (root, left, right): the round that finds it, 0 for none.
 Outcome = tuple[int, int, int]
 Law = dict[Outcome, float]

@@ -137,12 +137,12 @@ def test_every_output_of_neighbours_keeps_epsilon(cutoff: int, threshold: int) -
         assert worst_ratio(law, other) <= math.exp(1.0) * (1 + 1e-6)
 
 
-# Many queries that fall while one rises: the neighbours nearest to the whole epsilon.
+# Many queries that fall while one rises: the neighbors nearest to the whole epsilon.
 WORST = ((0,) * 400 + (1,), (1,) * 400 + (0,))
 
 
 def last_top_ratio(**factors: float) -> float:
-    """P(BOTTOM, ..., BOTTOM, TOP) for one neighbour over the other, c = 1 and threshold 0."""
+    """P(BOTTOM, ..., BOTTOM, TOP) for one neighbor over the other, c = 1 and threshold 0."""
     rho, weight = laplace_grid(factors.get("threshold_factor", 1.0) * 2 / 1.0)
     scale = factors.get("query_factor", 1.0) * 4 / 1.0
     chance = []

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 
 FORESTS = [
@@ -30,7 +30,9 @@ SIZES = [1, 2, 4, 8, 16, 40, 100_000]
 @pytest.fixture(params=[(forest, size) for forest in FORESTS for size in SIZES], ids=str)
 def chunking(request: pytest.FixtureRequest) -> UniformChunking:
     (leaves, fanouts, keys), size = request.param
-    return UniformChunking(tree=Tree(leaves=leaves, fanouts=fanouts), keys=keys, chunk_leaves=size)
+    return UniformChunking(
+        tree=UniformTree(leaves=leaves, fanouts=fanouts), keys=keys, chunk_leaves=size
+    )
 
 
 def test_chunks_partition_the_leaves_in_order(chunking: UniformChunking) -> None:
@@ -93,7 +95,7 @@ def test_chunks_of_irregular_trees_are_whole_subtrees_in_the_order_of_leaves(siz
                 max(len(tree.leaf_range(split - 1, n)) for n in range(tree.level_sizes[split - 1]))
                 > size
             )
-        # Two neighbours of a key would not fit one chunk, so none is needlessly small.
+        # Two neighbors of a key would not fit one chunk, so none is needlessly small.
         if split:
             per_key = [chunking[index] for index in range(chunking.chunks_per_key)]
             for chunk, after in itertools.pairwise(per_key):
@@ -102,7 +104,7 @@ def test_chunks_of_irregular_trees_are_whole_subtrees_in_the_order_of_leaves(siz
 
 
 WHOLE = (
-    UniformChunking(tree=Tree(leaves=4, fanouts=(4,))),
+    UniformChunking(tree=UniformTree(leaves=4, fanouts=(4,))),
     IrregularChunking(tree=IrregularTree.from_fanouts([[4]])),
 )
 
@@ -128,7 +130,7 @@ def test_refuses_no_keys_no_leaves_and_too_many_counts(whole: Chunking) -> None:
 def test_the_nodes_of_chunks_and_spine_are_all_nodes_of_a_key(size: int) -> None:
     rng = np.random.default_rng(3)
     cuts: list[Chunking] = [
-        UniformChunking(tree=Tree(leaves=leaves, fanouts=fanouts), chunk_leaves=size)
+        UniformChunking(tree=UniformTree(leaves=leaves, fanouts=fanouts), chunk_leaves=size)
         for leaves, fanouts, _ in FORESTS
     ]
     shapes = [random_irregular_tree(rng) for _ in range(6)]

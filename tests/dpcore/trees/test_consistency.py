@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.trees.consistency import consistent_counts, root_count, split_counts
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 
 def best_by_enumeration(
@@ -140,7 +140,9 @@ def test_sums_hold_at_the_largest_counts(size: float) -> None:
     assert (counts.sum(axis=1) == totals).all() and (counts >= 0).all()
 
 
-def test_a_whole_tree_adds_up_and_its_cdf_is_monotone(random_tree: Callable[..., Tree]) -> None:
+def test_a_whole_tree_adds_up_and_its_cdf_is_monotone(
+    random_tree: Callable[..., UniformTree],
+) -> None:
     rng = np.random.default_rng(4)
     for _ in range(40):
         tree = random_tree(rng)
@@ -162,7 +164,7 @@ def test_a_whole_tree_adds_up_and_its_cdf_is_monotone(random_tree: Callable[...,
             assert (one == batch[1]).all()
 
 
-def test_true_counts_stay_as_they_are(random_tree: Callable[..., Tree]) -> None:
+def test_true_counts_stay_as_they_are(random_tree: Callable[..., UniformTree]) -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         tree = random_tree(rng)

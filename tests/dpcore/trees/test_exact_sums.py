@@ -29,11 +29,11 @@ from dpcore.trees.exact_sums import (
     LeafSums,
     level_sums,
     saturated_sums,
-    words_of,
+    split_words,
     words_total,
 )
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.setting import TreeSetting
 
@@ -54,7 +54,7 @@ def saturated(value: int) -> int:
 
 @given(st.lists(VALUES, min_size=1, max_size=9))
 def test_words_stand_for_their_values(values: list[int]) -> None:
-    words = words_of(np.array(values))
+    words = split_words(np.array(values))
     low, high = words.tolist()
     assert [b * 2**32 + a for a, b in zip(low, high, strict=True)] == values
     assert all(-(2**31) <= each < 2**31 for each in low)
@@ -102,7 +102,7 @@ def test_leaf_sums_are_exact_past_64_bits(batches: list[list[tuple[int, int]]]) 
             for leaf, value in batch:
                 truth[leaf] += value
     low, *high = sums.words
-    whole = words_of(low)
+    whole = split_words(low)
     whole[1] += sum(high, np.zeros_like(low))
     assert words_total(whole) == sum(truth)
     assert saturated_sums(whole).tolist() == [saturated(each) for each in truth]
@@ -139,7 +139,7 @@ def test_levels_are_those_of_unbounded_integers(fanouts: Any, data: st.DataObjec
 
 
 def test_levels_of_equal_fanouts() -> None:
-    tree = Tree(leaves=5, fanouts=(2, 3))
+    tree = UniformTree(leaves=5, fanouts=(2, 3))
     leaves = np.array([2**62, 2**62, -5, 2**62, -(2**62)])
     found = [level.tolist() for level in level_sums(tree, leaves)]
     assert found == [[2**62], [2**62, 0], leaves.tolist()]
@@ -150,7 +150,7 @@ def test_levels_of_equal_fanouts() -> None:
 
 @given(data=st.data())
 def test_a_row_moves_no_node_by_more_than_the_sensitivity(data: st.DataObject) -> None:
-    """Every pair of neighbours: a row added, or substituted in its leaf or elsewhere."""
+    """Every pair of neighbors: a row added, or substituted in its leaf or elsewhere."""
     tree = IrregularTree.from_fanouts(data.draw(st.sampled_from(FANOUTS)))
     places = st.integers(0, tree.leaves - 1)
     lower, upper = sorted(data.draw(st.lists(st.sampled_from(BOUNDS), min_size=2, max_size=2)))

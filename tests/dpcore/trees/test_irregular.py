@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import node_chains, random_irregular_tree
 
 
@@ -39,7 +39,7 @@ def test_level_arithmetic_equals_loops(dtype: type, batch: tuple[int, ...], root
 
 
 def test_a_tree_of_equal_fanouts_is_the_level_uniform_tree(
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
 ) -> None:
     rng = np.random.default_rng(2)
     for _ in range(20):
@@ -55,7 +55,7 @@ def test_a_tree_of_equal_fanouts_is_the_level_uniform_tree(
                 assert tree.leaf_range(level, node) == uniform.leaf_range(level, node)
 
 
-def irregular(tree: Tree) -> IrregularTree:
+def irregular(tree: UniformTree) -> IrregularTree:
     return IrregularTree.from_fanouts(
         [
             [len(tree.children(level, node)) for node in range(tree.level_sizes[level])]

@@ -12,7 +12,7 @@ from dpcore.trees import irregular_consistency
 from dpcore.trees.consistency import consistent_counts, split_counts
 from dpcore.trees.irregular_consistency import split_among_children
 from dpcore.trees.least_squares import estimation_weights
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 from tests.dpcore.trees.test_irregular import irregular
 
@@ -36,7 +36,7 @@ def test_equals_the_split_of_each_node_alone(scale: float, alike: bool) -> None:
         assert alone.sum() == total and alone.min() >= 0
 
 
-def test_equals_the_level_uniform_tree(random_tree: Callable[..., Tree]) -> None:
+def test_equals_the_level_uniform_tree(random_tree: Callable[..., UniformTree]) -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         uniform = random_tree(rng)

@@ -1,4 +1,4 @@
-"""The two passes over the tree equal generalised least squares by dense matrices."""
+"""The two passes over the tree equal generalized least squares by dense matrices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dpcore.trees.least_squares import (
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def level_variances(
-    rng: np.random.Generator, tree: Tree, *, public: bool, exact: bool
+    rng: np.random.Generator, tree: UniformTree, *, public: bool, exact: bool
 ) -> list[float]:
     """Unequal; a third not measured; with ``exact`` a third known exactly; a public root exact."""
     variances = [float(v) for v in rng.uniform(0.5, 40, tree.height + 1)]
@@ -36,7 +36,7 @@ def level_variances(
 
 
 def noisy_levels(
-    rng: np.random.Generator, tree: Tree, variances: list[Any]
+    rng: np.random.Generator, tree: UniformTree, variances: list[Any]
 ) -> list[np.ndarray[Any, Any]]:
     """Any values on noisy levels; the truth, where exact, so that exact values agree."""
     truth = tree.level_counts(rng.integers(0, 30, tree.leaves).astype(np.float64))
@@ -46,7 +46,7 @@ def noisy_levels(
     ]
 
 
-def per_node(tree: Tree, variances: list[Any]) -> list[np.ndarray[Any, Any]]:
+def per_node(tree: UniformTree, variances: list[Any]) -> list[np.ndarray[Any, Any]]:
     return [
         np.broadcast_to(np.asarray(v, float), (n,))
         for v, n in zip(variances, tree.level_sizes, strict=True)
@@ -54,7 +54,7 @@ def per_node(tree: Tree, variances: list[Any]) -> list[np.ndarray[Any, Any]]:
 
 
 def check_against_dense(
-    tree: Tree,
+    tree: UniformTree,
     variances: list[Any],
     measured: list[np.ndarray[Any, Any]],
     weights: EstimationWeights,
@@ -83,7 +83,7 @@ def check_against_dense(
 @pytest.mark.parametrize("exact", [False, True], ids=["noisy", "some levels exact"])
 @pytest.mark.parametrize("seed", range(4))
 def test_equals_dense_least_squares(
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
     dense_least_squares: Callable[..., Any],
     level_matrix: Callable[..., Any],
     public: bool,
@@ -117,7 +117,7 @@ def test_equals_dense_least_squares(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_dense_least_squares_with_a_variance_per_node(
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
     dense_least_squares: Callable[..., Any],
     level_matrix: Callable[..., Any],
     seed: int,
@@ -147,7 +147,7 @@ def test_equals_dense_least_squares_with_a_variance_per_node(
         )
 
 
-def test_a_batch_is_its_trees_one_by_one(random_tree: Callable[..., Tree]) -> None:
+def test_a_batch_is_its_trees_one_by_one(random_tree: Callable[..., UniformTree]) -> None:
     rng = np.random.default_rng(7)
     for _ in range(10):
         tree = random_tree(rng)
@@ -166,7 +166,7 @@ def test_a_batch_is_its_trees_one_by_one(random_tree: Callable[..., Tree]) -> No
 
 
 def test_children_sum_to_their_parent_and_the_truth_is_a_fixed_point(
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
 ) -> None:
     rng = np.random.default_rng(8)
     for _ in range(20):
@@ -185,7 +185,7 @@ def test_children_sum_to_their_parent_and_the_truth_is_a_fixed_point(
 
 
 def test_estimation_never_does_worse_than_a_node_s_own_measurement(
-    random_tree: Callable[..., Tree],
+    random_tree: Callable[..., UniformTree],
 ) -> None:
     rng = np.random.default_rng(9)
     for _ in range(20):
@@ -199,7 +199,7 @@ def test_estimation_never_does_worse_than_a_node_s_own_measurement(
 
 
 def test_refuses() -> None:
-    tree = Tree(leaves=4, fanouts=(2, 2))
+    tree = UniformTree(leaves=4, fanouts=(2, 2))
     with pytest.raises(ValueError, match="2 levels for a tree of 3"):
         estimation_weights(tree, [1.0, 1.0])
     with pytest.raises(ValueError, match="leaves must be measured"):

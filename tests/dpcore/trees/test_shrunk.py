@@ -11,9 +11,9 @@ from scipy.optimize import isotonic_regression
 from dpcore.arrays import Floats, Integers
 from dpcore.trees.consistency import consistent_counts, split_counts
 from dpcore.trees.shrunk import rising_counts, rising_means, shrunk_counts, shrunk_from_root
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 
-TREE = Tree(leaves=100, fanouts=(4, 5, 6))
+TREE = UniformTree(leaves=100, fanouts=(4, 5, 6))
 
 
 def some_estimates(rows: int, seed: int = 1) -> list[Floats]:
@@ -67,7 +67,7 @@ def test_below_known_roots_they_are_those_of_the_whole_tree() -> None:
     sizes = [5, 30]
     for node in range(3):  # the last one has fewer leaves
         own = [each[:, node * size : (node + 1) * size] for each, size in _levels(estimates, sizes)]
-        tree = Tree(leaves=30, fanouts=(5, 6))
+        tree = UniformTree(leaves=30, fanouts=(5, 6))
         parts = [np.full(size, 8.0) for size in (1, *sizes)]
         counts = shrunk_counts(tree, parts, own, whole[1][:, node : node + 1])
         for part, (each, size) in zip(counts, _levels(whole, sizes), strict=True):
@@ -98,7 +98,7 @@ def test_the_more_noise_the_more_even() -> None:
 def test_they_are_closer_where_rows_are_few() -> None:
     """Prefixes of 40 rows in a tenth of the cells, over 300 draws of the noise."""
     random = np.random.default_rng(7)
-    tree = Tree(leaves=256, fanouts=(8, 8, 4))
+    tree = UniformTree(leaves=256, fanouts=(8, 8, 4))
     exact = np.zeros(256, dtype=np.int64)
     exact[20:46] = random.multinomial(40, np.full(26, 1 / 26))
     # Levels are measured apart; the root's children best. Estimates from below, made to agree.

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.trees.uniform import MAX_LEAVES, Tree
+from dpcore.trees.uniform import MAX_LEAVES, UniformTree
 
 FANOUTS = st.lists(st.integers(2, 6), min_size=1, max_size=4)
 
 
 @st.composite
-def trees(draw: Any) -> Tree:
+def trees(draw: Any) -> UniformTree:
     fanouts = tuple(draw(FANOUTS))
     cells = math.prod(fanouts)
-    return Tree(leaves=draw(st.integers(cells // fanouts[0] + 1, cells)), fanouts=fanouts)
+    return UniformTree(leaves=draw(st.integers(cells // fanouts[0] + 1, cells)), fanouts=fanouts)
 
 
 @given(trees())
 @settings(max_examples=60, deadline=None)
-def test_children_and_leaf_ranges_partition_every_level(tree: Tree) -> None:
+def test_children_and_leaf_ranges_partition_every_level(tree: UniformTree) -> None:
     assert tree.level_sizes[0] == 1 and tree.level_sizes[-1] == tree.leaves
     for level, size in enumerate(tree.level_sizes):
         ranges = [tree.leaf_range(level, node) for node in range(size)]
@@ -39,12 +39,12 @@ def test_children_and_leaf_ranges_partition_every_level(tree: Tree) -> None:
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
 def test_level_arithmetic_equals_loops(
-    random_tree: Callable[..., Tree], dtype: type, batch: tuple[int, ...]
+    random_tree: Callable[..., UniformTree], dtype: type, batch: tuple[int, ...]
 ) -> None:
     rng = np.random.default_rng(1)
     for tree in [random_tree(rng) for _ in range(15)] + [
-        Tree(leaves=200, fanouts=(3, 70)),  # wide: the other way of summing
-        Tree(leaves=210, fanouts=(3, 70)),
+        UniformTree(leaves=200, fanouts=(3, 70)),  # wide: the other way of summing
+        UniformTree(leaves=210, fanouts=(3, 70)),
     ]:
         for level in range(tree.height):
             children = rng.integers(-50, 50, (*batch, tree.level_sizes[level + 1])).astype(dtype)
@@ -65,7 +65,7 @@ def test_level_arithmetic_equals_loops(
 
 
 def test_level_counts_sum_the_leaves_of_every_node(
-    random_tree: Callable[..., Tree], level_matrix: Callable[..., Any]
+    random_tree: Callable[..., UniformTree], level_matrix: Callable[..., Any]
 ) -> None:
     rng = np.random.default_rng(2)
     for _ in range(20):
@@ -79,12 +79,12 @@ def test_level_counts_sum_the_leaves_of_every_node(
 
 def test_sums_are_exact_beyond_the_integers_of_float64() -> None:
     counts = np.array([2**53, 1, 2**53, 1], dtype=np.int64)
-    assert Tree(leaves=4, fanouts=(2, 2)).level_counts(counts)[0].tolist() == [2**54 + 2]
+    assert UniformTree(leaves=4, fanouts=(2, 2)).level_counts(counts)[0].tolist() == [2**54 + 2]
     wide = np.full(64, 2**53 + 1, dtype=np.int64)
-    assert Tree(leaves=64, fanouts=(64,)).child_sum(0, wide).tolist() == [64 * (2**53 + 1)]
+    assert UniformTree(leaves=64, fanouts=(64,)).child_sum(0, wide).tolist() == [64 * (2**53 + 1)]
 
 
-def test_parts_of_a_tree_have_its_shape(random_tree: Callable[..., Tree]) -> None:
+def test_parts_of_a_tree_have_its_shape(random_tree: Callable[..., UniformTree]) -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):
         tree = random_tree(rng)
@@ -99,14 +99,14 @@ def test_parts_of_a_tree_have_its_shape(random_tree: Callable[..., Tree]) -> Non
 
 
 def test_a_trimmed_subtree_keeps_its_levels_of_one_node() -> None:
-    tree = Tree(leaves=9, fanouts=(2, 2, 4))
+    tree = UniformTree(leaves=9, fanouts=(2, 2, 4))
     last = tree.subtree(1, 1)
     assert last.level_sizes == (1, 1, 1)
     assert last.child_sum(1, np.array([7])).tolist() == [7]
 
 
 def test_the_tree_of_one_node() -> None:
-    tree = Tree(leaves=1, fanouts=())
+    tree = UniformTree(leaves=1, fanouts=())
     assert tree.level_sizes == (1,) and tree.height == 0
     assert tree.level_counts(np.array([5]))[0].tolist() == [5]
 
@@ -124,4 +124,4 @@ def test_the_tree_of_one_node() -> None:
 )
 def test_refuses(leaves: int, fanouts: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Tree(leaves=leaves, fanouts=fanouts)
+        UniformTree(leaves=leaves, fanouts=fanouts)

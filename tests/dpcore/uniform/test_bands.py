@@ -18,7 +18,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform import bands
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
@@ -126,9 +126,9 @@ def test_blocks_bound_every_prefix(
     rng = np.random.default_rng(seed)
     trees = [
         None,
-        Tree(leaves=int(rng.integers(700, 1024)), fanouts=(2,) * 10),
-        Tree(leaves=int(rng.integers(800, 900)), fanouts=(30, 30)),
-        Tree(leaves=int(rng.integers(500, 512)), fanouts=(128, 4)),
+        UniformTree(leaves=int(rng.integers(700, 1024)), fanouts=(2,) * 10),
+        UniformTree(leaves=int(rng.integers(800, 900)), fanouts=(30, 30)),
+        UniformTree(leaves=int(rng.integers(500, 512)), fanouts=(128, 4)),
     ]
     plan = random_plan(rng, measure=Measure.EPSILON, tree=trees[seed % 4])
     if seed % 3 == 0:  # as if the tree were too large for many blocks

@@ -22,7 +22,7 @@ from dpcore.trees.least_squares import (
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -183,7 +183,7 @@ def test_a_tree_of_one_leaf(
 
 
 class _NoStreams:
-    def of_counts(self, counts: object) -> _NoStreams:
+    def for_counts(self, counts: object) -> _NoStreams:
         return self
 
     def stream(self, *place: object) -> None:
@@ -194,7 +194,7 @@ def test_variances_come_from_the_plan_alone(
     random_plan: Callable[..., TreePlan], solve_forest: Callable[..., Any]
 ) -> None:
     """The widths of an answer must not tell anything of the counts."""
-    plan = random_plan(np.random.default_rng(4), tree=Tree(leaves=22, fanouts=(4, 6)))
+    plan = random_plan(np.random.default_rng(4), tree=UniformTree(leaves=22, fanouts=(4, 6)))
     for size in (4, 100):
         forest = UniformForest(plan, chunk_leaves=size)
         for chunk in forest.chunking:

@@ -1,4 +1,4 @@
-"""The predicted error of nodes equals that of dense generalised least squares."""
+"""The predicted error of nodes equals that of dense generalized least squares."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dpcore.levels.planner import plan_tree, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import plan_from_spec
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import TreeBatch
 from dpcore.uniform.objectives import (
     CdfObjective,
@@ -121,7 +121,7 @@ def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
 def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     amounts = (Fraction(1, 5), *[Fraction(4, 5) / len(fanouts)] * len(fanouts))
     return TreePlan(
-        tree=Tree(leaves=11, fanouts=fanouts),
+        tree=UniformTree(leaves=11, fanouts=fanouts),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=amounts,
@@ -224,22 +224,22 @@ def test_counts_are_best_measured_alone(measure: Measure, leaves: int) -> None:
     )
     counts = CountObjective()
     plan = plan_tree(setting, objective=counts)
-    flat = TreePlan.of(setting, *_flat(leaves))
+    flat = TreePlan.from_amounts(setting, *_flat(leaves))
     assert plan == flat
     assert predicted_error(plan, counts) == pytest.approx(flat.variances[-1] ** 0.5)
     for fanout in (2, 3):
         height = next(h for h in range(12) if fanout**h >= leaves)
         if height > 1:
-            tree = Tree(leaves=leaves, fanouts=(fanout,) * height)
+            tree = UniformTree(leaves=leaves, fanouts=(fanout,) * height)
             shares = (Fraction(0), *[Fraction(1, height)] * height)
-            assert predicted_error(TreePlan.of(setting, tree, shares), counts) > predicted_error(
-                plan, counts
-            )
+            assert predicted_error(
+                TreePlan.from_amounts(setting, tree, shares), counts
+            ) > predicted_error(plan, counts)
 
 
-def _flat(leaves: int) -> tuple[Tree, tuple[Fraction, ...]]:
+def _flat(leaves: int) -> tuple[UniformTree, tuple[Fraction, ...]]:
     fanouts = (leaves,) if leaves > 1 else ()
-    return Tree(leaves=leaves, fanouts=fanouts), (*[Fraction(0)] * len(fanouts), Fraction(1))
+    return UniformTree(leaves=leaves, fanouts=fanouts), (*[Fraction(0)] * len(fanouts), Fraction(1))
 
 
 def test_counts_are_those_of_ranges_of_one_cell() -> None:

@@ -11,13 +11,13 @@ import pytest
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
 
 def make_plan(*amounts: str, **fields: Any) -> TreePlan:
     given: dict[str, Any] = {
-        "tree": Tree(leaves=6, fanouts=(2, 3)),
+        "tree": UniformTree(leaves=6, fanouts=(2, 3)),
         "unit": ADD_REMOVE_ROW,
         "budget": Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         "level_amounts": tuple(Fraction(amount) for amount in amounts),
@@ -77,5 +77,5 @@ def test_variances_are_the_laws_own() -> None:
 
 
 def test_one_leaf_of_public_total_spends_nothing() -> None:
-    plan = make_plan("0", tree=Tree(leaves=1, fanouts=()), **PUBLIC)
+    plan = make_plan("0", tree=UniformTree(leaves=1, fanouts=()), **PUBLIC)
     assert plan.laws == (None,) and plan.variances == (0.0,)

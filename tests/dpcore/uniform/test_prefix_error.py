@@ -1,4 +1,4 @@
-"""The predicted error of prefixes equals that of dense generalised least squares."""
+"""The predicted error of prefixes equals that of dense generalized least squares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import TreeBatch, level_parts
 from dpcore.uniform.prefix_error import (
     closed_form_prefix_variance,
@@ -18,7 +18,7 @@ from dpcore.uniform.prefix_error import (
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
-def dense_prefix_variance(tree: Tree, variances: list[float]) -> float:
+def dense_prefix_variance(tree: UniformTree, variances: list[float]) -> float:
     """The same by linear algebra: the covariance of the leaves' estimate, then of its prefixes."""
     prefixes = np.tril(np.ones((tree.leaves, tree.leaves)))
     return float(np.diag(prefixes @ leaf_covariance(tree, variances) @ prefixes.T).mean())
@@ -34,7 +34,7 @@ def test_equals_dense_least_squares(seed: int) -> None:
 @pytest.mark.parametrize("root", [0.0, 3.0, math.inf])
 @pytest.mark.parametrize("fanouts", [(2,), (7,), (3, 4), (2, 5, 3), (4, 2, 2, 3)])
 def test_closed_form_on_full_trees(fanouts: tuple[int, ...], root: float) -> None:
-    tree = Tree(leaves=math.prod(fanouts), fanouts=fanouts)
+    tree = UniformTree(leaves=math.prod(fanouts), fanouts=fanouts)
     variances = [root, *(1.0 + level for level in range(len(fanouts)))]
     expected = dense_prefix_variance(tree, variances)
     assert closed_form_prefix_variance(fanouts, variances) == pytest.approx(expected, rel=1e-11)
@@ -42,27 +42,27 @@ def test_closed_form_on_full_trees(fanouts: tuple[int, ...], root: float) -> Non
 
 def test_closed_form_on_the_largest_tree() -> None:
     fanouts, variances = (2**8,) * 5, (2.0, 5.0, math.inf, 4.0, 1.0, 3.0)
-    tree = Tree(leaves=2**40, fanouts=fanouts)
+    tree = UniformTree(leaves=2**40, fanouts=fanouts)
     expected = closed_form_prefix_variance(fanouts, variances)
     assert mean_prefix_variance(tree, variances) == pytest.approx(expected, rel=1e-11)
 
 
 def test_flat_tree_by_hand() -> None:
     # Private total: t leaves of variance 2 each. Public total: the bridge, t (K - t) / K.
-    tree = Tree(leaves=5, fanouts=(9,))
+    tree = UniformTree(leaves=5, fanouts=(9,))
     assert mean_prefix_variance(tree, (math.inf, 2.0)) == pytest.approx(2 * 3)
     assert mean_prefix_variance(tree, (0.0, 2.0)) == pytest.approx(2 * (4 + 6 + 6 + 4) / 25)
 
 
 def test_one_leaf() -> None:
-    tree = Tree(leaves=1, fanouts=())
+    tree = UniformTree(leaves=1, fanouts=())
     assert mean_prefix_variance(tree, (3.5,)) == 3.5
     assert mean_prefix_variance(tree, (0.0,)) == 0.0
 
 
 @pytest.mark.parametrize("known", [1, 2, 3])
 def test_a_level_known_exactly_is_the_limit(known: int) -> None:
-    tree = Tree(leaves=21, fanouts=(2, 3, 4))
+    tree = UniformTree(leaves=21, fanouts=(2, 3, 4))
     exact, nearly = [2.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0]
     exact[known], nearly[known] = 0.0, 1e-12
     limit = mean_prefix_variance(tree, nearly)
@@ -93,7 +93,7 @@ def test_padding_and_parts(seed: int) -> None:
 
 def test_parts_are_the_noise_of_each_level() -> None:
     # The best estimate's weights stay put to first order: 1 % more noise, 1 % of the part more.
-    tree, variances = Tree(leaves=19, fanouts=(2, 3, 4)), (3.0, 2.0, 1.0, 2.0)
+    tree, variances = UniformTree(leaves=19, fanouts=(2, 3, 4)), (3.0, 2.0, 1.0, 2.0)
     batch = TreeBatch(leaves=19, fanouts=(tree.fanouts,))
     parts = level_parts(prefix_variance, batch, 1 / np.array([variances]))[0]
     for level in range(4):
@@ -115,6 +115,6 @@ def test_parts_are_the_noise_of_each_level() -> None:
 )
 def test_bad_variances(variances: tuple[float, ...], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        mean_prefix_variance(Tree(leaves=6, fanouts=(2, 3)), variances)
+        mean_prefix_variance(UniformTree(leaves=6, fanouts=(2, 3)), variances)
     with pytest.raises(ValueError, match=rule):
         closed_form_prefix_variance((2, 3), variances)

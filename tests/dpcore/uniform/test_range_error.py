@@ -1,4 +1,4 @@
-"""The predicted error of ranges equals that of dense generalised least squares."""
+"""The predicted error of ranges equals that of dense generalized least squares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcore.arrays import Floats
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.batch import TreeBatch, level_parts
 from dpcore.uniform.range_error import (
     all_ranges_variance,
@@ -22,7 +22,7 @@ from dpcore.uniform.range_error import (
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
-def batch_of(tree: Tree, variances: list[float]) -> tuple[TreeBatch, Floats]:
+def batch_of(tree: UniformTree, variances: list[float]) -> tuple[TreeBatch, Floats]:
     """The tree with two levels of fan-out 1 before it, so that padding is tested too."""
     with np.errstate(divide="ignore"):
         precisions = 1 / np.array(variances)
@@ -61,7 +61,7 @@ def test_ranks_equal_dense_least_squares(seed: int) -> None:
 
 
 def test_parts_sum_to_the_variance() -> None:
-    tree, variances = Tree(leaves=19, fanouts=(3, 3, 3)), [4.0, 2.0, 3.0, 1.0]
+    tree, variances = UniformTree(leaves=19, fanouts=(3, 3, 3)), [4.0, 2.0, 3.0, 1.0]
     batch, precisions = batch_of(tree, variances)
     whole = all_ranges_variance(batch, precisions)
     parts = level_parts(all_ranges_variance, batch, precisions)
@@ -103,7 +103,7 @@ def test_a_range_that_is_known_has_no_error_at_all() -> None:
 
 def test_all_ranges_of_a_large_tree() -> None:
     # By its ranges of each width, drawn evenly: within Monte Carlo error of the closed form.
-    tree = Tree(leaves=2**30, fanouts=(2**6,) * 5)
+    tree = UniformTree(leaves=2**30, fanouts=(2**6,) * 5)
     batch, precisions = batch_of(tree, [math.inf, 1.0, math.inf, 2.0, 1.0, 1.0])
     rng = np.random.default_rng(1)
     ends = np.sort(rng.integers(0, 2**30 + 1, (20_000, 2)), axis=1)

@@ -16,7 +16,7 @@ from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, Range
 from dpcore.uniform.prefix_error import prefix_variance
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import (
-    Strategy,
+    TreeStrategy,
     one_level,
     search_strategies,
 )
@@ -28,7 +28,7 @@ EXPONENT = {EPSILON: 2, RHO: 1}
 PRECISION = {EPSILON: 1 / 8, RHO: 1.0}
 
 
-def best_public(leaves: int, measure: Measure) -> Strategy:
+def best_public(leaves: int, measure: Measure) -> TreeStrategy:
     return search_strategies(
         TreeSetting(
             leaves=leaves,
@@ -160,7 +160,7 @@ def test_search_is_deterministic() -> None:
 
 def test_shares_fit_the_fanouts() -> None:
     with pytest.raises(ValueError, match="shares"):
-        Strategy(fanouts=(2, 2), shares=(0.0, 1.0), mean_variance=1.0)
+        TreeStrategy(fanouts=(2, 2), shares=(0.0, 1.0), mean_variance=1.0)
     assert one_level(1).fanouts == ()
 
 

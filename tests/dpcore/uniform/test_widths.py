@@ -23,7 +23,7 @@ from dpcore.trees.least_squares import (
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
@@ -163,7 +163,10 @@ def expected_multiset(
 @pytest.mark.parametrize("public", [False, True], ids=["N private", "N public"])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_laws_are_the_coefficients_of_all_measurements(
-    random_tree: Callable[..., Tree], level_matrix: Callable[..., Any], public: bool, seed: int
+    random_tree: Callable[..., UniformTree],
+    level_matrix: Callable[..., Any],
+    public: bool,
+    seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(3):
@@ -259,7 +262,7 @@ def test_what_is_public_has_no_width() -> None:
     )
     assert interval_widths(plan, 0.95).levels[0] == 0.0
     assert UniformErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
-    alone = estimation_weights(Tree(leaves=1, fanouts=()), [3.0])
+    alone = estimation_weights(UniformTree(leaves=1, fanouts=()), [3.0])
     assert alone.variances(3.0)[0].tolist() == [3.0]
 
 
@@ -269,7 +272,7 @@ def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) 
     """Its error lies on the integers, where coverage jumps from one prefix to the next: exact."""
     amount = Fraction(epsilon)
     plan = TreePlan(
-        tree=Tree(leaves=leaves, fanouts=(leaves,)),
+        tree=UniformTree(leaves=leaves, fanouts=(leaves,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=amount),
         level_amounts=(Fraction(0), amount),
@@ -326,7 +329,7 @@ def test_random_plans_are_covered_everywhere(
 
 def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
     """The check above fails with widths 5 % too small."""
-    plan = random_plan(np.random.default_rng(4), tree=Tree(leaves=16, fanouts=(4, 4)))
+    plan = random_plan(np.random.default_rng(4), tree=UniformTree(leaves=16, fanouts=(4, 4)))
     law = UniformErrors(plan).prefix(6)
     assert covered(law, 0.95 * law.half_width(0.95)) < 0.95
 
@@ -336,7 +339,7 @@ def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
 def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, ...]) -> None:
     height = len(fanouts)
     plan = TreePlan(
-        tree=Tree(leaves=700_001, fanouts=fanouts),
+        tree=UniformTree(leaves=700_001, fanouts=fanouts),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(1, height + 1),) * (height + 1),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.guarantee import checksum_of
+from dpcore.release.guarantee import manifest_checksum
 from tests.pipelines.conftest import Workspace
 
 TREE: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         manifest = json.loads((workspace.output / "manifest.json").read_text())
         manifest["files"][path.name] = found
-        manifest["checksum"] = checksum_of(manifest)
+        manifest["checksum"] = manifest_checksum(manifest)
         (workspace.output / "manifest.json").write_text(json.dumps(manifest))
         refused = workspace.run("verify", workspace.output)
         assert refused.code == 2 and "q is not that of the specification" in refused.err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dpcore.release.guarantee import manifest_of
+from dpcore.release.guarantee import plan_manifest
 from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
 from pipelines.sections.error import ConfigurationError
 
@@ -34,7 +34,7 @@ def test_a_section_is_what_a_file_would_be() -> None:
     read = as_beam_reads(SECTION)
     assert read["privacy"]["delta"] == "1e-6"  # a text to YAML 1.1
     ours, theirs = configuration_of_text(SECTION), configuration_of_text(section_text(read))
-    assert manifest_of(ours.plan()) == manifest_of(theirs.plan())
+    assert plan_manifest(ours.plan()) == plan_manifest(theirs.plan())
     assert ours.guarantee.budget.amount * 10 == 1 and ours.guarantee.delta * 10**6 == 1
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.outcome import outcome_of
+from pipelines.faults.outcome import failure_outcome
 from pipelines.faults.stopping import postponed, stopping
 
 SIGNALS = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
@@ -27,7 +27,7 @@ def test_told_as_stopped_whatever_it_was_wrapped_in(number: signal.Signals) -> N
             except KeyboardInterrupt:  # as Beam does
                 raise RuntimeError("KeyboardInterrupt [while running 'x']") from None
         except RuntimeError as error:
-            outcome = outcome_of(error, stopped.code)
+            outcome = failure_outcome(error, stopped.code)
     assert outcome is not None
     assert (outcome.code, outcome.sentence) == (SIGNALS[number], "stopped")
     assert signal.getsignal(number) is before

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.outcome import outcome_of
+from pipelines.faults.outcome import failure_outcome
 from pipelines.faults.stopping import postponed, stopped_by, stopping
-from pipelines.faults.time_limit import TimeLimitError, seconds_of, time_limit
+from pipelines.faults.time_limit import TimeLimitError, parse_seconds, time_limit
 from tests.pipelines.conftest import search_path
 from tests.pipelines.faults import slow_release
 
@@ -33,7 +33,7 @@ def test_a_wait_is_ended() -> None:
             wait()
         except KeyboardInterrupt:  # as Beam does
             raise RuntimeError("KeyboardInterrupt [while running 'x']") from None
-    outcome = outcome_of(caught.value, None)
+    outcome = failure_outcome(caught.value, None)
     assert outcome is not None
     assert (outcome.code, outcome.sentence) == (ExitCode.AGAIN, "too long")
 
@@ -85,7 +85,7 @@ def test_where_nobody_listens_there_is_no_limit() -> None:
 @pytest.mark.parametrize("text", ["", "0", "0m", "-1", "1.5h", "1d", "m", "1 h"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration above 0 such as 90s, 30m or 6h"):
-        seconds_of(text)
+        parse_seconds(text)
 
 
 def test_a_release_is_stopped_and_run_again(workspace: Workspace) -> None:

@@ -31,10 +31,10 @@ from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.rows.sums import MeasureColumn
 from dpcore.trees.forest import SPINE
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines import report
 from pipelines.hierarchy import nodes as report_hierarchy
@@ -107,7 +107,7 @@ def plan_of(*questions: Question) -> ReleasePlan:
     return ReleasePlan(name="a-release", unit=unit, budget=whole, questions=questions)
 
 
-def release_of(*questions: Question) -> Release:
+def release_of(*questions: Question) -> ReleaseReader:
     """Leaf number n has 10 n + 50 rows."""
     counts = {
         each.name: 50 + 10 * np.arange(each.key_count * each.domain.cells) for each in questions
@@ -292,7 +292,7 @@ def test_each_key_has_its_own_rows() -> None:
 
 def ages() -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
-        tree=Tree(leaves=6, fanouts=(6,)),
+        tree=UniformTree(leaves=6, fanouts=(6,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),

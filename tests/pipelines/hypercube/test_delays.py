@@ -73,7 +73,7 @@ def test_intervals_hold_the_truth(folder: Path, truth: pa.Table) -> None:
     tree: Released = ReleaseFolder(str(folder / "out")).release.tree("flights")
     tree = tree.at_confidence(CONFIDENCE)
     for column, value in ASKED:
-        answer = tree.of_column(column).cdf(value)
+        answer = tree.select_column(column).cdf(value)
         assert answer.ci_low <= below(truth, column, value) <= answer.ci_high, (column, value)
 
 
@@ -86,7 +86,7 @@ def test_synthetic_rows_have_the_marginals_of_the_release(folder: Path, truth: p
     assert rows.schema.field("hour").type == pa.int64()
     tree = ReleaseFolder(str(folder / "out")).release.tree("flights")
     for column, value in ASKED:
-        answer = tree.of_column(column).cdf(value)
+        answer = tree.select_column(column).cdf(value)
         cut = answer.ci_high - answer.ci_low
         # Bernoulli rows in the cut parts, at most `cut` of them, 6 standard deviations.
         allowed = 6 * np.sqrt(cut / 4 + 1) + 2
@@ -99,7 +99,7 @@ def test_synthetic_marginals_are_within_the_stated_errors_of_the_true_ones(
     rows = pyarrow.parquet.read_table(folder / "rows.parquet")
     tree = ReleaseFolder(str(folder / "out")).release.tree("flights").at_confidence(CONFIDENCE)
     for column, value in ASKED:
-        answer = tree.of_column(column).cdf(value)
+        answer = tree.select_column(column).cdf(value)
         own, true = below(rows, column, value), below(truth, column, value)
         assert abs(own - true) <= answer.ci_high - answer.ci_low + 2, (column, value)
         # What a release is good for: no marginal is far off, spread evenly in parts as it is.

@@ -14,7 +14,7 @@ import pytest
 from dpcore.hypercube.box_sums import box_sums
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.ordered.make import CategoryDomain, IntegerDomain, TimestampDomain
-from pipelines.hypercube.axis import Axis, halved_edges
+from pipelines.hypercube.axis import FigureAxis, halved_edges
 from pipelines.hypercube.densities import Densities
 from pipelines.hypercube.page import MAX_PARTS
 from pipelines.release_folder import ReleaseFolder
@@ -108,11 +108,11 @@ def test_a_curve_has_intervals_where_they_are_known(boxes: Workspace) -> None:
 
 
 def test_a_figure_begins_where_the_rows_are() -> None:
-    axis = Axis(domain=IntegerDomain(column="n", lower=0, upper=1000))
+    axis = FigureAxis(domain=IntegerDomain(column="n", lower=0, upper=1000))
     edges, rows_below = np.array([0, 100, 200, 1000]), np.array([0.0, 1.0, 999.0, 1000.0])
     assert axis.window(edges, rows_below) == (100, 200)
     assert axis.window(np.array([0, 1000]), np.array([0.0, 9.0])) == (0, 1000)
-    named = Axis(domain=CategoryDomain(column="c", categories=("a", "b", "c", "d")))
+    named = FigureAxis(domain=CategoryDomain(column="c", categories=("a", "b", "c", "d")))
     assert named.window(np.array([0, 1, 4]), np.array([0.0, 9.0, 9.0])) == (0, 4)
 
 
@@ -124,11 +124,11 @@ def test_where_cells_lie_on_an_axis() -> None:
     )  # fmt: skip
     day = 86_400_000.0
     start = datetime(2024, 1, 1, tzinfo=zone).timestamp() * 1000
-    assert Axis(domain=times).at(np.array([0, 24, 48])).tolist() == [
+    assert FigureAxis(domain=times).at(np.array([0, 24, 48])).tolist() == [
         *(start, start + day, start + 2 * day),
     ]
-    assert Axis(domain=times).unit == ("hour", day / 24)
-    named = Axis(domain=CategoryDomain(column="c", categories=("a", "b")))
+    assert FigureAxis(domain=times).unit == ("hour", day / 24)
+    named = FigureAxis(domain=CategoryDomain(column="c", categories=("a", "b")))
     assert named.at(np.array([0, 2])).tolist() == [-0.5, 1.5]
     assert halved_edges(0, 5, 5, 48).tolist() == [0, 1, 2, 3, 4, 5]
     assert halved_edges(3, 2**40, 2**40, 2).tolist() == [0, 2**39, 2**40]

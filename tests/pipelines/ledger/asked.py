@@ -11,7 +11,7 @@ from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 from pipelines.ledger.account import Account
-from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.ledger import BudgetRequest, Ledger
 from pipelines.ledger.loss import Loss
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
@@ -39,12 +39,12 @@ trees: [{tree}]
     return parse_configuration(text).plan()
 
 
-def asked(privacy: str = "epsilon: 1", name: str = "small", **other: Any) -> Request:
+def asked(privacy: str = "epsilon: 1", name: str = "small", **other: Any) -> BudgetRequest:
     """What a small release asks for."""
     request = {"dataset": "flights", "folder": f"/out/{name}", "key": KEY} | other
     # A name changes nothing that takes long to plan.
     plan = request.pop("plan", None) or replace(plan_of(privacy), name=name)
-    return Request(plan=plan, **request)
+    return BudgetRequest(plan=plan, **request)
 
 
 def account_of(

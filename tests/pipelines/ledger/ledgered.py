@@ -39,7 +39,7 @@ class Ledgered(Workspace):
 
     def check_once(self) -> None:
         """Sees that the release is finished, and was paid for once."""
-        entry = self.ledger.standing("flights", "small")
+        entry = self.ledger.active_entry("flights", "small")
         assert entry is not None and entry.state is State.COMMITTED
         assert entry.record == json.loads(self.contents["record.json"])["record"]
         assert self.ledger.account("flights").spent.epsilon == 1

@@ -12,7 +12,7 @@ from pipelines.configuration import parse_configuration
 from pipelines.ledger.entry import State, entries
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.ledger import BudgetRequest, Ledger
 from pipelines.ledger.loss import Loss
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
@@ -46,7 +46,7 @@ def test_a_release_from_reservation_to_commit(url: str) -> None:
     ledger.record(entry.number, RECORD)  # a retry
     ledger.commit(entry.number, entry.nonce, RECORD.hex())
     ledger.commit(entry.number, entry.nonce, RECORD.hex())
-    found = ledger.standing("flights", "small")
+    found = ledger.active_entry("flights", "small")
     assert found is not None and found.state is State.COMMITTED
     assert found.record == RECORD.hex()
     assert spent(ledger).epsilon == 1
@@ -72,7 +72,7 @@ def test_a_total_that_would_be_passed(url: str) -> None:
     with pytest.raises(LedgerError, match=r"epsilon 1 of 1\.5 is spent, and this release costs"):
         ledger.reserve(asked(name="second"))
     assert spent(ledger).epsilon == 1 and happened(ledger) == before
-    assert ledger.standing("flights", "second") is None
+    assert ledger.active_entry("flights", "second") is None
 
 
 def test_a_delta_is_counted_too(url: str) -> None:
@@ -152,7 +152,7 @@ def test_what_was_drawn_and_given_up_stays_spent(url: str) -> None:
     ledger.record(second.number, OTHER)
     with pytest.raises(LedgerError, match="would be passed"):
         ledger.reserve(asked(anew=True, begun=True))
-    kept = ledger.standing("flights", "small")  # a refusal gives nothing up
+    kept = ledger.active_entry("flights", "small")  # a refusal gives nothing up
     assert kept is not None and kept.number == second.number
     assert happened(ledger) == ["opened", "reserved", "discarded", "reserved"]
 
@@ -263,7 +263,7 @@ def test_a_total_changes_where_that_is_asked(url: str) -> None:
     assert happened(ledger) == ["opened", "reserved", "total changed"]
 
 
-def run_of(period: int) -> Request:
+def run_of(period: int) -> BudgetRequest:
     """What a run of a series of four periods asks for."""
     plan = parse_configuration(
         f"""

@@ -12,7 +12,7 @@ from dpcore.release.guarantee import guarantee_in_words
 from pipelines.configuration import parse_configuration
 from pipelines.ledger.account import Account
 from pipelines.ledger.error import LedgerError
-from pipelines.ledger.loss import Loss, LossRefused, loss_of
+from pipelines.ledger.loss import Loss, LossRefused, release_loss
 from tests.pipelines.ledger.asked import plan_of
 
 SPARSE = "{name: heavy, domain: {kind: sparse, column: code, bits: [8, 8]}}"
@@ -23,42 +23,44 @@ DELTA = "epsilon: 1, delta: 0.000001"
 
 def test_pure_releases() -> None:
     plan = plan_of("epsilon: 0.3")
-    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(3, 10))
-    assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(9, 200))  # epsilon^2 / 2
+    assert release_loss(plan, Measure.EPSILON) == Loss(epsilon=Fraction(3, 10))
+    assert release_loss(plan, Measure.RHO) == Loss(rho=Fraction(9, 200))  # epsilon^2 / 2
 
 
 def test_pure_trees_add_up_as_zcdp() -> None:
     """Each of two trees has half the epsilon, so a quarter of the rho."""
     plan = plan_of("epsilon: 1", tree=f"{LAPLACE}, {LAPLACE.replace('all', 'more')}")
-    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1))
-    assert loss_of(plan, Measure.RHO) == Loss(rho=2 * Fraction(1, 2) ** 2 / 2)
+    assert release_loss(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1))
+    assert release_loss(plan, Measure.RHO) == Loss(rho=2 * Fraction(1, 2) ** 2 / 2)
 
 
 def test_a_rho_counts_as_itself_and_not_as_an_epsilon() -> None:
     plan = plan_of("rho: 0.1")
-    assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(1, 10))
+    assert release_loss(plan, Measure.RHO) == Loss(rho=Fraction(1, 10))
     with pytest.raises(LossRefused, match="rho: its data set counts epsilon and delta"):
-        loss_of(plan, Measure.EPSILON)
+        release_loss(plan, Measure.EPSILON)
 
 
 def test_a_delta_beside_an_epsilon() -> None:
     plan = plan_of(DELTA, tree=GAUSSIAN)
-    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1), delta=Fraction(1, 10**6))
-    assert loss_of(plan, Measure.RHO) == Loss(rho=plan.budget.amount)
+    assert release_loss(plan, Measure.EPSILON) == Loss(
+        epsilon=Fraction(1), delta=Fraction(1, 10**6)
+    )
+    assert release_loss(plan, Measure.RHO) == Loss(rho=plan.budget.amount)
 
 
 def test_pure_trees_beside_a_rho() -> None:
     """The half epsilon of a pure tree is (1/2)^2 / 2 more rho."""
     plan = plan_of(DELTA, tree=f"{LAPLACE}, {GAUSSIAN}")
     assert plan.spending.epsilon == Fraction(1, 2)
-    assert loss_of(plan, Measure.RHO) == Loss(rho=plan.budget.amount + Fraction(1, 8))
+    assert release_loss(plan, Measure.RHO) == Loss(rho=plan.budget.amount + Fraction(1, 8))
 
 
 def test_a_delta_of_its_own_is_no_rho() -> None:
     plan = plan_of(DELTA, tree=SPARSE)
-    assert loss_of(plan, Measure.EPSILON).delta == Fraction(1, 10**6)
+    assert release_loss(plan, Measure.EPSILON).delta == Fraction(1, 10**6)
     with pytest.raises(LossRefused, match="a tree of this release spends a delta of its own"):
-        loss_of(plan, Measure.RHO)
+        release_loss(plan, Measure.RHO)
 
 
 def test_a_sum_is_within_a_total_in_every_amount() -> None:
@@ -86,10 +88,10 @@ trees: [{GAUSSIAN if privacy != privacies[0] else LAPLACE}]
         for privacy in privacies
     )
     times = 4 if unit else 1
-    assert loss_of(pure, Measure.EPSILON) == Loss(epsilon=times * Fraction(1, 2))
-    assert loss_of(pure, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 8))
-    assert loss_of(concentrated, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 10))
-    assert loss_of(pure, Measure.EPSILON, per_period=True) == Loss(epsilon=Fraction(1, 2))
+    assert release_loss(pure, Measure.EPSILON) == Loss(epsilon=times * Fraction(1, 2))
+    assert release_loss(pure, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 8))
+    assert release_loss(concentrated, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 10))
+    assert release_loss(pure, Measure.EPSILON, per_period=True) == Loss(epsilon=Fraction(1, 2))
     if unit:
         account = Account(
             dataset="days",
@@ -107,6 +109,6 @@ trees: [{GAUSSIAN if privacy != privacies[0] else LAPLACE}]
     assert ("in one period, a unit more than the other" in words) == bool(unit)
     if unit:
         with pytest.raises(LossRefused, match="delta: a series protects a unit's rows of one"):
-            loss_of(approximate, Measure.EPSILON)
+            release_loss(approximate, Measure.EPSILON)
     else:
-        assert loss_of(approximate, Measure.EPSILON).epsilon == 1
+        assert release_loss(approximate, Measure.EPSILON).epsilon == 1

@@ -113,7 +113,7 @@ def test_a_table_is_told(
     name: str,
 ) -> None:
     """By the names of the configuration alone, whether it can be read or not."""
-    monkeypatch.setattr(Stage, "stands", lambda _: raise_stopped())
+    monkeypatch.setattr(Stage, "is_released", lambda _: raise_stopped())
 
     def change(settings: dict[str, Any]) -> None:
         settings["input"] = given

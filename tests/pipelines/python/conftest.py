@@ -13,7 +13,7 @@ import yaml
 
 from pipelines.python.making import Call, release
 from pipelines.python.release import Release
-from pipelines.running.output import Wanted
+from pipelines.running.output import FolderRequest
 from tests.golden.configurations import NONCE, write_configuration, write_data
 
 Fixed = Callable[..., Release]
@@ -50,7 +50,7 @@ def config_of(name: str) -> dict[str, Any]:
 
 def fixed(rows: Any, config: Any, **call: Any) -> Release:
     """A release under the key and the nonce of the golden ones, to be compared."""
-    wanted = Wanted(nonce=bytes.fromhex(NONCE))
+    wanted = FolderRequest(nonce=bytes.fromhex(NONCE))
     return release(rows, Call(config=config, key="release.key", wanted=wanted, **call))
 
 

@@ -14,7 +14,7 @@ import yaml
 
 import dptrees
 from pipelines.python.config import plain
-from pipelines.python.requested import configuration_of
+from pipelines.python.requested import requested_configuration
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 CONFIG: dict[str, Any] = {
@@ -30,14 +30,14 @@ TYPED = dptrees.Config(
 
 
 def digest(config: Any) -> bytes:
-    return configuration_of(config, {}, None).plan().digest
+    return requested_configuration(config, {}, None).plan().digest
 
 
 def test_dictionary_objects_and_file_are_one(tmp_path: Path) -> None:
     path = tmp_path / "ages.yaml"
     path.write_text(yaml.safe_dump(CONFIG))
     assert digest(CONFIG) == digest(TYPED) == digest(path) == digest(str(path))
-    budget = configuration_of(CONFIG, {}, None).guarantee.budget
+    budget = requested_configuration(CONFIG, {}, None).guarantee.budget
     assert str(budget.amount) == "1/10"  # as written, not as a float is
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from pipelines.python.rows import batches_of
+from pipelines.python.rows import to_batches
 from tests.pipelines.python.conftest import files_of, fixed
 
 DAY = datetime.date(2024, 1, 1)
@@ -116,7 +116,7 @@ def test_no_rows(work: Path) -> None:
 
 
 def test_only_what_is_read_is_held(table: pa.Table) -> None:
-    (batch, *_) = batches_of(table, ("age", "work"))
+    (batch, *_) = to_batches(table, ("age", "work"))
     assert batch.schema.names == ["age", "work"]
     # No copy was made.
     assert batch.column("age").buffers()[1].address == table["age"].chunk(0).buffers()[1].address

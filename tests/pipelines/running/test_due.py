@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command import main
-from pipelines.running.due import Due, day_of
+from pipelines.running.due import Due, parse_day
 from pipelines.user_error import UserError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "daily.yaml"
@@ -58,7 +58,7 @@ def test_a_day_beyond_the_series_is_left_to_be_refused(folder: Path) -> None:
 
 
 def test_yesterday_is_that_of_utc() -> None:
-    assert day_of("yesterday") in {
+    assert parse_day("yesterday") in {
         datetime.now(timezone.utc).date() - timedelta(days=days) for days in (1, 2)
     }
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dpcore import __version__
-from dpcore.release.guarantee import CHECKSUM, checksum_of
+from dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from pipelines import configuration as planning
 from pipelines.configuration import load_configuration
 from pipelines.proof.manifest import plain
@@ -26,9 +26,9 @@ from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
 from transforms.carry import SeriesError, check_turn
-from transforms.kept_plan import KeptPlan, KeptPlanError, seal_of
+from transforms.existing_release import ExistingReleaseError
+from transforms.kept_plan import KeptPlan, KeptPlanError, plan_seal
 from transforms.layout import MANIFEST, PLAN, RECORD
-from transforms.standing import StandingError
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -250,7 +250,7 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Edit a file as somebody does who knows how its checksum is made."""
     entries = json.loads(path.read_text())
     change(entries)
-    entries[CHECKSUM] = checksum_of(entries)
+    entries[CHECKSUM] = manifest_checksum(entries)
     path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
@@ -491,7 +491,7 @@ def test_a_plan_of_trees_over_another_selection_is_refused(workspace: Workspace)
     selected = selected_keys(str(workspace.output / "keys"), kept)
     planned_once(replace(kept, selected=selected))
     other = replace(kept, selected=selected, kept_selection=loaded._selection(NINE_TENTHS))
-    with pytest.raises(StandingError, match="the first stage that selected the keys"):
+    with pytest.raises(ExistingReleaseError, match="the first stage that selected the keys"):
         planned_once(other)
 
 
@@ -561,10 +561,10 @@ def test_the_version_of_a_plan_is_named_where_it_is_another(again: Workspace, ve
     kept = KeptPlan.from_bytes((again.output / PLAN).read_bytes())
     assert kept is not None
     spec = {**kept.spec, "unit": "none"}
-    seal = seal_of(kept.request, spec, configuration.key.load())
+    seal = plan_seal(kept.request, spec, configuration.key.load())
     edited_plan = replace(kept, spec=spec, seal=seal, dptrees=version)
     (again.output / PLAN).write_bytes(edited_plan.to_bytes())
-    with pytest.raises(StandingError, match="cannot be used by this program") as refused:
+    with pytest.raises(ExistingReleaseError, match="cannot be used by this program") as refused:
         planned_once(configuration)
     is_named = ", of dptrees 0.0.1," in str(refused.value)
     assert is_named == ("use that version" in str(refused.value)) == (version != __version__)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.release.guarantee import manifest_of
+from dpcore.release.guarantee import plan_manifest
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.running.planned_once import planned_once
 from pipelines.sections.request import first_change, requested
@@ -58,7 +58,7 @@ def test_a_plan_of_every_kind_is_read_back(
     monkeypatch.setattr(Configuration, "plan", refuse)
     found = planned_once(loaded(place, name, monkeypatch))
     assert found.digest == plan.digest
-    assert manifest_of(found) == manifest_of(plan)
+    assert plan_manifest(found) == plan_manifest(plan)
 
 
 def test_paths_and_keys_are_no_part_of_a_request(

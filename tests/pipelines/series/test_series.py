@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import checksum_of
+from dpcore.release.guarantee import manifest_checksum
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
@@ -523,7 +523,7 @@ def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: st
         inner = inner[name]
     assert place[-1] in inner
     inner[place[-1]] = value
-    manifest["checksum"] = checksum_of(manifest)
+    manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
     outcome = copy.run("verify", copy.folder_of(2))
     assert outcome.code == 2 and f": {check}" in outcome.err, outcome.err
@@ -545,7 +545,7 @@ def test_noise_of_another_scale_is_found(copy: Days) -> None:
     entry["file"] = entry["file"].replace(entry["sha256"][:16], digest[:16])
     entry["sha256"] = digest
     (folder / entry["file"]).write_bytes(data)
-    manifest["checksum"] = checksum_of(manifest)
+    manifest["checksum"] = manifest_checksum(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     outcome = copy.run("verify", folder)
     assert outcome.code == 2 and "std_error is not that of the noise" in outcome.err

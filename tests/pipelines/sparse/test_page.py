@@ -26,19 +26,19 @@ from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release
+from dpcore.release.release import ReleaseReader
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import Pruning
 from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.settling import Pruning
-from dpcore.trees.uniform import Tree
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
 from pipelines.report import check_chosen_paths, write_report_html
 from pipelines.sparse import nodes as report_sparse_nodes
 from pipelines.sparse import page as report_sparse
-from pipelines.sparse.paths import line_of
+from pipelines.sparse.paths import ancestor_paths
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import ReleaseTables, elements_of
 
@@ -78,7 +78,7 @@ def repeated(counts: NodeCounts) -> NodeCounts:
     return NodeCounts(keys=counts.keys, counts=20 + (37 * np.arange(size)) % 90)
 
 
-def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> Release:
+def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> ReleaseReader:
     wanted = [question for question in questions if isinstance(question, SparseQuestion)]
     found = leaves or {question.name: leaves_of(question.domain) for question in wanted}
     plan = ReleasePlan(
@@ -148,7 +148,7 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
             own = [child["count"] for child in below.values() if child["parent"] == path]
             assert node["children"] == len(own)
             assert node["rest"] == (node["count"] - sum(own) if own else 0)
-            assert path == "" or level == 0 or node["parent"] == line_of(domain, path)[-2]
+            assert path == "" or level == 0 or node["parent"] == ancestor_paths(domain, path)[-2]
             implied += node["estimate"] is None
     assert implied > 0 or not weights or domain is PLACES
     assert f"All {sum(map(len, shown))} nodes that were published are here." in said(page)
@@ -232,17 +232,17 @@ def test_asked_nodes_come_with_their_ancestors_and_children(
     tables = ReleaseTables(release_of(sparse("t", domain)))
     height = domain.height
     leaf = min(released(tables, "t", height).values(), key=lambda row: row["count"])["label"]
-    inner = line_of(domain, next(iter(released(tables, "t", height))))[1]
+    inner = ancestor_paths(domain, next(iter(released(tables, "t", height))))[1]
     check_chosen_paths(tables, sparse("t", domain), [leaf, inner, ""])
     data = elements_of(write_report_html(tables, {"t": [leaf, inner, leaf]})).data["trees"][0]
     assert data["asked"] == [leaf, inner]
     shown = {path for level in nodes_of(data) for path in level}
-    below = {path for path in released(tables, "t", 2) if line_of(domain, path)[1] == inner}
+    below = {path for path in released(tables, "t", 2) if ancestor_paths(domain, path)[1] == inner}
     assert below
-    assert shown == {*line_of(domain, leaf), *line_of(domain, inner), *below}
+    assert shown == {*ancestor_paths(domain, leaf), *ancestor_paths(domain, inner), *below}
     monkeypatch.setattr(report_sparse_nodes, "MAX_CHOSEN_NODES", 2)
     fewer = nodes_of(elements_of(write_report_html(tables, {"t": [inner]})).data["trees"][0])
-    assert [list(level) for level in fewer] == [[line_of(domain, "")[0]], [inner]]
+    assert [list(level) for level in fewer] == [[ancestor_paths(domain, "")[0]], [inner]]
 
 
 def test_too_many_paths_are_refused() -> None:
@@ -271,7 +271,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
 
 def ages() -> OrderedQuestion[UniformMechanism]:
     plan = TreePlan(
-        tree=Tree(leaves=6, fanouts=(6,)),
+        tree=UniformTree(leaves=6, fanouts=(6,)),
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),

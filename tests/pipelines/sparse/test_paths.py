@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
-from pipelines.sparse.paths import line_of, own_labels, root_path
+from pipelines.sparse.paths import ancestor_paths, own_labels, root_path
 
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")
@@ -29,8 +29,8 @@ def test_paths_of_codes_are_taken_apart(domain: CodeDomain) -> None:
         assert own_labels(domain, level, paths).equals(paths)
         lines.append(paths.to_pylist())
     for line in list(zip(*lines, strict=True))[-5:]:
-        assert line_of(domain, line[-1]) == list(line)
-        assert line_of(domain, line[1]) == list(line[:2])
+        assert ancestor_paths(domain, line[-1]) == list(line)
+        assert ancestor_paths(domain, line[1]) == list(line[:2])
 
 
 @given(st.lists(st.lists(st.text(max_size=4), min_size=3, max_size=3), min_size=1, max_size=6))
@@ -47,10 +47,10 @@ def test_paths_of_any_labels_are_taken_apart(rows: list[list[str]]) -> None:
         assert labels == {row[level - 1] for row in rows if all(row)}
         for path, parent in zip(paths.to_pylist(), above, strict=True):
             if path:
-                assert line_of(domain, path)[-2:] == [parent, path]
+                assert ancestor_paths(domain, path)[-2:] == [parent, path]
 
 
 def test_paths_that_no_node_can_have_are_refused() -> None:
     for domain, path in ((ADDRESSES, "10.0.0.0/12"), (PLACES, "a/b/c"), (URLS, "a|b|c|d")):
         with pytest.raises(ValueError, match=r"^path "):
-            line_of(domain, path)
+            ancestor_paths(domain, path)

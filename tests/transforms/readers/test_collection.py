@@ -12,7 +12,7 @@ import pytest
 from tests.transforms.conftest import LOCAL_RUNNER
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.readers.collection import batch_of, row_schema
+from transforms.readers.collection import row_schema, to_batch
 from transforms.release import ReleaseTrees
 
 
@@ -127,9 +127,9 @@ def test_a_missing_key_leaves_no_folder(make_plan, tmp_path: Path) -> None:
 def test_a_value_beyond_its_type_is_missing_whatever_stands_beside_it() -> None:
     schema = pa.schema({"x": pa.int8(), "y": pa.string()})
     rows = [{"x": value, "y": "a\ud800" if value == 3 else "a"} for value in (1, 300, 3, None)]
-    alone = [batch_of([row], schema) for row in rows]
-    assert batch_of(rows, schema) == pa.Table.from_batches(alone).combine_chunks().to_batches()[0]
-    assert batch_of(rows, schema).to_pydict() == {
+    alone = [to_batch([row], schema) for row in rows]
+    assert to_batch(rows, schema) == pa.Table.from_batches(alone).combine_chunks().to_batches()[0]
+    assert to_batch(rows, schema).to_pydict() == {
         "x": [1, None, 3, None],
         "y": ["a", "a", None, "a"],
     }
@@ -145,7 +145,7 @@ def test_a_value_beyond_its_type_is_missing_whatever_stands_beside_it() -> None:
 )
 def test_a_row_of_another_form_is_a_mistake(row: Any, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        batch_of([{"x": 1.0}, row], pa.schema({"x": pa.float64()}))
+        to_batch([{"x": 1.0}, row], pa.schema({"x": pa.float64()}))
     assert words in caught.value.sentence and "7" not in caught.value.sentence
 
 

@@ -13,7 +13,7 @@ from transforms.readers.csv_encodings import _KNOWN, NoByteOrderMark, as_utf8, e
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_quotes import Marks, line_ends
 from transforms.readers.csv_texts import CsvTexts
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 from .test_csv_lines import LIMIT, LINES, PLAN, slow_ends
 
@@ -29,7 +29,7 @@ NARROW = sorted(_KNOWN - set(WIDE) - {"utf-8"})
 def read(data: bytes, block: int = LIMIT, limit: int = LIMIT, **rules: object) -> list[str | None]:
     """The values of a file."""
     csv = CsvFormat(row_bytes=limit, block_bytes=block, **rules)
-    batches = csv_rows.batches(io.BytesIO(data), Split("x.csv", 0, 0, 0), PLAN, csv)
+    batches = csv_rows.batches(io.BytesIO(data), FileSplit("x.csv", 0, 0, 0), PLAN, csv)
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 

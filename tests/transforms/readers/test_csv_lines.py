@@ -29,7 +29,7 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
 from transforms.readers.csv_quotes import line_ends
 from transforms.readers.csv_utf8 import is_utf8, not_utf8
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 LIMIT = 24  # of the bytes of a row
 LINES = [
@@ -67,7 +67,7 @@ PLAN = plan_of_texts()
 def read(text: bytes, block: int = LIMIT, **rules: object) -> list[str | None]:
     """The values of a file."""
     csv = CsvFormat(row_bytes=LIMIT, block_bytes=block, **rules)
-    batches = csv_rows.batches(io.BytesIO(text), Split("x.csv", 0, 0, 0), PLAN, csv)
+    batches = csv_rows.batches(io.BytesIO(text), FileSplit("x.csv", 0, 0, 0), PLAN, csv)
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
@@ -284,4 +284,4 @@ def test_too_little_memory_is_no_fault_of_the_file(function, monkeypatch, tmp_pa
     with pytest.raises(pa.ArrowMemoryError):
         csv_rows.splits(path, path, PLAN)
     with pytest.raises(pa.ArrowMemoryError):
-        list(csv_rows.batches(path, Split(path, 0, 0, 0), PLAN))
+        list(csv_rows.batches(path, FileSplit(path, 0, 0, 0), PLAN))

@@ -30,7 +30,7 @@ from transforms.errors import InputError
 from transforms.readers import csv_rows, csv_values
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_values import typed
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 SECRET = "Miriam-4711"
 NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()
@@ -60,7 +60,7 @@ def number(column: str = "value") -> NumberDomain:
 def read(path: Path, plan: ReleasePlan) -> pa.Table:
     splits, rows = csv_rows.splits(str(path), str(path), plan)
     assert (splits, rows) == ([(0, 0)], 0)
-    split = Split(str(path), 0, 0, path.stat().st_size)
+    split = FileSplit(str(path), 0, 0, path.stat().st_size)
     types = column_types(plan)
     schema = pa.schema([(name, types[name]) for name in plan.columns])
     return pa.Table.from_batches(csv_rows.batches(str(path), split, plan), schema)

@@ -36,7 +36,7 @@ def field(written: str) -> str | None:
 
 
 def one(text: str | None, wanted: pa.DataType, **rules: object) -> object:
-    value = typed(pa.array([text], TEXT), wanted, CsvTexts(**rules).of("x"))[0].as_py()
+    value = typed(pa.array([text], TEXT), wanted, CsvTexts(**rules).column_texts("x"))[0].as_py()
     return None if value != value else value  # no number is missing too
 
 
@@ -132,7 +132,7 @@ def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
     numbers = st.builds(lambda each: f"{each:,.2f}", st.floats(-1e9, 1e9))
     odd = st.sampled_from(ODD) | st.text(max_size=4)
     texts = data.draw(st.lists(st.none() | dates | numbers | odd, min_size=1, max_size=6))
-    how = CsvTexts(**rules).of("x")
+    how = CsvTexts(**rules).column_texts("x")
     together = typed(pa.array(texts, TEXT), wanted, how)
     alone = pa.concat_arrays([typed(pa.array([text], TEXT), wanted, how) for text in texts])
     assert together.type == wanted and str(together) == str(alone)  # NaN as NaN
@@ -251,13 +251,13 @@ def test_formats_that_are_refused(form, rule) -> None:
 
 def test_columns_that_are_written_differently() -> None:
     texts = CsvTexts(null_values={"a": ("-",)}, date_format={"day": "%d.%m.%Y"})
-    assert texts.of("b") is texts.of("c") is CsvTexts().of("a")
-    assert typed(pa.array(["-", "1"]), TEXT, texts.of("a")).to_pylist() == [None, "1"]
+    assert texts.column_texts("b") is texts.column_texts("c") is CsvTexts().column_texts("a")
+    assert typed(pa.array(["-", "1"]), TEXT, texts.column_texts("a")).to_pylist() == [None, "1"]
     days = pa.array(["04.07.2024", "2024-07-04"])
-    assert typed(days, DAY, texts.of("day")).to_pylist() == [date(2024, 7, 4), None]
-    assert typed(days, DAY, texts.of("other")).to_pylist() == [None, date(2024, 7, 4)]
+    assert typed(days, DAY, texts.column_texts("day")).to_pylist() == [date(2024, 7, 4), None]
+    assert typed(days, DAY, texts.column_texts("other")).to_pylist() == [None, date(2024, 7, 4)]
     # A sentinel among numbers, whatever stands around it.
-    nulls = CsvTexts(null_values=("-999",)).of("x")
+    nulls = CsvTexts(null_values=("-999",)).column_texts("x")
     assert typed(pa.array(["-999", " -999 ", "1"]), INTEGER, nulls).to_pylist() == [None, None, 1]
     assert typed(pa.array(["-999", " -999 "]), TEXT, nulls).to_pylist() == [None, " -999 "]
 

@@ -20,7 +20,7 @@ from transforms.errors import InputError
 from transforms.readers import json_rows
 from transforms.readers.json_format import JsonFormat
 from transforms.readers.json_objects import Objects
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 PLAN = plan_of(
     make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10}),
@@ -39,7 +39,7 @@ TYPES = {
 
 
 def rows_of(text: bytes, json: JsonFormat | None = None) -> list[dict[str, object]]:
-    split = Split("rows.jsonl", 0, 0, len(text))
+    split = FileSplit("rows.jsonl", 0, 0, len(text))
     found = json_rows.batches(io.BytesIO(text), split, PLAN, json or JsonFormat())
     return [row for batch in found for row in batch.to_pylist()]
 
@@ -210,7 +210,7 @@ def test_a_compressed_file_and_one_that_is_not_there(tmp_path: Path) -> None:
     with gzip.open(path, "wb") as file:
         file.write(b'{"whole": 1}\n')
     assert json_rows.splits(path, path, PLAN) == ([(0, 0)], 0)
-    (batch,) = json_rows.batches(path, Split(path, 0, 0, 1), PLAN)
+    (batch,) = json_rows.batches(path, FileSplit(path, 0, 0, 1), PLAN)
     assert batch.num_rows == 1
     with pytest.raises(InputError, match="does not exist"):
         json_rows.splits("none.jsonl", "none.jsonl", PLAN)
@@ -227,7 +227,7 @@ def test_units_of_no_plain_value_are_not_one_a_row(nulls: NullUnits) -> None:
         *('{"who": null}', "{}"),
     )
     text = "\n".join(lines).encode()
-    split = Split("rows.jsonl", 0, 0, len(text))
+    split = FileSplit("rows.jsonl", 0, 0, len(text))
     found = json_rows.batches(io.BytesIO(text), split, plan)
     units = [unit for batch in found for unit in batch["who"].to_pylist()]
     assert units[6:] == [None, None]

@@ -17,9 +17,9 @@ import pytest
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 from transforms.errors import InputError
-from transforms.readers.formats import reader_of
+from transforms.readers.formats import find_reader
 from transforms.readers.listing import match_files
-from transforms.readers.read import Split, open_file
+from transforms.readers.read import FileSplit, open_file
 
 CONFIGURATION = """
 release: layouts
@@ -86,11 +86,11 @@ def rows_of(path: str, format: str) -> list[tuple[object, ...]]:
 
 
 def _rows_of(path: str, format: str) -> Iterator[tuple[object, ...]]:
-    reader = reader_of(format)
+    reader = find_reader(format)
     for file, size in match_files((path,)):
         runs, _ = reader.splits(open_file(file), file, plan())
         for start, stop in runs:
-            split = Split(file, start, stop, size)
+            split = FileSplit(file, start, stop, size)
             for batch in reader.batches(open_file(file), split, plan()):
                 assert batch.schema.names == list(plan().columns)
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -228,10 +228,10 @@ def test_a_stream_of_arrow_may_come_from_any_filesystem(layouts: Path) -> None:
     for name in ("a", "b.arrows"):
         path = str(layouts / "arrow" / name)
         with open(path, "rb") as file:
-            runs, _ = reader_of("arrow").splits(file, path, plan())
+            runs, _ = find_reader("arrow").splits(file, path, plan())
         rows = 0
         for start, stop in runs:
             with open(path, "rb") as file:
-                found = reader_of("arrow").batches(file, Split(path, start, stop, 1), plan())
+                found = find_reader("arrow").batches(file, FileSplit(path, start, stop, 1), plan())
                 rows += sum(batch.num_rows for batch in found)
         assert rows == (300 if name == "a" else 100)

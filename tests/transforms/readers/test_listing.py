@@ -97,7 +97,7 @@ def test_a_file_that_changes_while_it_is_read(folder, make_plan, reference) -> N
     (split,) = (
         each
         for each in read._SplitFile("parquet", make_plan()).process(tuple(file))
-        if isinstance(each, read.Split)
+        if isinstance(each, read.FileSplit)
     )
     batches = read._ReadSplit("parquet", make_plan()).process(split)
     assert next(batches).num_rows == 1000

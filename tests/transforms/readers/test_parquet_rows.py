@@ -11,7 +11,7 @@ import pytest
 
 from transforms.errors import InputError
 from transforms.readers import parquet_rows
-from transforms.readers.read import Split
+from transforms.readers.read import FileSplit
 
 SECRET = "Miriam-4711"
 
@@ -20,7 +20,7 @@ def read(path: Path, plan) -> pa.Table:
     runs, _ = parquet_rows.splits(str(path), str(path), plan)
     batches = []
     for start, stop in runs:
-        split = Split(str(path), start, stop, 1)
+        split = FileSplit(str(path), start, stop, 1)
         batches += parquet_rows.batches(str(path), split, plan)
     return pa.Table.from_batches(batches)
 
@@ -189,7 +189,7 @@ def test_too_little_memory_is_no_damage(step, make_plan, tmp_path, monkeypatch) 
     else:
         monkeypatch.setattr(pq.ParquetFile, "iter_batches", fail)
     with pytest.raises(pa.ArrowMemoryError):
-        list(parquet_rows.batches(path, Split(path, 0, 1, 1), make_plan()))
+        list(parquet_rows.batches(path, FileSplit(path, 0, 1, 1), make_plan()))
 
 
 def check_damaged(path: Path, plan) -> None:

@@ -13,9 +13,9 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.errors import InputError, sentence_in
-from transforms.readers.formats import FORMATS, reader_of
+from transforms.readers.formats import FORMATS, find_reader
 from transforms.readers.listing import match_files
-from transforms.readers.read import ReadBatches, Split, _ReadSplit, open_file
+from transforms.readers.read import FileSplit, ReadBatches, _ReadSplit, open_file
 
 SECRET = "Miriam-4711"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -141,7 +141,7 @@ def check(message: str, path: str, words: str) -> None:
 def test_files_that_vanish_after_they_were_matched(make_plan, tmp_path) -> None:
     step = _ReadSplit("parquet", make_plan())
     with pytest.raises(InputError, match="does not exist"):
-        list(step.process(Split(str(tmp_path / "gone.parquet"), 0, 1, 1)))
+        list(step.process(FileSplit(str(tmp_path / "gone.parquet"), 0, 1, 1)))
 
 
 def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> None:
@@ -185,6 +185,6 @@ class _Away(io.BytesIO):
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_disk_that_does_not_answer_may_pass(format, make_plan) -> None:
     with pytest.raises(InputError) as caught:
-        reader_of(format).splits(_Away(b"x" * 100), "rows", make_plan("value"))
+        find_reader(format).splits(_Away(b"x" * 100), "rows", make_plan("value"))
     assert caught.value.again
     assert caught.value.sentence == "input: rows cannot be read now: Input/output error"

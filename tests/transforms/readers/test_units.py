@@ -23,8 +23,8 @@ from dpcore.privacy.unit import PrivacyUnit, UnitType
 from dpcore.release.plan import ReleasePlan
 from tests.transforms.readers.test_csv_rows import plan_of
 from transforms.errors import InputError
-from transforms.readers.formats import reader_of
-from transforms.readers.read import Split
+from transforms.readers.formats import find_reader
+from transforms.readers.read import FileSplit
 
 FORMATS = ("parquet", "arrow", "csv", "json")
 # Neighbors that a double cannot tell apart, of 16 and of 20 digits.
@@ -49,10 +49,10 @@ def batches(format: str, ids: pa.Array, folder: Path, plan: ReleasePlan) -> Iter
     else:
         written = [each if isinstance(each, str) else f"{each}" for each in ids.to_pylist()]
         Path(path).write_text("".join(_lines(format, written, ids)))
-    reader = reader_of(format)
+    reader = find_reader(format)
     splits, _ = reader.splits(path, path, plan)
     for start, stop in splits:
-        for batch in reader.batches(path, Split(path, start, stop, 0), plan):
+        for batch in reader.batches(path, FileSplit(path, start, stop, 0), plan):
             yield batch.column(batch.schema.get_field_index("id"))
 
 
@@ -67,7 +67,7 @@ def units(format: str, ids: pa.Array, folder: Path, type: UnitType | None = None
     """The id of each row's unit; "none" of a row without one."""
     plan, found = plan_with(type), []
     for column in batches(format, ids, folder, plan):
-        made, missing = UnitIds(CHOICES, type).of([column])
+        made, missing = UnitIds(CHOICES, type).row_ids([column])
         none = [False] * len(made) if missing is None else missing.tolist()
         found += [
             "none" if is_none else each.tobytes().hex()
@@ -129,4 +129,4 @@ def test_a_unit_that_a_tree_reads_as_numbers_is_refused(format: str, kind: str) 
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
     text = io.BytesIO(b'{"id": 1}\n' if format == "json" else b"id\n1\n")
     with pytest.raises(InputError, match=r"privacy.unit: .* a second column of the same values"):
-        reader_of(format).splits(text, "rows", plan_of(domain, unit=unit))
+        find_reader(format).splits(text, "rows", plan_of(domain, unit=unit))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests import postgresql
-from transforms.tables.table import Table
+from transforms.tables.table import InputTable
 
 # Doctests are looked for in every module, and this one needs a client that not everybody has.
 collect_ignore = ["read_service.py"]
@@ -53,10 +53,10 @@ def server() -> Iterator[postgresql.Server]:
 
 
 @pytest.fixture
-def rows_of() -> Callable[[Table, Sequence[str]], list[tuple[Any, ...]]]:
+def rows_of() -> Callable[[InputTable, Sequence[str]], list[tuple[Any, ...]]]:
     """The rows of a pinned table, read part by part, in an order of their own."""
 
-    def read(table: Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    def read(table: InputTable, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         for split in table.splits(columns):
             for batch in table.batches(split, columns):

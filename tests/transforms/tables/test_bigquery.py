@@ -102,5 +102,5 @@ def test_units_are_exact(ids: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None
         read = [row for split in table.splits(["id"]) for row in table.batches(split, ["id"])]
     column = pa.chunked_array([batch.column("id") for batch in read]).combine_chunks()
     choices = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
-    made, missing = UnitIds(choices, None).of([column])
+    made, missing = UnitIds(choices, None).row_ids([column])
     assert missing is None and len({each.tobytes() for each in made}) == len(LARGE)

@@ -1,4 +1,4 @@
-"""Rows of Iceberg tables: one snapshot, columns by field ids, deletes honoured or refused."""
+"""Rows of Iceberg tables: one snapshot, columns by field ids, deletes honored or refused."""
 
 import pickle
 import time
@@ -15,7 +15,7 @@ import pytest
 from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.iceberg import IcebergTable
-from transforms.tables.table import UNTOLD, TableSplit
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 table_library("pyiceberg")
 
@@ -104,7 +104,7 @@ def test_positional_deletes(visits: Any, tmp_path: Path) -> None:
                 file_size_in_bytes=path.stat().st_size,
             )
         )
-        token = TableSplit(pickle.dumps(task), UNTOLD, 0)
+        token = TableSplit(pickle.dumps(task), UNKNOWN_ROWS, 0)
         batches = list(table.batches(token, ["age"]))
     assert pa.Table.from_batches(batches)["age"].to_pylist() == [41, None]
 

@@ -16,7 +16,7 @@ from dpcore.rows.column import map_chunks, missing_rows
 MISSING = "missing"
 
 
-class Fate(NamedTuple):
+class RowOutcome(NamedTuple):
     """Rows that have no cell, leaf or key of their own.
 
     Attributes:

@@ -13,7 +13,7 @@ from pipelines.user_error import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedError:
+class TargetError:
     """An error that a tree shall have at most.
 
     Args:
@@ -24,7 +24,7 @@ class WantedError:
     amount: float
     is_part: bool
 
-    def in_unit_of(self, workload: Workload[Any], rows_guess: float) -> float:
+    def to_tree_unit(self, workload: Workload[Any], rows_guess: float) -> float:
         """The error in the unit of a tree's.
 
         Raises:
@@ -41,7 +41,7 @@ class WantedError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedErrors:
+class TargetErrors:
     """Errors that trees of a release shall have at most.
 
     Args:
@@ -49,11 +49,11 @@ class WantedErrors:
         named: of some trees, by name, where there is none of every tree.
     """
 
-    each: WantedError | None
-    named: Mapping[str, WantedError]
+    each: TargetError | None
+    named: Mapping[str, TargetError]
 
     @classmethod
-    def of_text(cls, text: str) -> WantedErrors:
+    def from_text(cls, text: str) -> TargetErrors:
         """What the option of the command says.
 
         Args:
@@ -62,18 +62,18 @@ class WantedErrors:
         Raises:
             ValueError: a sentence about a text that says something else.
 
-        >>> found = WantedErrors.of_text("age=25,home=1%")
+        >>> found = TargetErrors.from_text("age=25,home=1%")
         >>> found.named["home"], found.each
-        (WantedError(amount=0.01, is_part=True), None)
+        (TargetError(amount=0.01, is_part=True), None)
         """
         if "=" not in text:
-            return cls(each=_wanted_error(text), named={})
-        named: dict[str, WantedError] = {}
+            return cls(each=_parse_error(text), named={})
+        named: dict[str, TargetError] = {}
         for part in text.split(","):
             name, equals, error = part.rpartition("=")
             if not equals or name in named:
                 raise ValueError(f"{part!r} must be NAME=ERROR, of each tree once")
-            named[name] = _wanted_error(error)
+            named[name] = _parse_error(error)
         return cls(each=None, named=named)
 
     def by_tree(
@@ -104,15 +104,15 @@ class WantedErrors:
         elif not 0 < rows_guess < math.inf:
             raise UserError(f"--rows-guess: {rows_guess:g} is not a positive number of rows")
         return {
-            places[name]: error.in_unit_of(workloads[places[name]], rows_guess)
+            places[name]: error.to_tree_unit(workloads[places[name]], rows_guess)
             for name, error in wanted.items()
         }
 
 
-def _wanted_error(text: str) -> WantedError:
+def _parse_error(text: str) -> TargetError:
     is_part = text.endswith("%")
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
         raise ValueError(f"invalid float value: {text!r}") from None
-    return WantedError(amount=number / 100 if is_part else number, is_part=is_part)
+    return TargetError(amount=number / 100 if is_part else number, is_part=is_part)

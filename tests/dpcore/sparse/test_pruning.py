@@ -19,8 +19,8 @@ from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
 from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
 from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table
 
 CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
 NAMES = LabelDomain(label_columns=("x", "y", "z"))
@@ -44,13 +44,13 @@ def rows_of(domain: SparseDomain, generator: np.random.Generator, size: int) -> 
 
 def release(
     domain: SparseDomain, truth: list[NodeCounts], run: int, **options: object
-) -> list[SettledLevel]:
+) -> list[PrunedLevel]:
     noise = replace(NOISE, global_digest=run.to_bytes(4, "big"))
     parts = [
         publish_shard(PLAN, domain, "t", level, 0, counts, noise)
         for level, counts in enumerate(truth)
     ]
-    return settle(PLAN, domain, parts, **options)  # type: ignore[arg-type]
+    return solve_levels(PLAN, domain, parts, **options)  # type: ignore[arg-type]
 
 
 def true_counts(truth: NodeCounts, keys: pa.Array) -> np.ndarray:
@@ -127,14 +127,14 @@ def published(*levels: dict[int, int]) -> list[NodeCounts]:
 
 def test_a_node_without_published_ancestors_brings_them_along() -> None:
     radius = PLAN.radius(3)
-    levels = settle(PLAN, CODES, published({0: 900}, {}, {}, {0xA7: 12}))
+    levels = solve_levels(PLAN, CODES, published({0: 900}, {}, {}, {0xA7: 12}))
     assert [level.keys.to_pylist() for level in levels] == [[0], [2], [10], [0xA7]]
     assert np.isnan(levels[1].estimate).all() and levels[1].least.tolist() == [12 - radius]
     assert levels[1].most.tolist() == [2 * PLAN.radius(1)]
     assert (levels[1].ci_low, levels[1].ci_high) == (levels[1].least, levels[1].most)
     # It has no more rows than its parents, which were not published.
     assert levels[3].most.tolist() == [min(12 + radius, 2 * PLAN.radius(1))]
-    table = settled_table(PLAN, CODES, levels)
+    table = pruned_table(PLAN, CODES, levels)
     assert table.column("path").to_pylist() == ["00/0", "80/2", "a0/4", "a7/8"]
     assert table.column("level").to_pylist() == ["root", "/2", "/4", "/8"]
     assert table.column("estimate").to_pylist() == [900.0, None, None, 12.0]
@@ -143,7 +143,7 @@ def test_a_node_without_published_ancestors_brings_them_along() -> None:
 
 
 def test_siblings_bound_each_other() -> None:
-    levels = settle(PLAN, CODES, published({0: 180}, {0: 100, 1: 90}, {}, {}))
+    levels = solve_levels(PLAN, CODES, published({0: 180}, {0: 100, 1: 90}, {}, {}))
     radius, root = PLAN.radius(1), PLAN.radius(0)
     assert levels[1].most.tolist() == [
         min(100 + radius, 180 + root - (90 - radius)),
@@ -156,19 +156,19 @@ def test_pruning_folds_what_may_be_small() -> None:
     threshold = PLAN.threshold(3)
     assert threshold is not None
     parts = published({0: 900}, {2: 50}, {}, {0xA7: threshold + 1, 0xB0: 3 * threshold})
-    assert settle(PLAN, CODES, parts)[3].keys.to_pylist() == [0xA7, 0xB0]
-    folded = settle(PLAN, CODES, parts, pruning=Pruning(rows=threshold))
+    assert solve_levels(PLAN, CODES, parts)[3].keys.to_pylist() == [0xA7, 0xB0]
+    folded = solve_levels(PLAN, CODES, parts, pruning=Pruning(rows=threshold))
     assert [level.keys.to_pylist() for level in folded] == [[0], [2], [11], [0xB0]]
     assert folded[0].count.tolist() == [900]
     # What is folded leaves its rows to its siblings: they need not make room for it.
     heavy = published({0: 30}, {0: 40, 1: PLAN.radius(1) + 1}, {}, {})
-    least = int(settle(PLAN, CODES, heavy)[1].ci_low[0])
-    pruned = settle(PLAN, CODES, heavy, pruning=Pruning(rows=least))
+    least = int(solve_levels(PLAN, CODES, heavy)[1].ci_low[0])
+    pruned = solve_levels(PLAN, CODES, heavy, pruning=Pruning(rows=least))
     assert [level.count.tolist() for level in pruned[:2]] == [[39], [39]]
     # With a heavy node its ancestors stay, though they could not stay by themselves.
     small = PLAN.radius(1) + 1
     parts = published({0: 900}, {2: small}, {}, {0xB0: small + PLAN.radius(3)})
-    levels = settle(PLAN, CODES, parts, pruning=Pruning(rows=small - 4))
+    levels = solve_levels(PLAN, CODES, parts, pruning=Pruning(rows=small - 4))
     assert levels[1].keys.to_pylist() == [2]
 
 
@@ -182,7 +182,7 @@ def test_the_rule_of_pruning_in_words() -> None:
 
 
 def test_nothing_but_the_root() -> None:
-    levels = settle(PLAN, CODES, published({0: -3}, {}, {}, {}))
+    levels = solve_levels(PLAN, CODES, published({0: -3}, {}, {}, {}))
     assert [len(level.keys) for level in levels] == [1, 0, 0, 0]
     assert levels[0].count.tolist() == [0] and levels[0].estimate.tolist() == [-3.0]
     assert levels[0].ci_low.tolist() == [0]
@@ -195,8 +195,8 @@ def test_sums_over_children() -> None:
 
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="4 levels"):
-        settle(PLAN, CODES, published({0: 1}))
+        solve_levels(PLAN, CODES, published({0: 1}))
     with pytest.raises(ValueError, match="the root first"):
-        settle(PLAN, CODES, published({}, {}, {}, {}))
+        solve_levels(PLAN, CODES, published({}, {}, {}, {}))
     with pytest.raises(ValueError, match="confidence is 2"):
-        settle(PLAN, CODES, published({0: 1}, {}, {}, {}), confidence=2.0)
+        solve_levels(PLAN, CODES, published({0: 1}, {}, {}, {}), confidence=2.0)

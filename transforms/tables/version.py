@@ -5,22 +5,22 @@ from datetime import datetime, timezone
 from transforms.errors import InputError
 
 
-def number_of(version: str) -> int | None:
+def version_number(version: str) -> int | None:
     """The number that a version is; None where it is none.
 
-    >>> number_of("12"), number_of("2026-11-01T00:00Z")
+    >>> version_number("12"), version_number("2026-11-01T00:00Z")
     (12, None)
     """
     return int(version) if version.isascii() and version.isdigit() else None
 
 
-def moment_of(version: str) -> datetime | None:
+def version_timestamp(version: str) -> datetime | None:
     """The moment that a version is; None where it is none.
 
     Raises:
         InputError: it has no zone, or is yet to come, when other rows may belong to it.
 
-    >>> moment_of("2026-11-01T00:00:00Z")
+    >>> version_timestamp("2026-11-01T00:00:00Z")
     datetime.datetime(2026, 11, 1, 0, 0, tzinfo=datetime.timezone.utc)
     """
     try:

@@ -9,18 +9,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.release.guarantee import CHECKSUM, checksum_of
+from dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
 from transforms.layout import MANIFEST
 
 
-class StandingError(ReleaseError):
+class ExistingReleaseError(ReleaseError):
     """The folder holds another release, or none where one is needed."""
 
 
-def stands(folder: str, plan: ReleasePlan) -> bool:
+def is_released(folder: str, plan: ReleasePlan) -> bool:
     """Whether a folder holds the finished release of a specification.
 
     Args:
@@ -28,18 +28,19 @@ def stands(folder: str, plan: ReleasePlan) -> bool:
         plan: the specification.
 
     Raises:
-        StandingError: the folder holds a release of another specification, or a damaged manifest.
+        ExistingReleaseError: the folder holds a release of another specification, or a damaged
+            manifest.
     """
     path = files.join(folder, MANIFEST)
     if not files.exists(path):
         return False
-    found, wanted = read_manifest(path)["spec"], json.loads(json.dumps(plan.spec()))
-    if found.get("format") != wanted["format"]:
-        raise StandingError(
+    manifest, expected = read_manifest(path)["spec"], json.loads(json.dumps(plan.spec()))
+    if manifest.get("format") != expected["format"]:
+        raise ExistingReleaseError(
             f"output: {path} is a manifest of another version of dptrees; choose another output"
         )
-    if found != wanted:
-        raise StandingError(
+    if manifest != expected:
+        raise ExistingReleaseError(
             f"output: {folder} holds a release of another specification; choose another output"
         )
     return True
@@ -49,7 +50,7 @@ def read_manifest(path: str) -> Mapping[str, Any]:
     """The entries of a manifest.
 
     Raises:
-        StandingError: it is damaged.
+        ExistingReleaseError: it is damaged.
     """
     try:
         manifest = json.loads(files.read_bytes(path))
@@ -60,12 +61,12 @@ def read_manifest(path: str) -> Mapping[str, Any]:
     # Formats 1 and 2 had none. What is not named must not be deleted because of a damaged list of
     # names.
     has_none = manifest["spec"].get("format") in (1, 2)
-    if not has_none and manifest.get(CHECKSUM) != checksum_of(manifest):
+    if not has_none and manifest.get(CHECKSUM) != manifest_checksum(manifest):
         raise _damaged(path)
     return manifest
 
 
-def _damaged(path: str) -> StandingError:
-    return StandingError(
+def _damaged(path: str) -> ExistingReleaseError:
+    return ExistingReleaseError(
         f"output: {path} is not a manifest as it was written; the release is damaged or was edited"
     )

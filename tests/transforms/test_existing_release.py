@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from transforms.errors import InputError
+from transforms.existing_release import ExistingReleaseError, is_released
 from transforms.release import ReleaseTrees
-from transforms.standing import StandingError, stands
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
@@ -22,17 +22,19 @@ class Untouched(beam.DoFn):
 
 def test_it_stands_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) -> None:
     out, plan = tmp_path / "out", make_plan()
-    assert not stands(str(out), plan)
+    assert not is_released(str(out), plan)
     run_steps(plan, rows, out)
-    assert stands(str(out), plan)
-    with pytest.raises(StandingError, match="a release of another specification; choose another"):
-        stands(str(out), make_plan(cells=29))
+    assert is_released(str(out), plan)
+    with pytest.raises(
+        ExistingReleaseError, match="a release of another specification; choose another"
+    ):
+        is_released(str(out), make_plan(cells=29))
     manifest = json.loads((out / "manifest.json").read_text())
     manifest["spec"]["format"] = 2
     del manifest["checksum"]
     (out / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StandingError, match="of another version of dptrees"):
-        stands(str(out), plan)
+    with pytest.raises(ExistingReleaseError, match="of another version of dptrees"):
+        is_released(str(out), plan)
 
 
 def test_the_transform_compares_no_rows_with_those_of_a_release_that_stands(

@@ -93,7 +93,7 @@ its parent.')
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SettledLevel:
+class PrunedLevel:
     """What is said of the nodes of one level, keys rising.
 
     Args:
@@ -115,14 +115,14 @@ class SettledLevel:
     count: Integers
 
 
-def settle(
+def solve_levels(
     plan: SparsePlan,
     domain: SparseDomain,
     published: Sequence[NodeCounts],
     *,
     confidence: float = 0.95,
     pruning: Pruning | None = None,
-) -> list[SettledLevel]:
+) -> list[PrunedLevel]:
     """All levels of one tree from its published nodes, root first.
 
     Args:
@@ -145,7 +145,7 @@ def settle(
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> counts = [([0], [500]), ([9, 10], [90, 420]), ([10 << 24], [70])]
-    >>> levels = settle(plan, domain, [
+    >>> levels = solve_levels(plan, domain, [
     ...     NodeCounts(keys=pa.array(keys, pa.uint64()), counts=np.array(noisy))
     ...     for keys, noisy in counts])
     >>> [level.count.tolist() for level in levels]
@@ -160,14 +160,12 @@ def settle(
     kept = _kept(tree, intervals, Pruning() if pruning is None else pruning)
     counts = consistent_counts(plan, tree, bounds, kept)
     return [
-        _settled(plan, number, *parts)
+        _pruned_level(plan, number, *parts)
         for number, parts in enumerate(zip(tree, bounds, intervals, kept, counts, strict=True))
     ]
 
 
-def settled_table(
-    plan: SparsePlan, domain: SparseDomain, levels: Sequence[SettledLevel]
-) -> pa.Table:
+def pruned_table(plan: SparsePlan, domain: SparseDomain, levels: Sequence[PrunedLevel]) -> pa.Table:
     """The nodes of all levels as one table, level by level, keys rising.
 
     Returns:
@@ -222,7 +220,7 @@ def _kept(tree: Sequence[KnownLevel], intervals: Bounds, pruning: Pruning) -> li
     return kept[::-1]
 
 
-def _settled(
+def _pruned_level(
     plan: SparsePlan,
     number: int,
     level: KnownLevel,
@@ -230,8 +228,8 @@ def _settled(
     interval: tuple[Integers, Integers],
     kept: Flags,
     counts: Integers,
-) -> SettledLevel:
-    return SettledLevel(
+) -> PrunedLevel:
+    return PrunedLevel(
         keys=level.keys.filter(pa.array(kept)),
         estimate=np.where(level.measured, level.noisy.astype(np.float64), np.nan)[kept],
         std_error=np.where(level.measured, plan.standard_error(number), np.nan)[kept],
