@@ -1,7 +1,7 @@
 """The command ``dptrees``: what a person or a scheduler runs.
 
-Exit codes are those of `pipelines.faults.exit_code`; a failure is told in one sentence on standard
-error, but for a fault of the program, which is seen whole.
+Exit codes are those of `pipelines.faults.exit_code`; a failure is reported in one sentence on
+standard error, but for a fault of the program, which is seen whole.
 Beam is imported where rows are read alone, so that the other commands answer at once.
 """
 

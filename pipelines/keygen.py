@@ -24,7 +24,7 @@ def run_keygen(path: str) -> int:
     print_line(
         f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:"
     )
-    print_line("whoever has it can remove the noise of every release made under it.")
+    print_line("anyone who has it can remove the noise of every release made under it.")
     return 0
 
 
@@ -57,8 +57,8 @@ def run_signing_keygen(path: str) -> int:
 def run_rotation(path: str) -> int:
     """Makes a new key the current one of a key file, and keeps the others as retired.
 
-    The file is replaced in one step, so whoever reads it, or is killed, finds the old keys or the
-    old ones and the new one.
+    The file is replaced in one step, so anyone who reads it, or is killed, finds the old keys or
+    the old ones and the new one.
 
     Raises:
         UserError: the file cannot be replaced, or would grow too large.
@@ -131,6 +131,6 @@ def _replace(place: str, text: str) -> None:
         raise
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)  # the new key must not be lost once it is told
+        os.fsync(handle)  # the new key must not be lost once it is reported
     finally:
         os.close(handle)

@@ -1,7 +1,7 @@
 """The kinds of trees: what the commands need of each, by its name in a configuration.
 
-No other module of the commands knows a kind by its name, and none asks what kind a tree is: a new
-kind is a package beside the others and an entry here (and in dpcore, the question it asks). What it
+No other module of the commands knows a kind by its name, and none tests what kind a tree is: a new
+kind is a package beside the others and an entry here (and in dpcore, its question). What it
 leaves out, `pipelines.plain` has. The mechanisms that measure trees of known leaves are in
 `pipelines.mechanisms`.
 """
@@ -54,7 +54,7 @@ class KindHandlers:
             for as one of the kind.
         describe: gives the description of a question's plan.
         target: the budget of one tree alone for an error, as plain values.
-        summary_lines: what is told of a released tree.
+        summary_lines: the summary of a released tree.
         page: a tree on the page of a release.
         check_paths: refuses (ValueError) paths that the page cannot show; None where nodes have
             no paths.

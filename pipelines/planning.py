@@ -46,7 +46,7 @@ def run_plan(
     """
     configuration = load_configuration(path, parameters)
     if target_errors is None and rows_guess is not None:
-        raise UserError("--rows-guess: stands beside --target-error")
+        raise UserError("--rows-guess: goes with --target-error")
     errors = (
         {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)
     )

@@ -38,7 +38,7 @@ def run_query(chosen: argparse.Namespace) -> int:
             rounded, and only exact ones are wanted.
     """
     if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
-        raise UserError("--wide: stands beside --key all, and not beside --json or --csv")
+        raise UserError("--wide: goes with --key all, and not with --json or --csv")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
     entries, confidence = list[AnswerEntry](), 0.0
@@ -109,12 +109,12 @@ def _check_rounding(entries: Sequence[AnswerEntry], name: str, chosen: argparse.
     for each in found:
         if chosen.exact:
             raise UserError(
-                f"{chosen.release}: exact: asked for {each.asked}; tree {name} has no edges there, "
-                f"and can answer for {each.answered}"
+                f"{chosen.release}: exact: requested {each.asked}; tree {name} has no edges there, "
+                f"and can answer {each.answered}"
             )
         print_line(
-            f"dptrees: note: asked for {each.asked}, answered for {each.answered}: tree {name} has "
-            "no edges at what was asked (--exact refuses this)",
+            f"dptrees: note: requested {each.asked}, answered {each.answered}: tree {name} has no "
+            "edges there (--exact refuses this)",
             file=sys.stderr,
         )
 

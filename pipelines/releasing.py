@@ -61,10 +61,10 @@ def run_release(
         request: of the folder.
         parameters: parameters of the configuration, by name.
         as_json: say what was written as one object, for a program.
-        watch: is told what is made.
+        watch: receives what is made.
 
     Raises:
-        UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
+        UserError, ConfigurationError, ReleaseError: one sentence that says what to fix.
     """
     watch = watch or Watch()
     configuration = load_configuration(path, parameters)
@@ -136,7 +136,7 @@ def run_due(
         request: of the folder of one run, which must be nothing.
         through: the last day that is wanted.
         as_json: as of `run_release`, once for each run.
-        watching: makes who is told of a run, once for each.
+        watching: makes the watch of a run, once for each.
         limit: of the time that is left for all of them, requested each.
 
     Raises:
@@ -186,7 +186,7 @@ def finished(stage: Stage, *, exists: bool) -> None:
 
 
 def _complete(output: str, act: Callable[[], None]) -> None:
-    """Does what belongs to a release that stands.
+    """Do what belongs to an existing release.
 
     Raises:
         OutputError: it failed, and the release is complete all the same.

@@ -61,14 +61,14 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
                 f"warning: the total of tree {odd.tree.name} is no larger than its noise, whose "
                 f"standard error is {_about(odd.tree.std_error)} rows: smaller bounds of a unit's "
                 "rows or a larger budget make it smaller; or policies drop the rows, as dptrees "
-                "check shows to who has them"
+                "check shows anyone with access to them"
             )
             continue
         held = "about 0" if odd.is_none else _about(odd.tree.rows)
         other = "" if odd.other is None else f", tree {odd.other.name} {_about(odd.other.rows)}"
         yield (
-            f"warning: tree {odd.tree.name} holds {held} rows{other}, by their noisy totals; its "
-            "policies may drop the others: dptrees check shows why, to who has the rows"
+            f"warning: tree {odd.tree.name} holds {held} rows{other}, by their noisy totals: "
+            "rows may have been dropped (wrong format or bounds?); run dptrees check"
         )
 
 

@@ -1,4 +1,4 @@
-"""The budget at which one tree alone is as far off as ``dptrees plan --target-error`` asks."""
+"""The budget at which one tree alone is as far off as ``dptrees plan --target-error`` requests."""
 
 from __future__ import annotations
 

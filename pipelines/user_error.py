@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class UserError(Exception):
-    """A mistake that its user can mend; the message is one clear sentence."""
+    """A mistake that its user can fix; the message is one clear sentence."""

@@ -3,7 +3,7 @@
 A chunk draws its subtrees as if their roots were reached, and sends (z, a) of its roots, which
 depend on the shape that came out, with their exact counts. The spine draws the levels above. Where
 it does not split a node above a chunk's root, the chunk throws its numbers away, which were never
-released, and spreads what it is told of that node. So no round is needed beyond those of
+released, and spreads what it receives about that node. So no round is needed beyond those of
 `dpcore.trees.forest.Forest`.
 
 Source: `dpcore.adaptive.plan`, `dpcore.adaptive.solving`.
@@ -85,7 +85,7 @@ class AdaptiveForest:
     ) -> None:
         if keys > 1 and plan.unit.substitutes and not plan.keyed:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
-            raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
+            raise ValueError(f"keys: a plan without keys is for one tree, not {keys}")
         self.plan, self.root_is_known = plan, plan.public_total
         self.chunking = _chunking(plan, keys, chunk_leaves)
         self.prefixes = isinstance(plan.tree, UniformTree) if prefixes is None else prefixes

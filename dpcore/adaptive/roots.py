@@ -1,4 +1,4 @@
-"""What a chunk of an adaptive tree is told of its roots, and what is released of its nodes."""
+"""What a chunk of an adaptive tree receives about its roots, and what is released of its nodes."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Measured, not derived (docs/quantiles.md): on gamma, Zipf and atomic data, from 100 to 100,000 rows,
 under epsilon and rho, and on the sets of docs/accuracy.md. It is so of few quantiles, where the
 rows of every part are enough to find the wanted one among all cells: a choice of rate g among K
-cells goes astray by about ln(K) / g.
+cells is off by about ln(K) / g ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcore.exponential.plan import ExponentialPlan
 _MOST_QUANTILES = 7
 # Of more cells than a chunk has nothing was measured; who wants rounds names the mechanism.
 _MOST_CELLS = 2**17
-# A part is to have so many times the rows by which a choice may go astray.
+# A part is to have so many times the rows by which a choice may be off.
 _TIMES = 1.5
 
 

@@ -2,7 +2,7 @@
 Those of more cells than a chunk has are made in rounds (`dpcore.exponential.rounds`).
 
 Keeps `dpcore.trees.forest.Forest`. What is measured of a key is where its quantiles lie: their
-cells, then their shares. There is nothing above a histogram, and no number of rows is told.
+cells, then their shares. There is nothing above a histogram, and no number of rows is released.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExponentialForest(SingleChunkTrees):
         return np.zeros(chunk.units)
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
-        """None are told, not even to who gathers."""
+        """No totals are sent, not even to the group."""
         return np.zeros(chunk.units, np.int64)
 
     def solve(

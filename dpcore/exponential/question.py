@@ -56,7 +56,7 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
     """Quantiles over an ordered domain, for each key.
 
     Args:
-        quantiles: in the order in which they are told; the plan has them rising.
+        quantiles: in the order in which they are reported; the plan has them rising.
 
     Raises:
         Refusal: more cells than a choice may have.
@@ -98,14 +98,14 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
 
     @cached_property
     def rank_margins(self) -> list[Margin]:
-        """How far off the ranks are at most, with the question's confidence, as told in order."""
+        """How far off the ranks are at most, at the tree's confidence, in the order reported."""
         found = margins(self.plan, self.confidence)
         return [found[place] for place in self.order]
 
     @cached_property
     def interval_reach(self) -> list[int] | None:
         """By how many rows the ranks that intervals reach for lie below and above the wanted one,
-        as told in order; None where there are no intervals."""
+        in the order reported; None where there are no intervals."""
         if not self.plan.interval_share:
             return None
         return [reach(self.plan, place) for place in self.order]
@@ -182,7 +182,7 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
 
     @staticmethod
     def _node_table(measured: Measurements) -> tuple[pa.Table, Integers]:
-        """No node is told; where the quantiles lie is told by the table of the whole tree."""
+        """No node is released; the table of the whole tree has the quantiles."""
         return NODES_SCHEMA.empty_table(), np.stack([m for m in measured if m is not None])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:

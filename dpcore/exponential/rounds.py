@@ -1,8 +1,9 @@
 """Choices among more cells than a chunk holds: a chunk chooses as if it were in it, then a chunk is
 chosen.
 
-A quantile's group asks, and each chunk of its cells answers; there is a round for each depth of the
-tree of quantiles, one before them for the rows of each chunk, and one behind them for intervals.
+A quantile's group sends requests, and each chunk of its cells answers. There is a round for each
+depth of the tree of quantiles, one before them for the rows of each chunk, and one behind them for
+intervals.
 
     asked     the rows of every chunk, the parts between quantiles that were chosen, and these
     answered  of each part what the chunk chose in it, with the mass of its candidates; when all are
@@ -43,7 +44,7 @@ from dpcore.trees.forest import SPINE
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChunkRequest:
-    """What a group asks its chunks.
+    """A request of a group to its chunks.
 
     Attributes:
         rows: (chunks,) of each.
@@ -135,14 +136,16 @@ def next_request(
     data: bytes,
     key_noise: NoiseSource,
 ) -> bytes:
-    """What a group asks next, `Asked.to_bytes`: without parts where all quantiles are chosen.
+    """Return the next request of a group, `Asked.to_bytes`.
+
+    It has no parts where all quantiles are chosen.
 
     Args:
         plan: of the quantiles.
         tree: its name.
         key: the code of the key.
         answers: of its chunks, in their order.
-        asked: what they answer; empty at first.
+        asked: the request that they answer; empty at first.
         key_noise: the release's source.
     """
     if not data:

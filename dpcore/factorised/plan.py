@@ -25,7 +25,7 @@ class FactorizedPlan(Coded):
     """How the cells of one tree are measured.
 
     Args:
-        tree: whose nodes are told, and whose counts add up; nothing is measured by its levels.
+        tree: whose nodes are released, and whose counts add up; nothing is measured by its levels.
         unit: what neighbors differ in.
         budget: the rho that all sums together spend.
         strategy: which sums get noise.

@@ -15,7 +15,7 @@ from dpcore.trees.uniform import UniformTree
 MOST_OPTIMAL = 2**11
 # A tree is measured as a whole, on one worker.
 MOST_LEAVES = 2**20
-# Of the tree that is told.
+# The tree whose nodes are released.
 FANOUT = 16
 
 

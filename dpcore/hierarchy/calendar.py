@@ -246,7 +246,7 @@ class CalendarLeaves:
 
     def __init__(self, universe: Universe) -> None:
         lasting, self._again = _cut(universe.levels)
-        # Whether moments are to be told in hours since 1970, and not in days.
+        # Whether timestamps are numbered by hours since 1970, and not by days.
         self.hourly = universe.levels[-1] == "hour"
         # Whether any moment has a leaf, in a zone or not.
         self.is_recurring = not lasting
@@ -254,7 +254,7 @@ class CalendarLeaves:
         if lasting:
             path = universe.paths(len(lasting), np.zeros(1, np.int64))[0].as_py()
             self._first = _first_number(path, lasting)
-            # Hours are numbered as they are told, as days are.
+            # Hours are numbered as they are read, as days are.
             self._unit = _DAYS if lasting[-1] == "hour" else _unit(lasting[-1], lasting)
             self._days = self._unit.begin(np.array([self._first, self._first + self._count]))
 
@@ -278,7 +278,7 @@ class CalendarLeaves:
     def _within(self, steps: Integers) -> Integers:
         """The unit that is there once, of each moment."""
         if self._unit is not _DAYS:
-            # Days far outside are brought near before the calendar is asked about them.
+            # Days far outside are brought near before the calendar converts them.
             steps = self._unit.number(np.clip(steps, self._days[0] - 1, self._days[1]))
         # A number below the first wraps around, so one comparison finds both sides.
         units = np.subtract(steps, self._first)

@@ -184,7 +184,7 @@ class _CalendarReader(ColumnReader):
 
     def accepts(self, type: pa.DataType) -> bool:
         if pa.types.is_timestamp(type):
-            if self._leaves.is_recurring:  # no bounds tell that days are those of UTC
+            if self._leaves.is_recurring:  # no bounds show that days are those of UTC
                 return type.tz is None or is_utc(type.tz)
             return bool((type.tz is not None) == self._utc)
         return bool(pa.types.is_date(type)) and not self._utc

@@ -242,7 +242,7 @@ def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -
 @lru_cache(maxsize=4)
 def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
     """Runs of levels whose codes make one integer, and where these integers are; made once in a
-    process, whoever holds the domain."""
+    process, whatever holds the domain."""
     if universe.form == "digits":
         return [([1], IntegerIndex(_node_keys(universe, 1, universe.height)))]
     runs, first, span = [], 1, 1

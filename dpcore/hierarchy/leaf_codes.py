@@ -183,7 +183,7 @@ def universe_of_codes(
         # Of two equal neighbors the first is a leaf of the universe, which can say its path.
         leaf = np.cumsum(changed)[np.argmin(changed)] - 1
         path = universe.paths(universe.height, np.array([leaf]))[0].as_py()
-        raise ValueError(f"{_columns(column)}: the leaf {quoted(path)} stands more than once.")
+        raise ValueError(f"{_columns(column)}: the leaf {quoted(path)} is listed more than once.")
     _check_inner(universe, column)
     return universe
 

@@ -124,7 +124,7 @@ def universe_from_code_blocks(
     memory.
 
     What is held has the size of the leaves' parents: the leaves themselves are read again, a part
-    at a time, whenever something is asked of them.
+    at a time, whenever they are needed.
 
     Args:
         blocks: how many blocks the list has.
@@ -161,7 +161,7 @@ def _digit_names(column: str, digits: Sequence[int], levels: Sequence[str]) -> t
 
 def _twice(column: str, code: int, width: int) -> ValueError:
     text = write_numbers(np.array([code]), "0" * width)[0].as_py()
-    return ValueError(f"column {column!r}: the leaf {text!r} stands more than once.")
+    return ValueError(f"column {column!r}: the leaf {text!r} is listed more than once.")
 
 
 def _last_level(codes: Integers, count: int) -> tuple[Integers, Integers, Integers]:
@@ -333,7 +333,7 @@ def universe_from_parents(
 
     Args:
         nodes: the names, (nodes,), texts or integers, each once.
-        parents: the names of their parents, (nodes,), of the same type; null for a node that stands
+        parents: the names of their parents, (nodes,), of the same type; null for a node that is
             directly below the root. A node that is nobody's parent is a leaf.
         columns: what messages call the two.
 
@@ -363,7 +363,7 @@ def universe_from_parents(
     counts = np.bincount(own)
     if counts.max() > 1:
         twice = quoted(values[int(np.argmax(counts))].as_py())
-        raise ValueError(f"column {columns[0]!r}: the node {twice} stands more than once.")
+        raise ValueError(f"column {columns[0]!r}: the node {twice} is listed more than once.")
     up = _parent_rows(columns, own, codes[len(names) :], values)
     chain = _ancestors(columns, up, names)
     depths = np.add.reduce([each < len(own) for each in chain], axis=0, dtype=np.int64)

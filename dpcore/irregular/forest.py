@@ -72,7 +72,7 @@ class IrregularForest(LinearForest):
     ) -> None:
         if keys > 1 and not plan.keyed and plan.unit.substitutes:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
-            raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
+            raise ValueError(f"keys: a plan without keys is for one tree, not {keys}")
         self.plan, self.signed, self.smallest_first = plan, signed, smallest_first
         self.chunking = IrregularChunking(
             tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves, spine_leaves=spine_leaves

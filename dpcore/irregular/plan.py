@@ -15,7 +15,7 @@ chain have the same count, so the loss over all measured nodes is the sum, over 
 all nodes u of level l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete
 noise of the same parameters has the same guarantee.
 
-The proof asks of the counts only that those of a chain are equal and that a level's sensitivity
+The proof requires of the counts only that those of a chain are equal and that a level's sensitivity
 bounds its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
 of `sum_sensitivities`.
 

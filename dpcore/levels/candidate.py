@@ -1,6 +1,6 @@
 """A candidate: a mechanism that could measure a tree, before there is a budget.
 
-A workload over a domain holds one candidate and asks it for a mechanism once its share is known
+A workload over a domain holds one candidate, which makes a mechanism once the share is known
 (`dpcore.ordered.workload`); where several are open, `dpcore.chooser` chooses. A new mechanism
 implements `Candidate` in its own package, as `dpcore.adaptive.candidate` and
 `dpcore.factorised.candidate` do; here are whole levels.

@@ -8,9 +8,9 @@ release is a function of a secret key and of the name of the choice:
 
 `encoding` is injective on sequences of bytes, text and integers, so two different names never
 share a seed. A seed keys one stream only, which is why the counter may start at zero. The streams
-are indistinguishable from independent uniform bits to whoever does not hold the key (HMAC as a
+are indistinguishable from independent uniform bits to anyone without the key (HMAC as a
 pseudorandom function: Bellare, "New Proofs for NMAC and HMAC", CRYPTO 2006; AES-CTR: NIST
-SP 800-38A); whoever learns the key can recompute, and so remove, all noise drawn under it.
+SP 800-38A); anyone who learns the key can recompute, and so remove, all noise drawn under it.
 
 No other module of this project draws random bits.
 """
@@ -109,7 +109,7 @@ class RandomStream:
 
     def _keystream(self, n: int) -> npt.NDArray[np.uint8]:
         if n < 0:
-            raise ValueError(f"a stream was asked for {n} bytes; the number must be 0 or more")
+            raise ValueError(f"{n} bytes were requested of a stream; the number must be 0 or more")
         # Some versions of the cipher insist on room for one more block than they write.
         out = np.empty(n + _COUNTER_BYTES, dtype=np.uint8)
         for start in range(0, n, len(_ZEROS)):
@@ -164,7 +164,7 @@ class PlacedStreams:
         """
         places, used = self._places[self._which], self._used[self._which]
         if places.size != n:
-            raise ValueError(f"{n} words were asked for, of {places.size} places")
+            raise ValueError(f"{n} words were requested, of {places.size} places")
         blocks = np.empty((n, 2), "<u8")
         blocks[:, 0], blocks[:, 1] = places, used
         self._used[self._which] = used + np.uint64(1)
@@ -299,7 +299,7 @@ class ReleaseKey:
         return _TEXT_PREFIX + base64.urlsafe_b64encode(self._secret).decode("ascii")
 
     def seal(self, secret: bytes, *parts: bytes | str | int) -> bytes:
-        """Return bytes that reveal of `secret` its length alone, to whoever has not the key.
+        """Return bytes that reveal only the length of `secret` to anyone without the key.
 
         AES-256-SIV under a key of its own for each name. It is deterministic, so that a retry gives
         the same bytes; two seals of one name show whether what they hold is equal, and no more.
@@ -352,7 +352,7 @@ class ReleaseKey:
         Manifests hold it, so that what was begun under one key is not finished under another. It
         is safe to publish: HMAC-SHA256 under a secret of 256 random bits is a pseudorandom function
         (see the docstring of this module), so its value at "check" reveals nothing of its values
-        elsewhere, the seeds and digests among them, and whoever would find the key by trying has
+        elsewhere, the seeds and digests among them, and anyone who would find the key by trying has
         2^256 to try, with the id or without. It is no hash of anything that could be guessed.
 
         >>> ReleaseKey(bytes(32)).key_id

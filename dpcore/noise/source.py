@@ -109,7 +109,7 @@ class NoiseSource:
         return KeyedChoices(key=self.key, release=self.release)
 
     def record(self) -> bytes:
-        """What identifies this draw without telling anything of the data to who lacks the key.
+        """What identifies this draw; it reveals nothing of the data to anyone without the key.
 
         Two records under one nonce are equal where the exact counts are: who has both learns that.
         """

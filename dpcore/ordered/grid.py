@@ -74,7 +74,7 @@ class Grid:
             raise Refusal.from_value(
                 "cells",
                 f"{self.cells} are too many between lower {self.lower!r} and upper "
-                f"{self.upper!r}: float64 numbers cannot tell the edges apart.",
+                f"{self.upper!r}: float64 numbers cannot represent distinct edges.",
             )
 
     def _increases(self) -> bool:

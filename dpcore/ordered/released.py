@@ -238,7 +238,7 @@ class ReleasedCdf(ReleasedTree):
         return list(map(self.question.domain.quantile_in_words, rows))
 
     def numbered_level(self, name: str | None) -> int:
-        # What is told of a category without an order is its count.
+        # A category without an order is answered by its count.
         if name is None and not self.question.is_ordered:
             return self.height
         return super().numbered_level(name)

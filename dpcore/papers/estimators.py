@@ -275,7 +275,7 @@ def _above(
         if own is None:
             levels.append(rest)
             spreads.append(spread)
-        elif np.isinf(spread).all():  # nothing measured above: the siblings tell nothing
+        elif np.isinf(spread).all():  # nothing measured above: the siblings have no information
             levels.append(own)
             spreads.append(np.full_like(spread, variance))
         else:

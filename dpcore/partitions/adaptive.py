@@ -21,14 +21,14 @@ released so far decide which are requested next, so compare, number by number, t
 before. A measurement of node v with b_v has discrete Laplace noise of scale D / b_v, D the L1
 sensitivity of a level (`dpcore.privacy.sensitivity.level_sensitivity`), and its probability changes
 by a factor of at most exp(b_v |d_v| / D), d_v being what the rows change of its count. Let w_v sum
-the budgets of all that was asked of v. By construction the sum of w_v along the path from the root
+the budgets of all measurements of v. By construction the sum of w_v along the path from the root
 to any part is b, whatever came out, and a row is in the nodes of one path. So rows that change the
 counts by d = sum of paths with signs, at most D of them, change the transcript's probability by at
 most exp(sum_v w_v |d_v| / D) <= exp(b): of c rows D = c, and under ``substitute`` c paths are left
 and c entered, D = 2 c. (The root's count moves by at most c under either, so D = c there; what is
-left of the path then has b - w_0.) Where a node has no cells nothing is asked of it, and no row.
+left of the path then has b - w_0.) A node without cells is not measured, and has no row.
 
-Under a rho the noise of v has the variance D2 / (2 rho_v), and what is asked of v adds
+Under a rho the noise of v has the variance D2 / (2 rho_v), and the measurements of v add
 rho_v d_v^2 / D2 to the zero-concentrated loss. Let |d|^2 = sum_v w_v d_v^2, a squared norm in which
 each path has b. A sum of c paths has at most c^2 b by the triangle inequality; of two such sums the
 difference has at most 2 c^2 b, as their product is not negative: D2 = c^2, or 2 c^2 under
@@ -199,7 +199,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
     def spending(self) -> Spending:
         """What any path spends.
 
-        Under a rho that is all that is told: which laws a unit moves depends on what came out, so
+        Under a rho nothing more is stated: which laws a unit moves depends on what came out, so
         there is no certificate of them.
         """
         total = sum(self.amounts, Fraction())

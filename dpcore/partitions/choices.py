@@ -1,4 +1,4 @@
-"""What a partition is planned for, and what is asked of its plan."""
+"""What a partition is planned for, and what its plan must have."""
 
 from __future__ import annotations
 

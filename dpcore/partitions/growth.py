@@ -31,7 +31,7 @@ class GrowthRule(Coded):
             hitters, threshold n / k); None: no such threshold.
         errors: a node is split only if its estimate exceeds so many standard errors of the counts
             of its children, one of them; 0 or more; None: no such threshold. Of the root, whose
-            estimate may be nothing, it is not asked.
+            estimate may be nothing, it is not measured.
 
     Raises:
         ValueError: a field out of range.

@@ -48,7 +48,7 @@ def measured_variance(variance: float) -> float:
 
 
 class Measurement(Protocol):
-    """Noisy counts of the nodes of every level, each a fixed number however often it is asked."""
+    """Noisy counts of the nodes of every level, each a fixed number however often it is read."""
 
     def variance(self, level: int) -> float:
         """Return the variance of the error of a count of a level below the root, in rows^2."""

@@ -105,7 +105,7 @@ def _estimation(setting: PartitionSetting, choices: PartitionChoices) -> Estimat
 
 def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivTreePlan:
     """PrivTree for a setting: half the budget for the splits, half for the counts, and a node
-    halved along every column at once, as in its paper; down to the cells, or to the depth asked
+    halved along every column at once, as in its paper; down to the cells, or to the requested depth
     for.
 
     Raises:
@@ -209,7 +209,7 @@ def level_depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[
 def most_split(
     choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]
 ) -> int:
-    """k: as asked, or what suits the memory."""
+    """k: as requested, or what suits the memory."""
     cells, memory = 1 << depths[-1], choices.memory or DEFAULT_MEMORY
     if choices.most is None:
         widest = max(below - above for above, below in pairwise(depths))

@@ -7,7 +7,7 @@ pi(n), independent of all other keys:
     pi(0) = 0,  pi(n + 1) = min(e^eps pi(n) + delta, 1 - e^-eps (1 - pi(n) - delta), 1).
 
 Guarantee. Let p = pi(n) and p' = pi(n + 1), the two neighbors of one unit more. The four
-inequalities that (eps, delta) asks of a coin are
+inequalities that (eps, delta) requires of a coin are
 
     p' <= e^eps p + delta              the first term of the minimum,
     1 - p <= e^eps (1 - p') + delta    the second, solved for p',

@@ -157,7 +157,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
 
     A row of data counts in one cell of each of the sketch's j rows, by 1 or, if signed, by -1; its
     hash functions do not depend on the data, so they are the same for both neighbors, and nothing
-    is asked of them: not even that they are random.
+    is required of them: not even that they are random.
 
     ``add_remove``: one cell of each row moves by one: L1 = j, L2^2 = j. ``substitute``: one count
     leaves a cell and another enters a cell, by row of the sketch. In two cells they move each by

@@ -76,9 +76,9 @@ class PrivacyUnit(Coded):
             if not 1 <= bound <= MOST_ROWS:
                 raise Refusal(name, f"{bound} is not from 1 to {MOST_ROWS}")
             if self.is_row and bound != 1:
-                raise Refusal(name, f"{bound} stands for nothing where the unit is the row")
+                raise Refusal(name, f"{bound} has no effect where the unit is the row")
         if len(set(self.columns)) < len(self.columns):
-            raise Refusal("columns", "a column stands twice")
+            raise Refusal("columns", "a column is listed twice")
         if self.type is not None and (self.is_row or self.nulls is NullUnits.OWN):
             raise Refusal(
                 "type",

@@ -39,7 +39,7 @@ class Answer:
         count: the consistent nonnegative integer; it may lie outside the interval.
         fraction: count / total count, None where the total count is zero.
         asked: what was requested, where the label is something else: rounded down to edges of
-            cells, or cut off at the ends of the domain; None where the label is what was asked.
+            cells, or cut off at the ends of the domain; None where the label is what was requested.
         remark: a sentence on what the interval is, where it is another than those beside it.
         in_words: the label for people, where values outside the domain are counted too ("95 and
             above"); None where the label is it.
@@ -92,7 +92,7 @@ class Sampler(Protocol):
 
 
 class Released(ABC):
-    """What may be asked of a released tree, for one key at a time (None for a tree without).
+    """The answers about a released tree, for one key at a time (None for a tree without).
 
     A kind overrides what it answers. The others are refused with a `ValueError`.
 
@@ -100,7 +100,7 @@ class Released(ABC):
         question: the tree.
     """
 
-    # How the tree is told to be without an order, where it has none.
+    # How messages say that the tree has no order, where it has none.
     unordered: ClassVar[str] = "has no order"
     # Whether synthetic rows can be drawn from it.
     draws_rows: ClassVar[bool] = False
@@ -173,7 +173,7 @@ class Released(ABC):
         return int(name)
 
     def numbered_level(self, name: str | None) -> int:
-        """The level of a node that is told by its number, or by a value.
+        """Return the level of a node that is given by its number, or by a value.
 
         Raises:
             ValueError: there is none, or nodes have no numbers.

@@ -141,7 +141,7 @@ class ReleasedTree(Released):
         table = self._read(kind, self.question.name, chunk.key, chunk.index)
         if self.question.keys is None or not self._whole:
             return table
-        # Labels are compared once each, and not in every row: all keys may be asked in turn.
+        # Labels are compared once each, and not in every row: all keys may be queried in turn.
         keys = table["key"].unify_dictionaries().combine_chunks()
         place = pc.index(keys.dictionary, self.question.key_label(code)).as_py()
         return table.take(pa.array(np.flatnonzero(keys.indices.to_numpy() == place)))

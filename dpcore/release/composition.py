@@ -55,7 +55,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if self.delta is not None and self.budget.measure is not Measure.EPSILON:
-            raise Refusal("delta", "stands beside epsilon, not rho")
+            raise Refusal("delta", "goes with epsilon, not with rho")
 
 
 class TreeRefused(ValueError):

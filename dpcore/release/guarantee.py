@@ -119,7 +119,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
 
 
 def _is_mixed(plan: ReleasePlan) -> bool:
-    """Whether only a part of an epsilon and a delta is a rho, so that no rho can be told."""
+    """Whether only a part of an epsilon and a delta is a rho, so that no rho can be stated."""
     return plan.selection is not None or len(plan.composed) < len(plan.questions)
 
 
@@ -246,7 +246,7 @@ def plan_manifest(plan: ReleasePlan) -> dict[str, object]:
 def manifest_checksum(manifest: Mapping[str, object]) -> str:
     """SHA-256, in hexadecimal, of a manifest's other entries in canonical JSON.
 
-    It says that an entry was damaged or edited by hand, not by whom: whoever edits can write
+    It shows that an entry was damaged or edited by hand, not by whom: anyone who edits can write
     another checksum too.
 
     >>> manifest_checksum({"a": 1, "b": [2]}) == manifest_checksum({"b": [2], "a": 1,

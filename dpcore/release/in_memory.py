@@ -206,7 +206,7 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
 
 
 def _after_rounds(question: Question, exact: ExactCounts, noise: NoiseSource) -> ExactCounts:
-    """What every place draws from: its exact counts, or what its group asked last."""
+    """Return what every place draws from: its exact counts, or the last request of its group."""
     requests: dict[int, bytes] = {}
     for _ in range(question.rounds):
         answers: dict[int, dict[Place, bytes]] = {}

@@ -67,7 +67,7 @@ class ReleasePlan:
         names = [question.name for question in self.questions]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise ValueError(f"trees: the name {twice[0]} stands twice")
+            raise ValueError(f"trees: the name {twice[0]} is listed twice")
         if len({question.run for question in self.questions}) > 1:
             raise ValueError("trees: they are of different runs of a series")
         self._check_budgets()

@@ -1,6 +1,6 @@
 """The release object: answers to questions about released trees, each with its error.
 
-A release is asked through the parts it consists of, and a query reads only the parts it needs. All
+A release is read part by part, and a query reads only the parts it needs. All
 answers are post-processing of what was released: they cost no budget.
 
 `dpcore.release.in_memory` makes one from arrays alone, for a notebook or a test; the pipeline makes

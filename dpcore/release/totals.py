@@ -52,7 +52,7 @@ def odd_totals(totals: Sequence[Total]) -> Iterator[OddTotal]:
     """The trees that hold about no rows, or surely far fewer than the one that holds most.
 
     Where all trees hold at least half as many rows as each other, and more than the noise hides
-    (20 standard errors and 25 rows), none is told but with a probability of at most
+    (20 standard errors and 25 rows), a total is reported with a probability of at most
     `FALSE_ALARM`.
 
     Args:

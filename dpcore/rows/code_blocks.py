@@ -102,7 +102,7 @@ class CodeTwice(ValueError):
     """
 
     def __init__(self, code: int) -> None:
-        super().__init__(f"the code {code} stands more than once.")
+        super().__init__(f"the code {code} is listed more than once.")
         self.code = code
 
 

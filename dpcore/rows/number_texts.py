@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray, null_rows
 
-# What stands where there is no number, code or position.
+# The value where there is no number, code or position.
 ABSENT = -1
 # A block and its scratch arrays stay in a core's second-level cache.
 _BLOCK = 2**14

@@ -141,7 +141,7 @@ def _parse_unit(text: str, unit: str) -> int | None:
         if week:
             day = _WEEKDAYS.index(weekday) + 1 if weekday else 1
             begin = date.fromisocalendar(int(year), int(week), day).isoformat() + rest
-        elif weekday:  # of a week that is not told
+        elif weekday:  # of a week that is not given
             return None
         elif quarter and not rest:
             begin = f"{year}-{3 * int(quarter) - 2:02d}"

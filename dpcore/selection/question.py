@@ -147,7 +147,7 @@ class SelectionQuestion(Question):
         key_noise = replace(noise, own_digest=noise.key.digest("own key counts", *exact.content))
         stream = key_noise.stream(self.name, 0, place.number, 0)
         chosen = exact.taken(self.plan.law.released(exact.counts, stream))
-        # Of what is released nothing is told but that it is.
+        # Of a released key nothing is published but that it exists.
         silent = replace(chosen, counts=np.zeros(len(chosen), np.int64))
         return Drawn(sent=silent.to_bytes(), kept=None)
 

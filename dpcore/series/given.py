@@ -1,6 +1,6 @@
 """Forests whose estimates are given: linear combinations of estimates that were released.
 
-What is made consistent, and told with which errors, is then as for any tree.
+Consistency and errors are then those of any tree.
 """
 
 from __future__ import annotations

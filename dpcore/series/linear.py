@@ -60,7 +60,7 @@ def scaled(question: TreeQuestion[Any], budget: Budget) -> TreeQuestion[Any]:
 
 
 def windowed(levels: Sequence[TreeQuestion[Any]], factors: Sequence[float]) -> TreeQuestion[Any]:
-    """The tree whose noise has the variance of a window's: what its estimates are told with.
+    """The tree whose noise has the variance of a window's, for the errors of its estimates.
 
     Nothing is drawn by it. At every level of the tree its law is that of the amount at which the
     variance is the sum of the factors times the temporal levels' variances.

@@ -381,7 +381,7 @@ class SeriesQuestion(Question):
                 after.remember_widths(before.widths)
         return replace(self, levels=(first, *others))
 
-    # What it spends, and how it is told
+    # What it spends, and how it is described
 
     @property
     def unit(self) -> PrivacyUnit:

@@ -1,6 +1,6 @@
 """The answers of one run of a series: of its own period alone, by the noise of that period.
 
-What several periods say together is asked of the series, `dpcore.series.window_tables`.
+Several periods together are read through the series, `dpcore.series.window_tables`.
 """
 
 from __future__ import annotations

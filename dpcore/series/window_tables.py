@@ -2,7 +2,7 @@
 
     released estimates of nodes, weights -> estimates of the window -> consistent counts, tables
 
-Post-processing: it costs no budget, and is the same whoever makes it. The tables are those that the
+Post-processing: it costs no budget, and gives the same to everyone. The tables are those that the
 tree would have if the window had been released as one.
 """
 
@@ -55,7 +55,7 @@ class WindowTables:
 
     @cached_property
     def question(self) -> TreeQuestion[Any]:
-        """The tree as one over the window: what its answers are told with."""
+        """The tree as one over the window, for the errors of its answers."""
         question = windowed(self._own, self._factors)
         self._forest = take_estimates(question)
         return question

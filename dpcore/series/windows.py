@@ -93,7 +93,7 @@ class _Backward:
         self.weights: dict[Span, float] = {}
 
     def window_share(self, span: Span) -> float:
-        """The part of a node's u in the window, where all else is told by z of nodes below it,
+        """The part of a node's u in the window, where z of the nodes below it gives all else,
         whose weights are added here."""
         if span.first > self._window.last or span.last < self._window.first:
             return 0.0

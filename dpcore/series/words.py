@@ -6,7 +6,7 @@ from dpcore.questions.question import SeriesRun
 
 
 def run_in_words(run: SeriesRun | None) -> str:
-    """What one budget covers, and whom it protects how much; nothing of a release that stands
+    """What one budget covers, and whom it protects how much; nothing about an existing release
     alone.
 
     Args:

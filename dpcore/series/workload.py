@@ -55,7 +55,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     """A tree of known leaves, over the periods of a series.
 
     Args:
-        own: what is asked of the tree.
+        own: the workload of the tree.
         series: the runs.
         was_open: other mechanisms were open, of which no series can be.
     """

@@ -128,7 +128,7 @@ def _with_implied(published: NodeCounts, named: pa.Array | None) -> tuple[NodeCo
 
 
 def _places(keys: pa.Array, among: pa.Array) -> Integers:
-    """Where each key stands among others; -1 where it does not."""
+    """The position of each key among others; -1 where it is not among them."""
     found = pc.index_in(keys, value_set=among).fill_null(-1)
     places: Integers = fixed_width_values(found).astype(np.int64)
     return places
@@ -235,7 +235,7 @@ def _ends(
 
 def _first(holds: Callable[[Integers], Flags], below: Integers, above: Integers) -> Integers:
     """For each place the least n above `below` where a rising condition holds; it does at `above`
-    (and is never asked there)."""
+    (and is never evaluated there)."""
     low, high = below.copy(), above.copy()
     while np.any(high - low > 1):
         middle = (low + high) // 2

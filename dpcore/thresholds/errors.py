@@ -19,7 +19,7 @@ query and of a threshold, N that of a node. Then:
 
       m_j(w) = a_j(w) m_{j+1}(w) + m_{j+1}(w + c_j L_j),
 
-  where above the last round stands the bound M of the root: m(x) is 1 up to M and 0 beyond. Where
+  where the bound M of the root is above the last round: m(x) is 1 up to M and 0 beyond. Where
   c_j > h, other levels cannot use up the answers TOP: the last terms of a_j and m_j fall away.
 - q_j = E_Y sup_f P(X >= tau_j + Y - f) P(N < A_j - f), the largest count f of the level being
   perhaps dependent on Y.

@@ -103,7 +103,7 @@ class SparseVectorParameters:
         at most 2 q / (1 + q) exp(-Delta / (2 scale)), which is below the continuous law's.)
 
         Args:
-            queries: d, how many queries are asked at most.
+            queries: d, how many queries there are at most.
             eta: above 0 and at most 1.
 
         Raises:

@@ -53,9 +53,9 @@ def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     suffix that minimizes the sum of (c - h_i) is {i : g_i > c} and the largest {i : g_i >= c}
     (Barlow et al. 1972). At c = t + 1/2 these are the thresholds of x: the least optimum has
     x_i > t exactly when g_i > t + 1/2, which is g_i rounded with halves down, and the greatest
-    rounds halves up; the midpoint rounded down is the least. Only t = 0, ..., N - 1 are asked, so
-    below 0 and above N the answer is 0 and N: clipping. (Clipping h before the regression is wrong:
-    a pooled mean needs all of an outlier.)
+    rounds halves up; the midpoint rounded down is the least. Only t = 0, ..., N - 1 are evaluated,
+    so below 0 and above N the answer is 0 and N: clipping. (Clipping h before the regression is
+    wrong: a pooled mean needs all of an outlier.)
 
     Means count as halves when within 2^-21 of one, so the last bits of a sum decide nothing; for a
     block of n cells that costs at most n 2^-20 rows^2 above the optimum.

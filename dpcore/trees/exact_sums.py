@@ -127,7 +127,7 @@ class LeafSums:
 
     def __init__(self, leaves: int) -> None:
         self._low, self._high = np.zeros(leaves, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self._largest = 0  # what the low words may have come to, as public bounds tell
+        self._largest = 0  # what the low words may have come to, by public bounds
 
     def add(self, ids: Integers, values: Integers | None = None) -> None:
         """Adds rows to their leaves.

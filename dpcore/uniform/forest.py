@@ -72,7 +72,7 @@ class UniformForest(LinearForest):
     ) -> None:
         if keys > 1 and plan.unit.substitutes and not plan.keyed:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
-            raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
+            raise ValueError(f"keys: a plan without keys is for one tree, not {keys}")
         self.plan, self.root_is_known, self.shrunk = plan, plan.public_total, shrunk
         self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
         # A public root is no measurement: its value is handed to the pass down.

@@ -17,7 +17,7 @@ from pipelines.terminal_text import escaped
 
 
 def composition_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, Any]:
-    """The split of the budget and its classical sums, as plain values.
+    """The split of the budget and its basic composition, as plain values.
 
     Args:
         configuration: of the release.
@@ -64,8 +64,8 @@ def _error(workload: Workload[Any], question: Any) -> dict[str, Any]:
 
 
 def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
-    """The same for a person: the classical sums, and what the split made of the errors."""
-    classical = f"classical sum: {_text(entry['basic'])} by basic composition of the trees"
+    """The same for a person: basic composition, and what the split made of the errors."""
+    classical = f"for comparison: {_text(entry['basic'])} by basic composition of the trees"
     if "converted" in entry:
         classical += f"; {_text(entry['converted'])} by conversion of rho"
     yield classical

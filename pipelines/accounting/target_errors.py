@@ -97,7 +97,7 @@ class TargetErrors:
         wanted = self.named if self.each is None else dict.fromkeys(places, self.each)
         if not any(error.is_part for error in wanted.values()):
             if rows_guess is not None:
-                raise UserError("--rows-guess: stands beside a --target-error such as 1%")
+                raise UserError("--rows-guess: goes with a --target-error such as 1%")
             rows_guess = 1.0  # of nothing
         elif rows_guess is None:
             raise UserError("--target-error: a part of the rows needs --rows-guess")

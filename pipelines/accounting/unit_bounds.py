@@ -51,12 +51,12 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
     ]
     if not counted:
         raise UserError(
-            f"--units: {path} has no tree whose domain has the type unit_rows, which tells how "
+            f"--units: {path} has no tree whose domain has the type unit_rows, which says how "
             "many rows units have"
         )
     if released.columns != unit.columns:
         raise UserError(
-            f"--units: {path} tells of {released.name}, but the privacy unit is {unit.name}"
+            f"--units: {path} is about {released.name}, but the privacy unit is {unit.name}"
         )
     up_to = np.asarray(folder.rows("cdf", counted[0].name)["count"], dtype=np.float64)
     with_more = up_to[-1] - np.concatenate([[0.0], up_to])  # units of more than 0, 1, ... rows

@@ -1,4 +1,4 @@
-"""What is told of an answer: to a program in full, to a person in figures."""
+"""How an answer is written: for a program in full, for a person in figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.answers.figures import (
 )
 from pipelines.answers.table import Column, TextTable
 
-# What is told of how far off a rank is, where that is known instead.
+# Fields of the error of a rank, where that is known instead.
 _MARGIN = ("rank_rows", "rank_share")
 # What the root is called, whose path is empty.
 _ROOT = "(all)"

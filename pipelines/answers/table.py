@@ -20,7 +20,7 @@ class Column(NamedTuple):
     Attributes:
         heading: of the column.
         cells: of each line.
-        is_text: it stands to the left, numbers to the right.
+        is_text: it is aligned to the left, numbers to the right.
     """
 
     heading: str

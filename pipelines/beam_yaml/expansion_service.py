@@ -8,8 +8,8 @@ Who reaches the port runs any code as the user who started it, and so reads the 
 never on a machine with other users, or only in a pod or network namespace of its own. Other
 transforms than `DPTree` are refused, and no files are served, as they are by Beam's own service
 (`apache_beam.runners.portability.expansion_service_main`); but what a request says of the steps
-before it may hold pickled code, which Beam loads. It listens on this machine alone unless told
-otherwise.
+before it may hold pickled code, which Beam loads. It listens on this machine alone unless
+configured otherwise.
 """
 
 from __future__ import annotations

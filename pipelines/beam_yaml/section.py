@@ -91,7 +91,7 @@ def check_rows(configuration: Configuration, *, given: bool) -> None:
             f"{SOURCE}: input: does not go with a step before, whose rows are released"
         )
     if not has_files and not given:
-        raise ConfigurationError(f"{SOURCE}: input: is required, since no step stands before")
+        raise ConfigurationError(f"{SOURCE}: input: is required, since there is no step before")
 
 
 def _numbers(value: Any) -> Any:

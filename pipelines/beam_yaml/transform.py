@@ -58,14 +58,14 @@ class DPTree(beam.PTransform):
         UserError: the pipeline's runner, or an option of it, cannot be used.
     """
 
-    # Beam YAML asks: it may be first.
+    # Beam YAML requires this, as it may be first.
     _yaml_requires_inputs = False
 
     def __init__(self, configuration: str | None = None, **section: Any) -> None:
         super().__init__()
         self._text = section_text(section) if configuration is None else configuration
         self._configuration = configuration_of_text(self._text)
-        _ = self._configuration.plan()  # what cannot be planned is refused where it stands
+        _ = self._configuration.plan()  # what cannot be planned is refused here
 
     def expand(self, rows: Any) -> Any:
         options = rows.pipeline.options

@@ -40,8 +40,8 @@ class Chart:
     """A chart.
 
     Args:
-        title: what it shows, in one line; for whoever does not see it too.
-        text: what it shows in numbers, for whoever does not see it.
+        title: what it shows, in one line; also for people who do not see it.
+        text: what it shows in numbers, for people who do not see it.
         x, y: the axes.
         layers: what is drawn, from below.
         right: a second axis of what is drawn; None where there is none.

@@ -1,4 +1,4 @@
-"""What was seen of the rows of a configuration, before it is told."""
+"""What was seen of the rows of a configuration, before it is reported."""
 
 from __future__ import annotations
 

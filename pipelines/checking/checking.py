@@ -40,7 +40,7 @@ def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_
         as_json: for programs.
 
     Raises:
-        UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
+        UserError, ConfigurationError, ReleaseError: one sentence that says what to fix.
     """
     configuration = load_configuration(path, parameters)
     files.use_options(beam_options([]))

@@ -17,7 +17,7 @@ _ASCII_LIKE = ("utf-8", "utf8", "ascii", "latin", "iso8859", "cp125", "windows-1
 
 
 def malformed_lines(path: str, rows: int, options: Mapping[str, Any]) -> int | None:
-    """How many lines of a file of text are no rows; None where that cannot be told by lines.
+    """How many lines of a file of text are no rows; None where lines do not show it.
 
     Args:
         path: of the file, all of which was read.

@@ -1,4 +1,4 @@
-"""What was seen of the rows, told to a person or a program."""
+"""What was seen of the rows, for a person or a program."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def add_check(commands: Commands) -> None:
 
 
 def _rows(text: str) -> int:
-    """The number of a text; argparse tells what is wrong with another."""
+    """The number of a text; argparse says what is wrong with another."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
     return int(text)

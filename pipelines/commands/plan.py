@@ -52,7 +52,7 @@ def add_plan(commands: Commands) -> None:
 
 
 def _target_errors(text: str) -> TargetErrors:
-    """The errors of a text; argparse tells what is wrong with another."""
+    """The errors of a text; argparse says what is wrong with another."""
     from pipelines.accounting.target_errors import TargetErrors
 
     try:

@@ -28,7 +28,7 @@ def add_release(commands: Commands) -> None:
 def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     """Make one release, or those that are due."""
     if not chosen.verbose:
-        # An engine's log of a failure repeats what is told; Beam warns while it is imported.
+        # An engine's log of a failure repeats the message; Beam warns while it is imported.
         logging.getLogger().setLevel(logging.CRITICAL)
     from pipelines.operations.watch import CommandRun, Watch
     from pipelines.releasing import run_due, run_release
@@ -89,10 +89,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_telling(parser: argparse.ArgumentParser) -> None:
-    """Options of what a run tells, and where."""
+    """Options of what a run reports, and where."""
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     parser.add_argument(
-        "--json", action="store_true", help="tell what was written as JSON, on standard output"
+        "--json", action="store_true", help="report what was written as JSON, on standard output"
     )
     parser.add_argument(
         "--log-format",
@@ -128,7 +128,7 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
         "--repair",
         action="store_true",
         help="make damaged files of a finished release again, from the same rows and key; fails "
-        "where the rows are others, and so tells that they are",
+        "where the rows are others, and so reveals that they are",
     )
     again.add_argument(
         "--discard",
@@ -145,7 +145,7 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 
 def _day(text: str) -> date:
-    """The day of a text; argparse tells what is wrong with another."""
+    """The day of a text; argparse says what is wrong with another."""
     from pipelines.running.due import parse_day
 
     try:
@@ -171,7 +171,7 @@ def _run_id(text: str) -> str:
 
 
 def _nonce(text: str) -> bytes:
-    """The nonce of a text; argparse tells what is wrong with another."""
+    """The nonce of a text; argparse says what is wrong with another."""
     if not re.fullmatch("[0-9a-fA-F]{32}", text):
         raise argparse.ArgumentTypeError(f"{text!r} must be 32 hexadecimal digits")
     return bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""The text of a first configuration: every column as a tree, of which the first one stands.
+"""The text of a first configuration: every column as a tree, of which the first one is active.
 
 No value of the data is looked at: bounds, categories and the budget are left to be filled in, since
 chosen from the data they would say of it.

@@ -58,7 +58,7 @@ def run_export(path: str, target: ExportTarget, *, as_json: bool) -> int:
         as_json: for programs.
 
     Raises:
-        UserError, FolderError, ReleaseError: one sentence that says what to mend.
+        UserError, FolderError, ReleaseError: one sentence that says what to fix.
     """
     tables = released_tables(_folder(path))
     written = {table.name: _written(table, target) for table in tables}

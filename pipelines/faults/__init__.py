@@ -1,1 +1,1 @@
-"""How a command ends when it does not end well: exit codes, signals, and what is told of them."""
+"""How a command ends when it does not end well: exit codes, signals, and their messages."""

@@ -10,7 +10,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAULT = 1  # of the program, with a traceback
-    MISTAKE = 2  # the user's to mend, as argparse has it
+    MISTAKE = 2  # the user's to fix, as argparse has it
     AGAIN = 75  # may pass by itself: EX_TEMPFAIL
     STOPPED = 130  # by SIGINT: 128 + 2
     TERMINATED = 143  # by SIGTERM: 128 + 15

@@ -1,8 +1,8 @@
-"""What a command tells of itself on standard error: lines for a person, or events for a program.
+"""What a command reports on standard error: lines for a person, or events for a program.
 
 With ``--log-format json`` every line is an object: the time, the level, the event, and what belongs
 to it. Nothing of the rows is in an event: names, folders, sentences and seconds alone. Which
-events there are, and what belongs to each, docs/operations.md tells, by which tests go.
+events there are, and what belongs to each, docs/operations.md states, which tests follow.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def use_format(name: str, run: str = "") -> None:
 
 
 def event(name: str, *, level: str = "info", **fields: object) -> None:
-    """Tells a program that something happened; a person is not told.
+    """Report an event to a program; a person does not see it.
 
     Args:
         name: of the event.

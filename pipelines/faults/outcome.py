@@ -1,7 +1,7 @@
-"""What a failure is told as, and with which exit code.
+"""How a failure is reported, and with which exit code.
 
-A failure that may pass by itself (memory, disk, network, a lost worker) is told apart from one that
-somebody must mend. No sentence made here holds a text of a library: those may show values.
+A failure that may pass by itself (memory, disk, network, a lost worker) differs from one that
+somebody must fix. No sentence made here holds a text of a library: those may show values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Outcome:
 
     Attributes:
         code: its exit code.
-        sentence: what is told on standard error.
+        sentence: written on standard error.
     """
 
     code: ExitCode
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Outcome | None:
-    """What a failure is told as; None for a fault of the program.
+    """Return how a failure is reported; None for a fault of the program.
 
     Args:
         error: as it left a command.

@@ -1,9 +1,9 @@
 """Signals that stop a command: SIGINT from a keyboard, SIGTERM from a scheduler, and SIGALRM, which
 a command sends itself when a time limit is over (`pipelines.faults.time_limit`).
 
-All raise where the command stands, so that what is to be cleared is cleared and a job on an engine
+All raise where the command is, so that what is to be cleared is cleared and a job on an engine
 is cancelled. Beam wraps what it catches, so the signal is remembered: whatever error comes out
-after it is told as "stopped".
+after it is reported as "stopped".
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _form(section: Mapping[str, object]) -> str:
     forms = [form for form in _COLUMN_FORMS if form in section]
     if "columns" in section:
         if "column" in section:
-            raise RuleBroken("stands beside column; give one of the two", at=".columns")
+            raise RuleBroken("cannot be given with column; give one of the two", at=".columns")
         if forms:
             raise RuleBroken(
                 "belongs to one column; each of several columns is a level", at=f".{forms[0]}"

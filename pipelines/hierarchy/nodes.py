@@ -174,7 +174,7 @@ def _nodes_shown(
         text += f" and the {limits[last]:,} largest of {sizes[last]:,} nodes of level {names[last]}"
     text += " of each key" if question.keys is not None else ""
     if paths:
-        text += f", and what was asked for: {len(paths):,} "
+        text += f", and requested: {len(paths):,} "
         text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
     return f"{text}; all {sum(sizes):,} nodes stand in the tables of the release."
 

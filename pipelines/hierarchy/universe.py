@@ -84,7 +84,7 @@ def _blocks(path: str, column: str) -> tuple[int, Callable[[int], pa.Array]] | N
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError):
-        return None  # which reading it tells
+        return None  # which reading it reports
     if not is_parted("digits", file.metadata.num_rows):
         return None
     _check_columns(path, file.schema_arrow.names, [column])

@@ -153,7 +153,7 @@ class Booking:
         return result
 
     def commit_existing(self) -> LedgerEntry:
-        """The entry of a release that stands finished in its folder, committed.
+        """Return the entry of a release that is finished in its folder, committed.
 
         Raises:
             LedgerError: the ledger knows nothing of it.

@@ -168,7 +168,7 @@ def _account(chosen: argparse.Namespace) -> Account:
     if (given["epsilon"] is None) == (given["rho"] is None):
         raise UserError("ledger init: needs exactly one of --epsilon and --rho")
     if given["delta"] is not None and given["epsilon"] is None:
-        raise UserError("--delta: stands beside --epsilon, not --rho")
+        raise UserError("--delta: goes with --epsilon, not with --rho")
     measure = Measure.RHO if given["epsilon"] is None else Measure.EPSILON
     total = {name: _amount(name, text) for name, text in given.items() if text is not None}
     unit = tuple(chosen.unit or ())

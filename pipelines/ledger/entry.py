@@ -6,7 +6,7 @@
     withdrawn    given up before: its budget is back
 
 The first two *hold*: of an id one entry does at most. The record of the data is set once, by the
-job, before any noise is drawn, and only while the entry stands. So an entry without a record has
+job, before any noise is drawn, and only while the entry is open. So an entry without a record has
 drawn nothing, and can be withdrawn even while a job is at work: that job will draw nothing.
 """
 
@@ -96,7 +96,7 @@ def add_entry(connection: Connection, entry: LedgerEntry, *, time: str) -> int:
 
 
 def active_entry(connection: Connection, dataset: str, release: str) -> LedgerEntry | None:
-    """The entry of an id that stands, if one does. The account is to be locked."""
+    """Return the open entry of an id, if there is one. The account is to be locked."""
     query = select(RELEASES).where(
         RELEASES.c.dataset == dataset,
         RELEASES.c.release == release,

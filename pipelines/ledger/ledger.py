@@ -6,7 +6,7 @@ Each step is one transaction (`pipelines.ledger.database`):
     record    by the worker that has counted all rows, before any noise is drawn
     commit    by the launcher, once the manifest is there
 
-Whatever stops a job between two steps, the same release goes on with the entry that stands: with
+Whatever stops a job between two steps, the same release goes on with the existing entry: with
 its nonce, so that the same rows get the same noise, and only with rows of its record. What differs
 in its id, its specification, its folder or its key is another release.
 """
@@ -208,7 +208,7 @@ class Ledger:
                 _happened(connection, entry, state)
 
     def active_entry(self, dataset: str, release: str) -> LedgerEntry | None:
-        """The entry of an id that stands, if one does."""
+        """Return the open entry of an id, if there is one."""
         with self.transaction() as connection:
             locked_account(connection, dataset)
             return active_entry(connection, dataset, release)
@@ -262,7 +262,7 @@ def _or_discard(entry: LedgerEntry) -> str:
 
 
 def _check_same(entry: LedgerEntry, request: BudgetRequest) -> None:
-    """Sees that a request is of the very release that stands.
+    """Check that a request is of the very release that exists.
 
     Raises:
         LedgerError: it differs in more than its data may.
@@ -288,7 +288,7 @@ def _check_same(entry: LedgerEntry, request: BudgetRequest) -> None:
 def _given_up(
     connection: Connection, account: Account, entry: LedgerEntry, request: BudgetRequest
 ) -> Account:
-    """The account once an entry stands no more: what was drawn stays spent.
+    """Return the account once an entry is closed: what was drawn stays spent.
 
     Raises:
         LedgerError: the release is finished, or belongs to another folder.

@@ -147,7 +147,7 @@ def _release_rho(plan: ReleasePlan) -> Fraction:
     if plan.spending.delta:
         raise LossRefused(
             "delta: its data set counts rho, and a tree of this release spends a delta of its own, "
-            "which no rho stands for; state rho instead"
+            "which no rho represents; state rho instead"
         )
     shared = plan.budget.measure is Measure.RHO and bool(plan.composed)
     pure = sum((each.spending.epsilon**2 for each in plan.questions), start=Fraction(0))

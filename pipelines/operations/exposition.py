@@ -1,7 +1,7 @@
 """Metrics as text in Prometheus' format, and the file that a collector reads.
 
 Source: "Exposition formats, text-based format" of Prometheus, version 0.0.4. All metrics here are
-gauges: each file tells of one run, or of a ledger at one moment.
+gauges: each file describes one run, or a ledger at one moment.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def account_metrics(
 
     Args:
         accounts: of the data sets.
-        release: the label of a run that tells them, so that what two files tell of one data set
-            are two metrics; None: the ledger itself tells.
+        release: the label of a run that reports them, so that the figures of two files about one
+            data set are two metrics; None: the ledger itself reports.
     """
     prefix = "ledger" if release is None else "run_ledger"
     total = Metric(name=f"{prefix}_budget", text="Budget of a data set over all releases.")

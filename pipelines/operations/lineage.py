@@ -1,7 +1,7 @@
 """Events of OpenLineage: which release a run makes, of what, under which guarantee.
 
-A run tells START once its release is planned, and COMPLETE, FAIL or ABORT (it was stopped) when it
-ends. An event holds names alone: of the release, its files, its columns, the checksum of its
+A run reports START once its release is planned, and COMPLETE, FAIL or ABORT (it was stopped) when
+it ends. An event holds names alone: of the release, its files, its columns, the checksum of its
 manifest, and the guarantee. Facets that count rows or bytes are left out: those counts are exact.
 
 Source: the specification of OpenLineage 2-0-2; names of data sets are those of its "Naming".
@@ -73,7 +73,7 @@ class Lineage:
     """The events of one run.
 
     Args:
-        run: its id; one that is no UUID is told as one that follows from it.
+        run: its id; one that is no UUID is sent as one that follows from it.
         file: to which events are added, a line each; None: they go where the environment of
             OpenLineage says.
         is_of_several: the run goes through the periods of a series: each has an id that follows
@@ -156,7 +156,7 @@ def _inputs(configuration: Configuration, columns: Iterable[str]) -> Iterator[In
 
 
 def _input_names(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """The names of what is read, as the configuration has them: no server is asked or told."""
+    """The names of what is read, as the configuration has them: no server is contacted."""
     table = configuration.table
     yield from map(dataset_name, configuration.input_paths if table is None else table.paths)
     if table is not None and not table.paths:

@@ -1,7 +1,7 @@
 """Metrics of a run of `dptrees release`: its plan, its end, its budget, and how long steps took.
 
 No count and no size of the input is among them. All but the exit code and the times follow from the
-configuration, and from the keys that the release itself tells; the exit code and the times are the
+configuration, and from the keys that the release itself holds; the exit code and the times are the
 operator's (docs/guarantee.md).
 """
 

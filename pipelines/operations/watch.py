@@ -1,6 +1,6 @@
 """Who watches a run of `dptrees release`: its metrics, and its lineage, once it ends in any way.
 
-What cannot be told is remarked, and changes neither the release nor the exit code.
+What cannot be reported draws a warning, and changes neither the release nor the exit code.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Watch:
             elif outcome.code != ExitCode.DONE or self.made is not None:
                 self._lineage.ended(self.stage, outcome)
         except Exception:  # in the words of a library, which may name what is secret
-            remark("lineage: an event of this run cannot be told")
+            remark("lineage: an event of this run cannot be sent")
 
     def _report_metrics(self, ended: Ended) -> None:
         if self.metrics_file is None:
@@ -160,7 +160,7 @@ def _outcome(error: BaseException | None) -> Outcome:
 
 
 def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
-    """What tells the events of this run, if anything does.
+    """Return what reports the events of this run, if anything does.
 
     Raises:
         UserError: it is asked for, and its library is missing.

@@ -123,9 +123,7 @@ def _with_bounds(given: dict[str, object]) -> dict[str, object]:
         return given
     both = [key for key in _BOUNDS if key in given]
     if both:
-        raise RuleBroken(
-            f"stands in place of lower and upper; leave {both[0]} out", at=f".{_VALUES}"
-        )
+        raise RuleBroken(f"replaces lower and upper; leave {both[0]} out", at=f".{_VALUES}")
     plain = {key: each for key, each in given.items() if key != _VALUES}
     pair = given[_VALUES]
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:

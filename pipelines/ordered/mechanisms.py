@@ -38,7 +38,7 @@ class ReadAs(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderedChoices:
-    """What a section asks of a tree over an ordered domain, whatever its mechanism.
+    """What a section requests of a tree over an ordered domain, whatever its mechanism.
 
     Attributes:
         read_as: what the plan is best for; None: what is best for the mechanism.

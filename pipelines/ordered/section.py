@@ -141,7 +141,7 @@ class OrderedTree(KnownLeavesSection):
         only_rows = self.guess is not None and not self.guess.below
         if only_rows and not repaired:
             raise RuleBroken(
-                "rows alone tell of counts that are made from efficient estimates of cells in "
+                "rows alone matter to counts that are made from efficient estimates of cells in "
                 "order, top_down or shrunk",
                 at=".guess",
             )

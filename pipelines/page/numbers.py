@@ -8,7 +8,7 @@ from fractions import Fraction
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.privacy.budget import Budget
 
-# A fraction is told as such where its denominator is one that a person reads at once.
+# A fraction is written as such where its denominator is one that a person reads at once.
 _LARGEST_DENOMINATOR = 24
 
 

@@ -66,7 +66,7 @@ const page = (() => {
     return [titles, ...body];
   }
 
-  // Who else can tell the rows of what a button stands beside: by the id of that element.
+  // Who else can tell the rows of what a button goes with: by the id of that element.
   const sources = new Map();
 
   function rowsBeside(button) {

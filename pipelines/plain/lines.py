@@ -1,4 +1,4 @@
-"""A tree on the terminal: what ``dptrees plan`` shows of it, and what is told of a release."""
+"""A tree on the terminal: what ``dptrees plan`` shows of it, and the summary of a release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def key_number(question: Question) -> int | None:
 
 
 def times_keys(question: Question) -> str:
-    """How often a tree stands, where it has keys."""
+    """Say how often a tree exists, where it has keys."""
     if question.keys is None:
         return ""
     if not question.keys.is_listed:

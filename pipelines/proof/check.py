@@ -72,7 +72,7 @@ class Check:
         except UNREADABLE as error:
             if not self.edited:
                 raise
-            text = f"cannot be computed of what stands there: {type(error).__name__} {error}"
+            text = f"cannot be computed of what is there: {type(error).__name__} {error}"
             return Finding(check=self.name, ok=False, told=text)
 
 

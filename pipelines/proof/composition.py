@@ -61,7 +61,7 @@ def _certified(moved: MovedCounts | None, rho: Fraction, epsilon: Fraction, delt
     if second is None:
         return sentence
     if second > float(delta) * _ROUNDING + _TAILS:
-        raise CheckFailed(f"dp-accounting tells delta {second:g}, above {_short(delta)}")
+        raise CheckFailed(f"dp-accounting computes delta {second:g}, above {_short(delta)}")
     return f"{sentence}; dp-accounting: {second:g}"
 
 

@@ -132,7 +132,7 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
         for part in manifest["parts"]:
             rows = _rows(os.path.join(folder, *str(part["file"]).split("/")))
             if type(part["rows"]) is not int or part["rows"] != rows:
-                raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
+                raise CheckFailed(f"{part['file']} has not the rows that the manifest states")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
     sentence = f"all {len(expected)} are there and unchanged, and none beside"

@@ -214,7 +214,7 @@ class _Comparison:
         for stated, again in zip(self.manifest["parts"], made["parts"], strict=True):
             if stated != again and not self._is_near(stated["file"], again["file"]):
                 raise _other_bytes(str(stated["file"]), self.manifest)
-        # Universes and keys lie in a release as they were written, whoever wrote them: they were
+        # Universes and keys lie in a release as they were written, by anyone: they were
         # compared.
         for name, checksum in self.manifest["files"].items():
             if SHARED_NAMES.fullmatch(name) or made["files"].get(name) == checksum:

@@ -18,7 +18,7 @@ from pipelines.terminal_text import escaped
 if TYPE_CHECKING:  # optional, and slow to import
     import pandas
 
-# Of a table that is shown; the rest is told by its number.
+# Rows of a table that is shown; only the number of the others is.
 ROWS_SHOWN = 20
 
 

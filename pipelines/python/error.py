@@ -13,7 +13,7 @@ _OPTIONS = {
 
 
 class Error(Exception):
-    """Something that you can mend; the message is one sentence, the same that the command prints,
+    """Something that you can fix; the message is one sentence, the same that the command prints,
     and holds no data."""
 
     # As it is caught.

@@ -103,7 +103,7 @@ def release(rows: Any, call: Call) -> Release:
         call: all else.
 
     Raises:
-        Error, ConfigurationError, UserError, ReleaseError: one sentence that says what to mend.
+        Error, ConfigurationError, UserError, ReleaseError: one sentence that says what to fix.
     """
     configuration = call.configuration(rows)
     with ExitStack() as stack:
@@ -201,7 +201,7 @@ def _in_folder(stage: Stage) -> Release:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What an engine logs of a failure repeats what is told."""
+    """What an engine logs of a failure repeats what is reported."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

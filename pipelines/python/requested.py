@@ -12,7 +12,7 @@ from pipelines.python.error import Error
 from pipelines.sections.yaml_document import read_document
 from transforms.secrets.schemes import has_scheme
 
-# What stands where nothing was said and nothing is read.
+# The value where nothing was said and nothing is read.
 _NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
 _DEFAULT_ID = "release"
 

@@ -126,7 +126,7 @@ def _read_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
         if not isinstance(row, Mapping):
             raise Error(f"rows: a list holds dictionaries or paths, and not {type(row).__name__}")
     if not rows:
-        raise Error("rows: an empty list tells no columns; give an Arrow table without rows")
+        raise Error("rows: an empty list has no columns; give an Arrow table without rows")
     there = _present(columns, list(dict.fromkeys(name for row in rows for name in row)))
     return _column_by_column({name: [row.get(name) for row in rows] for name in there}, columns)
 

@@ -163,7 +163,7 @@ class TreeAnswers:
 
         Args:
             node: its path in a tree of labels, or a value that it holds.
-            level: of a node that is told by a value.
+            level: of a node that is given by a value.
             key: of a tree with keys; None: all.
 
         Raises:
@@ -305,8 +305,7 @@ class TreeAnswers:
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
             warnings.warn(
-                f"asked for {asked}, answered for {answered}: tree {self.name} has no edges at "
-                "what was asked",
+                f"requested {asked}, answered {answered}: tree {self.name} has no edges there",
                 stacklevel=3,
             )
         return self._answers(query, to_table(rows, (*self._key_column(key), *_COLUMNS)), BARS)

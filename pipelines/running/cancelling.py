@@ -1,7 +1,7 @@
 """Cancelling a job where it runs, once its launcher is stopped.
 
-Beam's job server of Flink forgets a job that it is told to cancel, and a Flink cluster goes on with
-it. So the cluster itself is told, through its REST interface, where `--flink_master` names it.
+Beam's job server of Flink forgets a job once it must cancel it, and a Flink cluster goes on with
+it. So the cluster itself is notified, through its REST interface, where `--flink_master` names it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OVER = ("CANCELED", "FAILED", "FINISHED")
 
 
 def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
-    """Cancels a job, waits a little until its engine says so, and tells what may still run.
+    """Cancels a job, waits a little until its engine says so, and reports what may still run.
 
     Args:
         result: of Beam, of the job that runs.
@@ -53,7 +53,7 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
     elif options.view_as(FlinkRunnerOptions).flink_master:
         remark(
             f"the job server cancelled the job {name}; where it gave it to a cluster, see to it "
-            "there (a Flink cluster that --flink_master=HOST:8081 names is told to cancel it too)"
+            "there (a Flink cluster that --flink_master=HOST:8081 names must cancel it too)"
         )
 
 
@@ -66,7 +66,7 @@ def _name(result: PipelineResult) -> str:
 
 
 def _state(result: PipelineResult) -> str:
-    """How a job that was cancelled stands; its channel may be closed already."""
+    """Return the state of a cancelled job; its channel may be closed already."""
     limit = time.monotonic() + _CANCEL_SECONDS
     with suppress(Exception):
         while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
@@ -76,7 +76,7 @@ def _state(result: PipelineResult) -> str:
 
 
 def _cancel_at_flink(options: PipelineOptions, name: str) -> str | None:
-    """The state of a job of a Flink cluster once it was told to cancel it; None without one."""
+    """Request a Flink cluster to cancel a job; return its state, None without a cluster."""
     master = str(options.view_as(FlinkRunnerOptions).flink_master or "")
     if not master or master.startswith("["):  # [auto], [local]: inside the job server
         return None

@@ -53,7 +53,7 @@ class Due:
     through: date
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        """The parameters of each run. First comes the last one that stands, which may have been
+        """The parameters of each run. First comes the last existing one, which may have been
         killed before its end; a day beyond the series is left to be refused as ever.
 
         Raises:

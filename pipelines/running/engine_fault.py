@@ -24,7 +24,7 @@ _NOT_THERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def engine_fault(error: Exception, *, remote: bool) -> ReleaseError | None:
-    """What the failure of a job is told as; None for a fault of the program.
+    """Return how the failure of a job is reported; None for a fault of the program.
 
     Args:
         error: as Beam raised it.
@@ -52,7 +52,7 @@ def engine_fault(error: Exception, *, remote: bool) -> ReleaseError | None:
     if _PYTHON not in text:
         return InputError(
             "the engine ended the job: a worker was lost, or it has no room for one; its own log "
-            "tells more",
+            "says more",
             again=True,
         )
     return None

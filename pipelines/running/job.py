@@ -138,7 +138,7 @@ def _named_runner(name: str) -> str:
 
 
 class _ArgumentParser(_BeamArgumentParser):
-    """Beam's options as Beam reads them, but telling a mistake in one sentence."""
+    """Beam's options as Beam reads them, but reporting a mistake in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))
@@ -174,7 +174,7 @@ def check_filesystems(paths: tuple[str, ...]) -> None:
 
 
 def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptions) -> None:
-    """Runs the job of a release, and tells its failure in one sentence where it has one.
+    """Runs the job of a release, and reports its failure in one sentence where it has one.
 
     Args:
         read: gives its rows, as `transforms.readers.read.ReadBatches` does.
@@ -202,12 +202,12 @@ def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
         what Beam says of it.
 
     Raises:
-        ReleaseError: it failed for a reason that its user can mend, or that may pass.
+        ReleaseError: it failed for a reason that its user can fix, or that may pass.
     """
     remote = not runs_here(pipeline.options)
     result: PipelineResult | None = None
     try:
-        # Between the engine's taking a job and its telling the name, nobody could cancel it.
+        # Between the engine's taking a job and its naming it, nobody could cancel it.
         with postponed() if remote else nullcontext():
             result = pipeline.run()
         if not submits_only(pipeline.options):

@@ -11,7 +11,7 @@ from transforms.layout import MANIFEST
 
 
 def print_made(folder: ReleaseFolder, *, made: bool, account: str | None) -> None:
-    """Prints what was written; nothing that the manifest does not tell.
+    """Prints what was written; nothing that the manifest does not hold.
 
     Args:
         folder: the release.

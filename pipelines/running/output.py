@@ -93,7 +93,7 @@ def check_parameters(configuration: Configuration, output: str, request: FolderR
 
 
 def _check_nonce(output: str, request: FolderRequest) -> None:
-    """Sees that a finished release has the nonce that was asked for.
+    """Check that a finished release has the requested nonce.
 
     Raises:
         UserError: it has another.
@@ -135,7 +135,7 @@ def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None
 
     Raises:
         UserError: there is no release to repair, something lies there that is no part of one, or
-            nothing tells whose parts do.
+            nothing shows whose parts do.
     """
     if not is_released(output, plan):
         check_repairable(output, request)
@@ -143,7 +143,7 @@ def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None
             _check_own(output)
     if not (request.repair or request.discard) and begun_without_record(output):
         raise UserError(
-            f"output: {output} holds parts of a release without record.json, so nothing tells "
+            f"output: {output} holds parts of a release without record.json, so nothing shows "
             "whether this run would draw them again; choose another output, or start anew with "
             "--discard"
         )

@@ -47,7 +47,7 @@ class RunRecord:
 
     @contextmanager
     def step(self, name: str, folder: str) -> Iterator[None]:
-        """Measures a step, and tells programs that listen when it begins and ends."""
+        """Measure a step, and report to listening programs when it begins and ends."""
         event("began", step=name, folder=folder)
         start = time.monotonic()
         yield
@@ -75,7 +75,7 @@ class RunRecord:
             found = json.loads(files.read_bytes(path))
         except (OutputError, OSError, ValueError):
             return True
-        # A record of a release that was there before it tells of another one.
+        # A record of a release that was there before it is of another one.
         return not (isinstance(found, dict) and found.get("manifest") == manifest)
 
     def write(self, output: str, manifest: object, *, in_series: bool = False) -> None:

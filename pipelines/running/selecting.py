@@ -25,7 +25,7 @@ def with_keys(trees: Stage) -> tuple[Configuration, FolderRequest]:
 
     Args:
         trees: with private keys, planned with stand-ins for keys: what can be wrong with them, and
-            whether the ledger has room for them, is told before the keys are paid for.
+            whether the ledger has room for them is reported before the keys are paid for.
 
     Returns:
         the configuration with the keys, and what is still wanted of the output.

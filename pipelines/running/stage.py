@@ -221,7 +221,7 @@ class Stage:
         size_workers(self.options, process_memory(listed=leaves[True], others=leaves[False]))
 
     def _begun_under(self) -> str | None:
-        """The id of the key under which a release was begun, as its folder tells, or else its
+        """The id of the key under which a release was begun, as its folder shows, or else its
         ledger; None where it was not."""
         result, booking = key_id_of_folder(self.output), self.booking
         if result is None and booking:

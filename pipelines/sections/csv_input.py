@@ -85,7 +85,7 @@ class CsvInput(Section):
                 at=".columns",
             )
         if self.columns is not None and self.header is not False:
-            raise RuleBroken("stands beside header: false; a header names them", at=".columns")
+            raise RuleBroken("goes with header: false; a header names them", at=".columns")
         return self
 
     @section_rule(mode="after")

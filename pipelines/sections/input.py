@@ -63,13 +63,11 @@ class InputSection(CsvInput):
             if self.format == "csv" or getattr(self, key) is None:
                 continue
             if key != "malformed":
-                raise RuleBroken("stands beside the format csv only", at=f".{key}")
+                raise RuleBroken("goes with the format csv only", at=f".{key}")
             if self.format != "json":
-                raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
+                raise RuleBroken("goes with the formats csv and json only", at=".malformed")
         if "missing_column" in self.model_fields_set and self.format not in _WITH_SCHEMA:
-            raise RuleBroken(
-                "stands beside the formats parquet and arrow only", at=".missing_column"
-            )
+            raise RuleBroken("goes with the formats parquet and arrow only", at=".missing_column")
         return self
 
     @section_rule(mode="after")

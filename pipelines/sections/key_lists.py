@@ -145,7 +145,7 @@ def is_large(path: str) -> bool:
     try:
         return path.endswith(".parquet") and pyarrow.parquet.read_metadata(path).num_rows > MAX_KEYS
     except (OSError, pa.ArrowException):
-        return False  # which reading it tells
+        return False  # which reading it reports
 
 
 def read_large_list(path: str, column: str) -> pa.Table:

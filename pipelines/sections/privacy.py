@@ -60,7 +60,7 @@ class PrivacySection(Section):
     def _one_budget(self) -> Self:
         rules.exactly_one(epsilon=self.epsilon, rho=self.rho)
         if self.delta is not None and self.epsilon is None:
-            raise RuleBroken("stands beside epsilon, not rho", at=".delta")
+            raise RuleBroken("goes with epsilon, not with rho", at=".delta")
         return self
 
     @section_rule(mode="after")
@@ -74,7 +74,7 @@ class PrivacySection(Section):
         for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit", "unit_type"):
             if not self.unit and getattr(self, name) not in (None, 1):
                 raise RuleBroken(
-                    "stands for nothing where the unit is the row; name the unit's column",
+                    "has no effect where the unit is the row; name the unit's column",
                     at=f".{name}",
                 )
         if self.unit_type is not None and self.null_unit == NullUnits.OWN.value:

@@ -58,7 +58,7 @@ class ReleaseSection(Section):
     @section_rule(mode="after")
     def _dataset_of_ledger(self) -> Self:
         if self.dataset is not None and self.ledger is None:
-            raise RuleBroken("stands beside ledger, which holds it", at=".dataset")
+            raise RuleBroken("goes with ledger, which holds it", at=".dataset")
         return self
 
     @section_rule(mode="after")
@@ -67,7 +67,7 @@ class ReleaseSection(Section):
         has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
         for bound in ("max_keys", "max_rows_per_key"):
             if getattr(self.privacy, bound) is not None and not has_keys:
-                raise RuleBroken("stands for nothing: no tree has by", at=f".privacy.{bound}")
+                raise RuleBroken("has no effect: no tree has by", at=f".privacy.{bound}")
         return self
 
 

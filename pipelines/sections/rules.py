@@ -188,7 +188,7 @@ def each_once(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
     seen = set()
     for index, value in enumerate(values):
         if value in seen:
-            raise RuleBroken(f"{value} stands twice", at=f"[{index}]")
+            raise RuleBroken(f"{value} is listed twice", at=f"[{index}]")
         seen.add(value)
     return values
 
@@ -200,7 +200,7 @@ class Choice:
     Args:
         allowed: the words.
         later: words that the program is going to know.
-        elsewhere: words that lead to another section, and are told beside them.
+        elsewhere: words that lead to another section, and are shown beside them.
     """
 
     allowed: tuple[str, ...]
@@ -265,7 +265,7 @@ def signing_key(value: object) -> str:
         raise RuleBroken(f"must be the path of a file, {written()}")
     if "PRIVATE KEY" in value or "\n" in value:
         raise RuleBroken(
-            "must be the place of the signing key and not the key; this key stands in the open "
+            "must be the place of the signing key and not the key; this key is public "
             "now, so make another one"
         )
     if not has_scheme(value):
@@ -278,7 +278,7 @@ def signing_key(value: object) -> str:
 def _refuse_key_itself(place: str) -> None:
     if place.strip().startswith("dptrees-key-"):
         raise RuleBroken(
-            "must be the place of the key and not the key; this key stands in the open now, "
+            "must be the place of the key and not the key; this key is public now, "
             "so make another one"
         )
 

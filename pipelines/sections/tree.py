@@ -23,7 +23,7 @@ MAX_LEAVES = 2**32
 
 
 class TreeSection(Section):
-    """What every tree has: a name and a domain; `workload` is what it asks."""
+    """What every tree has: a name and a domain; `workload` makes what it is planned for."""
 
     # The keys at which refusals of dpcore are put once the budget is known, by its own fields.
     refused: ClassVar[Mapping[str, str]] = {"domain": "domain"}

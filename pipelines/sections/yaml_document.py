@@ -5,7 +5,7 @@ Differences from PyYAML's safe loader, which follows YAML 1.1:
 - Numbers with a point or an exponent are `Decimal`, so 0.1 is one tenth; 1e-3 is a number.
 - Only true and false are truth values: NO, on and y are texts, as a list of keys may hold them.
 - Numbers are decimal: 02134, 0x1F and 1:30 are texts.
-- A key that stands twice in a section, or is not a text, is an error.
+- A key that is given twice in a section, or is not a text, is an error.
 
 Source: YAML 1.2.2, section 10.3 (core schema), with leading zeros as texts; the timestamps of
 YAML 1.1.
@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, str):
                 raise _at(key_node, f"the key {shown(key)} must be a text")
             if key in seen:
-                raise _at(key_node, f"the key {key} stands twice in one section")
+                raise _at(key_node, f"the key {key} is given twice in one section")
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 

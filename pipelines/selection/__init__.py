@@ -1,1 +1,1 @@
-"""Private keys: the first stage of a release, planned and told."""
+"""Private keys: the first stage of a release, planned and described."""

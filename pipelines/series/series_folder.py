@@ -41,7 +41,7 @@ class SeriesFolder:
             raise FolderError(f"{path}: holds no series (there is no run of period 1)")
         run = self.run(1).plan.run
         if run is None:
-            raise FolderError(f"{run_folder(path, 1)}: is a release that stands alone")
+            raise FolderError(f"{run_folder(path, 1)}: is a release that is part of no series")
         self.periods = run.periods
 
     @property
@@ -164,7 +164,7 @@ class Opened(NamedTuple):
 def opened(
     path: str, window: str | None, to_date: int | None, *, running: bool = False
 ) -> list[Opened]:
-    """What a command asks: a release, or periods in a row of a series; or several such.
+    """What a command is given: a release, or periods in a row of a series; or several such.
 
     Args:
         path: the folder of a release, of a run, or of a series.

@@ -1,4 +1,4 @@
-"""What a run of a series adds to its folder once it stands: the totals to date, as known then.
+"""What a finished run of a series adds to its folder: the totals to date, as known then.
 
     to-date/nodes/*, to-date/cdf/*, to-date/quantiles.parquet   as of a release of all these periods
 

@@ -191,7 +191,7 @@ def _nodes_shown(shown: ShownNodes, paths: Sequence[str]) -> str:
     text = f"Here are {shown.total:,} of {published:,} nodes that were published: "
     text += "those with the largest counts"
     if paths:
-        text += f", and what was asked for: {len(paths):,} "
+        text += f", and requested: {len(paths):,} "
         text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
     return f"{text}; all stand in the tables of the release."
 

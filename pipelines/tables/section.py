@@ -58,7 +58,7 @@ class TableInput(Section):
     """Where the rows lie: `table` of the kind that `format` names."""
 
     misplaced: ClassVar[dict[str, str]] = {
-        "path": "stands beside formats of files; of a table give table"
+        "path": "goes with formats of files; of a table give table"
     }
     format: Text
     table: Text

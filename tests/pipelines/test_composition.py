@@ -141,5 +141,5 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
 
 
 def test_a_delta_stands_beside_an_epsilon() -> None:
-    with pytest.raises(Refusal, match="delta: stands beside epsilon, not rho"):
+    with pytest.raises(Refusal, match="delta: goes with epsilon, not with rho"):
         Guarantee(budget=Budget(measure=Measure.RHO, amount=Fraction(1)), delta=Fraction(1, 9))

@@ -342,7 +342,7 @@ TOP = [
     ("relaese", "x", "x.yaml: relaese: unknown key; did you mean release?"),
     ("colour", "x", "x.yaml: colour: unknown key; known are release, input, output, key_file, key"),
     ("input", "data.csv", "x.yaml: input: 'data.csv' must be a section of keys and values"),
-    ("input", "{format: bigquery, path: x}", "input.path: stands beside formats of files; of a "),
+    ("input", "{format: bigquery, path: x}", "input.path: goes with formats of files; of a "),
     ("input", "{format: kafka, path: x}", "input.format: kafka is a stream, which has no end"),
     ("input", "{format: csv, path: kafka://x/y}", "input.path: 'kafka://x/y' is a stream"),
     ("input", "{format: delta}", "input.table: is required"),
@@ -367,12 +367,12 @@ TOP = [
     (
         "input",
         "{format: parquet, path: a, malformed: drop}",
-        "input.malformed: stands beside the formats csv and json only",
+        "input.malformed: goes with the formats csv and json only",
     ),
     (
         "input",
         "{format: parquet, path: a, newlines: false}",
-        "input.newlines: stands beside the format csv only",
+        "input.newlines: goes with the format csv only",
     ),
     ("privacy", "{neighbors: add_remove}", "privacy: needs exactly one of epsilon and rho"),
     (
@@ -394,7 +394,7 @@ TOP = [
     (
         "privacy",
         "{rho: 1, delta: 1e-9, neighbors: add_remove}",
-        "privacy.delta: stands beside epsilon, not rho",
+        "privacy.delta: goes with epsilon, not with rho",
     ),
     (
         "privacy",
@@ -410,7 +410,7 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, max_rows: 5}",
-        "privacy.max_rows: stands for nothing where the unit is the row; name the unit's column",
+        "privacy.max_rows: has no effect where the unit is the row; name the unit's column",
     ),
     (
         "privacy",
@@ -420,7 +420,7 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, unit: [a, b, a], max_rows: 2}",
-        "privacy.unit[2]: a stands twice",
+        "privacy.unit[2]: a is listed twice",
     ),
     (
         "privacy",
@@ -435,17 +435,17 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, null_unit: own}",
-        "privacy.null_unit: stands for nothing where the unit is the row",
+        "privacy.null_unit: has no effect where the unit is the row",
     ),
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, max_keys: 5}",
-        "privacy.max_keys: stands for nothing where the unit is the row; name the unit's column",
+        "privacy.max_keys: has no effect where the unit is the row; name the unit's column",
     ),
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, unit: a, max_rows: 2, max_keys: 2}",
-        "privacy.max_keys: stands for nothing: no tree has by",
+        "privacy.max_keys: has no effect: no tree has by",
     ),
     ("privacy", "", "privacy: has no value"),
     ("trees", "[]", "trees: must hold at least one value"),
@@ -536,7 +536,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("quantiles", "[-0.1]", "trees[0].quantiles[0]: -0.1 must be a number from 0 to 1"),
         ("quantiles", "[.nan]", "trees[0].quantiles[0]: NaN must be a number from 0 to 1"),
         ("quantiles", "[true]", "trees[0].quantiles[0]: true must be a number from 0 to 1"),
-        ("quantiles", "[0.5, 0.50]", "trees[0].quantiles[1]: 0.5 stands twice"),
+        ("quantiles", "[0.5, 0.50]", "trees[0].quantiles[1]: 0.5 is listed twice"),
         ("quantile", "[0.5]", "trees[0].quantile: unknown key; did you mean quantiles?"),
         ("by", "", "trees[0].by: has no value"),
         ("by", "carrier", "trees[0].by: 'carrier' must be a section"),
@@ -713,8 +713,8 @@ def written(folder: Path, content: bytes) -> str:
         (b"a: b\nc: \x07", "line 2: holds a character that YAML does not allow"),
         (b"- a\n- b\n", "a list must be a section of keys and values"),
         (b"release", "'release' must be a section of keys and values"),
-        (b"release: a\noutput: b\nrelease: c\n", "line 3: the key release stands twice"),
-        (b"input: {format: csv,\n  format: csv}", "line 2: the key format stands twice"),
+        (b"release: a\noutput: b\nrelease: c\n", "line 3: the key release is listed twice"),
+        (b"input: {format: csv,\n  format: csv}", "line 2: the key format is listed twice"),
         (b"1: a\n", "line 1: the key 1 must be a text"),
         (b"[a]: b\n", "line 1: the key a list must be a text"),
         (b"release: a\ninput: [b\n", "line 3: "),

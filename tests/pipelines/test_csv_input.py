@@ -76,8 +76,8 @@ def test_a_dialect(keys: str, csv: CsvFormat) -> None:
         ("quote: false, newlines: true", "input.newlines: true needs a quote, around values"),
         ("header: no", "input.header: 'no' must be true or false"),
         ("header: false", "input.columns: is required with header: false: the names of all"),
-        ("columns: [x]", "input.columns: stands beside header: false; a header names them"),
-        ("header: false, columns: [x, x]", "input.columns: 'x' stands twice"),
+        ("columns: [x]", "input.columns: goes with header: false; a header names them"),
+        ("header: false, columns: [x, x]", "input.columns: 'x' is listed twice"),
         ("header: false, columns: [x, 7]", "input.columns[1]: 7 must be a text; put it in quotes"),
         ("encoding: latin-9x", "input.encoding: 'latin-9x' is not an encoding that is read; did"),
         ("encoding: utf-32", "input.encoding: 'utf-32' is not an encoding that is read; "),
@@ -147,7 +147,7 @@ def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
 @pytest.mark.parametrize("key", ["separator: tab", "header: true", "trim: false", "decimal: '.'"])
 def test_other_formats_have_no_dialect(key: str) -> None:
     text = TEXT.format(keys=f", {key}").replace("format: csv", "format: parquet")
-    with pytest.raises(ConfigurationError, match=r"input\.\w+: stands beside the format csv only"):
+    with pytest.raises(ConfigurationError, match=r"input\.\w+: goes with the format csv only"):
         parse_configuration(text)
 
 

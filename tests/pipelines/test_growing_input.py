@@ -84,4 +84,4 @@ def test_text_has_rules_of_its_own(workspace: Workspace, format: str) -> None:
 
     outcome = workspace.release(text)
     assert outcome.code == 2
-    assert "input.missing_column: stands beside the formats parquet and arrow only" in outcome.err
+    assert "input.missing_column: goes with the formats parquet and arrow only" in outcome.err

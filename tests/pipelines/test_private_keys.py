@@ -329,7 +329,7 @@ def test_the_plan_tells_from_how_many_units_on(shops: Workspace) -> None:
         (BY | {"share": 1e-9}, {"delta": 1e-20}, "trees[1].by.share: "),
         ({"column": "shop", "keys": ["a"], "share": 0.1}, {}, "share: belongs to keys: private"),
         ({"columns": ["shop"], "column": "x", "keys": "private"}, {}, "exactly one of column and"),
-        ({"columns": ["shop", "shop"], "keys": "private"}, {}, "columns[1]: shop stands twice"),
+        ({"columns": ["shop", "shop"], "keys": "private"}, {}, "columns[1]: shop is listed twice"),
         ({"columns": ["shop", "year"], "keys": ["a"]}, {}, "keys: of several columns must be"),
         ({"columns": ["shop", "year"], "keys": {"shop": ["a"]}}, {}, "keys: of several columns"),
         ({"columns": ["shop"], "keys": {"shop": ["a", "a"]}}, {}, "hold 'a' more than once"),

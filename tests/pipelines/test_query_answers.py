@@ -89,7 +89,7 @@ def test_what_is_rounded_is_said_and_can_be_refused(asked: Workspace, name: str)
     assert wanted in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
     refused = asked.run("query", asked.output, kind, *values, "--tree", "weeks", "--exact")
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert f"exact: asked for {wanted}" in refused.err and label in refused.err
+    assert f"exact: requested {wanted}" in refused.err and label in refused.err
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -255,7 +255,7 @@ def test_keys_side_by_side(asked: Workspace) -> None:
     assert printed[-1].startswith("± is half of an interval. Intervals hold")
     for form in ("--json", "--csv"):
         refused = asked.run("query", asked.output, *question, "--wide", form)
-        assert refused.code == 2 and "--wide: stands beside --key all" in refused.err
+        assert refused.code == 2 and "--wide: goes with --key all" in refused.err
 
 
 def test_all_keys_of_a_tree_without(asked: Workspace) -> None:

@@ -29,7 +29,7 @@ def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
     assert outcome.code == 0
     answer: dict[str, Any] = json.loads(outcome.out)
     rounded = [each for each in answer["answers"] if each.get("asked") != each.get("answered")]
-    assert outcome.err.count("dptrees: note: asked for ") == outcome.err.count("\n")
+    assert outcome.err.count("dptrees: note: requested ") == outcome.err.count("\n")
     assert bool(rounded) == bool(outcome.err)
     text = workspace.run("query", workspace.output, *question)
     assert (text.code, text.err) == (0, outcome.err)

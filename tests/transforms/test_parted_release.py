@@ -240,7 +240,7 @@ def test_a_list_in_any_order_gives_the_same_universe() -> None:
 
 def test_a_leaf_twice_is_told() -> None:
     blocks = [pa.array(["0101", "0102"]), pa.array(["0203", "0101"])]
-    with pytest.raises(ValueError, match="'0101' stands more than once"):
+    with pytest.raises(ValueError, match="'0101' is listed more than once"):
         universe_from_code_blocks(2, blocks.__getitem__, (2, 2))
 
 

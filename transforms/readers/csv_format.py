@@ -72,7 +72,7 @@ class CsvFormat:
             raise ValueError("newlines: true needs a quote, around values that hold line ends")
         if len(set(self.columns)) < len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
-            raise ValueError(f"columns: {twice!r} stands twice")
+            raise ValueError(f"columns: {twice!r} is listed twice")
 
     @property
     def marks(self) -> Marks:

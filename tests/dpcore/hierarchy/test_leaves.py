@@ -115,7 +115,7 @@ CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
         ),
         (
             lambda: universe_from_columns({"a": pa.array([1, 2, 1]), "b": pa.array(list("xyx"))}),
-            "columns a, b: the leaf '1/x' stands more than once",
+            "columns a, b: the leaf '1/x' is listed more than once",
         ),
         (
             lambda: universe_from_columns({"a": TEXTS}, levels=("x", "y")),
@@ -171,7 +171,7 @@ CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
         ),
         (
             lambda: universe_from_parents(pa.array(["a", "a"]), pa.array([None, "x"])),
-            "the node 'a' stands more than once",
+            "the node 'a' is listed more than once",
         ),
         (lambda: universe_from_parents(pa.array(["a", None]), TEXTS), "'node' must not be null"),
         (lambda: universe_from_parents(TEXTS, pa.array([None, 1])), "one length and one type"),

@@ -411,7 +411,7 @@ def test_streams_have_distinct_names() -> None:
 def test_refuses() -> None:
     tree = IrregularTree.from_fanouts([[2]])
     plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, unit=SUBSTITUTE_ROW))
-    with pytest.raises(ValueError, match="stands for one tree, not 2"):
+    with pytest.raises(ValueError, match="is for one tree, not 2"):
         IrregularForest(plan, keys=2)
 
 

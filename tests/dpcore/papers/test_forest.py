@@ -517,6 +517,6 @@ def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_questi
 
 def test_one_tree_stands_for_one_key_under_substitute() -> None:
     plan = make_plan("tree", "substitute", estimator=Estimator.NONE)
-    with pytest.raises(ValueError, match=r"^keys: a plan without keys stands for one tree, not 2"):
+    with pytest.raises(ValueError, match=r"^keys: a plan without keys is for one tree, not 2"):
         PapersForest(plan, keys=2)
     assert PapersForest(replace(plan, keyed=True), keys=2).chunking.keys == 2

@@ -203,8 +203,8 @@ def test_a_unit_is_read_back_and_told() -> None:
         ({"rows": True}, "rows: True is not a whole number"),
         ({"keys": 2**21}, "keys: 2097152 is not from"),
         ({"rows_per_key": -1}, "rows_per_key: -1 is not from"),
-        ({"columns": (), "rows": 2}, "rows: 2 stands for nothing where the unit is the row"),
-        ({"columns": ("a", "a")}, "columns: a column stands twice"),
+        ({"columns": (), "rows": 2}, "rows: 2 has no effect where the unit is the row"),
+        ({"columns": ("a", "a")}, "columns: a column is listed twice"),
     ],
 )
 def test_bounds_that_are_none_are_refused(given: dict[str, object], message: str) -> None:

@@ -142,7 +142,7 @@ def test_a_release_refuses_questions_that_do_not_fit(make_question: Make) -> Non
         release(one).question("b")
     with pytest.raises(ValueError, match="at least one"):
         release()
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="is listed twice"):
         release(one, one)
     with pytest.raises(ValueError, match="budgets sum to 3, above 2"):
         release(one, replace(one, name="b"), replace(one, name="c"))

@@ -1,4 +1,4 @@
-"""``dptrees plan``: splits by errors, classical sums, and the budget of a whole release."""
+"""``dptrees plan``: splits by errors, basic composition, and the budget of a whole release."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_classical_sums_stand_beside_what_is_stated(workspace: Workspace) -> Non
     outcome = workspace.run("plan", workspace.configure(lambda s: s.update(changes)))
     basic, converted = (composition[name]["epsilon"] for name in ("basic", "converted"))
     line = (
-        f"classical sum: epsilon = {basic:.4g}, delta = 1e-06 by basic composition of the trees; "
+        f"for comparison: epsilon = {basic:.4g}, delta = 1e-06 by basic composition of the trees; "
         f"epsilon = {converted:.4g}, delta = 1e-06 by conversion of rho"
     )
     assert line in outcome.out.splitlines()
@@ -129,8 +129,8 @@ def test_a_tree_that_has_no_target_may_stand_beside_one(workspace: Workspace) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rows-guess=5"], "--rows-guess: stands beside --target-error"),
-        (["--rows-guess=5", "--target-error=5"], "--rows-guess: stands beside a --target-error"),
+        (["--rows-guess=5"], "--rows-guess: goes with --target-error"),
+        (["--rows-guess=5", "--target-error=5"], "--rows-guess: goes with a --target-error"),
         (["--target-error=1%"], "--target-error: a part of the rows needs --rows-guess"),
         (["--target-error=1%", "--rows-guess=-5"], "--rows-guess: -5 is not a positive number"),
         (["--target-error=1%", "--rows-guess=nan"], "--rows-guess: nan is not a positive number"),

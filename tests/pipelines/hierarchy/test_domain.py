@@ -182,7 +182,7 @@ HOURS = "{column: t, calendar: [year, hour], lower: 2013-01-01, upper: 2014-01-0
         (SPLIT + "seperator: '/', " + TABLED, ".seperator", "unknown key; did you mean separa..."),
         (SPLIT + "table: }", ".table", "has no value"),
         ("{separator: /, " + TABLED, "", "needs column or columns"),
-        ("{column: a, columns: [b], " + TABLED, ".columns", "stands beside column; give one o..."),
+        ("{column: a, columns: [b], " + TABLED, ".columns", "cannot be given with column; g..."),
         (
             "{columns: [state, county], digits: [2, 2], " + TABLED,
             ".digits",
@@ -264,7 +264,7 @@ def test_keys_that_do_not_fit(text: str, at: str, sentence: str) -> None:
         ("{columns: state, " + TABLED, ".columns", "'state' must be a list"),
         ("{columns: [], " + TABLED, ".columns", "must hold at least one value"),
         ("{columns: [a, 1], " + TABLED, ".columns[1]", "1 must be a text; put it in quotes"),
-        ("{columns: [a, a], " + TABLED, ".columns[1]", "a stands twice"),
+        ("{columns: [a, a], " + TABLED, ".columns[1]", "a is listed twice"),
         (
             "{columns: [root, a], " + TABLED,
             ".columns",
@@ -293,7 +293,7 @@ def test_keys_that_do_not_fit(text: str, at: str, sentence: str) -> None:
         (
             "{column: code, digits: [2, 2], levels: [a, a], " + TABLED,
             ".levels[1]",
-            "a stands twice",
+            "a is listed twice",
         ),
         (
             SPLIT + f"levels: [{', '.join(f'l{i}' for i in range(33))}], " + TABLED,
@@ -386,14 +386,14 @@ BY_PARENT = "{column: n, parent: up, table: t.csv}"
         (
             "code\n0101\n0102\n0101\n",
             BY_CODE,
-            "t.csv: column 'code': the leaf '0101' stands more than once",
+            "t.csv: column 'code': the leaf '0101' is listed more than once",
         ),
         (
             "code\n0101\n102\n",
             BY_CODE,
             "t.csv: column 'code': every code must be a text of 4 digits, unlike '102'",
         ),
-        ("p\na/b\nc\na/b\n", BY_PATH, "t.csv: column 'p': the leaf 'a/b' stands more than once"),
+        ("p\na/b\nc\na/b\n", BY_PATH, "t.csv: column 'p': the leaf 'a/b' is listed more than once"),
         ("p\na/b\na\n", BY_PATH, "t.csv: column 'p': 'a' is a leaf and has children as well"),
         (
             "p\nx/y\na//b\n",
@@ -415,7 +415,7 @@ BY_PARENT = "{column: n, parent: up, table: t.csv}"
         (
             "a,b\nx,1\ny,1\nx,1\n",
             "{columns: [s, c], table_columns: [a, b], table: t.csv}",
-            "t.csv: columns a, b: the leaf 'x/1' stands more than once",
+            "t.csv: columns a, b: the leaf 'x/1' is listed more than once",
         ),
         (
             "a,b\nx,1\ny,\n",
@@ -432,7 +432,7 @@ BY_PARENT = "{column: n, parent: up, table: t.csv}"
             BY_PARENT,
             "t.csv: column 'up': every parent must be one of the nodes, and 'x' is none",
         ),
-        ("n,up\na,\na,a\n", BY_PARENT, "t.csv: column 'n': the node 'a' stands more than once"),
+        ("n,up\na,\na,a\n", BY_PARENT, "t.csv: column 'n': the node 'a' is listed more than once"),
         (
             CHAIN,
             BY_PARENT,

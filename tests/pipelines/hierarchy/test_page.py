@@ -354,7 +354,7 @@ def test_asked_nodes_come_with_their_ancestors_and_children(large: ReleaseTables
     for path in added:
         assert shown[3][path]["count"] == rows[path]["count"]
     assert list(shown[3]) == sorted(shown[3])
-    assert "what was asked for: 2 paths with the nodes above and right below" in said(page)
+    assert "requested: 2 paths with the nodes above and right below" in said(page)
 
 
 def test_asked_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_csv_keeps_zeros_and_words_and_drops_the_mark_of_order(tmp_path: Path) -
         ("a.csv", b"code\n", "'code': a universe needs at least one leaf"),
         ("a.csv", b"code\n0101\n011\n", "every code must be a text of 4 digits"),
         ("a.csv", b"code,b\n0101,1\n,2\n", "'code' must not be null"),
-        ("a.csv", b"code\n0101\n0101\n", "the leaf '0101' stands more than once"),
+        ("a.csv", b"code\n0101\n0101\n", "the leaf '0101' is listed more than once"),
         ("a.parquet", b"code\n0101\n", "is not a Parquet file"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_large_table_of_codes_is_read_in_parts(codes, tmp_path, small_limit) -
 @pytest.mark.parametrize(
     ("codes", "rule"),
     [
-        (["0101", "0203", "0102", "0101"], "the leaf '0101' stands more than once"),
+        (["0101", "0203", "0102", "0101"], "the leaf '0101' is listed more than once"),
         (["0101", "0203", "0102", "01"], "every code must be a text of 4 digits, unlike '01'"),
         ([101, 203, 102, -1], "every code must have at most 4 digits, unlike -1"),
         (["0101", "0203", "0102", None], "must not be null: every leaf has a code"),

@@ -124,7 +124,7 @@ def test_invariants(text: str, level: int | None) -> None:
         ("[state, contry]", ".invariants[1]", "'contry' is no level; did you mean county?"),
         ("1", ".invariants", "1 must be a text; put it in quotes"),
         ("[]", ".invariants", "must hold at least one value"),
-        ("[state, state]", ".invariants[1]", "state stands twice"),
+        ("[state, state]", ".invariants[1]", "state is listed twice"),
         (
             "tract of land",
             ".invariants",

@@ -79,7 +79,7 @@ def test_a_side_that_is_cut_off_or_rounded_is_said(boxes: Workspace) -> None:
     (found,) = answers(boxes, *question)
     assert found["asked"] == "age [10.5, 500)" and found["answered"].startswith("age [10, ")
     outcome = boxes.run("query", boxes.output, *question, "--exact")
-    assert outcome.code == 2 and "exact: asked for age [10.5, 500)" in outcome.err
+    assert outcome.code == 2 and "exact: requested age [10.5, 500)" in outcome.err
 
 
 def test_a_box_of_four_columns(boxes: Workspace) -> None:

@@ -208,7 +208,7 @@ def test_configurations_that_do_not_go(plain: Ledgered, change: dict[str, Any], 
 
 def test_a_data_set_without_a_ledger(workspace: Workspace) -> None:
     outcome = workspace.release(lambda settings: settings.update(dataset="flights"))
-    refused(outcome, "dataset: stands beside ledger")
+    refused(outcome, "dataset: goes with ledger")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_mistake_elsewhere_spends_nothing(plain: Ledgered, mistake: dict[str, 
         (("--epsilon", "nan"), "--epsilon: NaN must be a number above 0"),
         (("--epsilon", "1e999999999"), "--epsilon: 1E+999999999 must be from 1e-15 to 1e15"),
         (("--epsilon", "1", "--delta", "1"), "--delta: 1 must be a number above 0 and below 1"),
-        (("--rho", "1", "--delta", "0.1"), "--delta: stands beside --epsilon"),
+        (("--rho", "1", "--delta", "0.1"), "--delta: goes with --epsilon"),
         (("--epsilon", "1", "--unit", "a", "--unit", "a"), "--unit: a column is named twice"),
         (("--epsilon", "1", "--neighbors", "friends"), "invalid choice: 'friends'"),
         (("--epsilon", "2"), "--change-total sets another"),

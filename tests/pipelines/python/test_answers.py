@@ -92,11 +92,11 @@ def test_keys(release: Release) -> None:
 
 
 def test_an_answer_to_something_else_says_so(release: Release) -> None:
-    told = "asked for \\[0.5, 9\\), answered for \\[0, 9\\): tree keyed has no edges"
+    told = "requested \\[0.5, 9\\), answered \\[0, 9\\): tree keyed has no edges"
     with pytest.warns(UserWarning, match=told) as caught:
         release["keyed"].range(0.5, 9)
     assert len(caught) == 1 and caught[0].filename == __file__  # once for all keys
-    with pytest.warns(UserWarning, match="asked for below 999, answered"):
+    with pytest.warns(UserWarning, match="requested below 999, answered"):
         release["delay"].cdf([30, 999])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -240,7 +240,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "domain.column: does not go with columns",
     ),
     "neither": (APPROXIMATE, {"domain": {"kind": "sparse"}}, "domain: needs column or columns"),
-    "a column twice": (APPROXIMATE, {"domain": LABELS | {"columns": ["a", "a"]}}, "stands twice"),
+    "a column twice": (APPROXIMATE, {"domain": LABELS | {"columns": ["a", "a"]}}, "listed twice"),
     "neither bits nor depth": (
         APPROXIMATE,
         {"domain": {"kind": "sparse", "column": "c"}},

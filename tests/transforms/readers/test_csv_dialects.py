@@ -242,7 +242,7 @@ def test_what_a_dialect_cannot_be() -> None:
         ({"separator": '"'}, "quote: '\"' is the separator too"),
         ({"quote": ""}, "quote: '' must be one character"),
         ({"quote": None, "newlines": True}, "newlines: true needs a quote"),
-        ({"columns": ("a", "a")}, "columns: 'a' stands twice"),
+        ({"columns": ("a", "a")}, "columns: 'a' is listed twice"),
     ):
         with pytest.raises(ValueError, match=rule.replace(";;", ".*")):
             CsvFormat(**rules)
