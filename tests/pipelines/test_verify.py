@@ -357,7 +357,7 @@ def test_dp_accounting_is_asked_and_can_object(monkeypatch: pytest.MonkeyPatch) 
     certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", told))
     assert second <= certified * 1.001 and second > certified * 0.9
     monkeypatch.setattr("pipelines.proof.composition.certified_delta", lambda *_: 0.0)
-    with pytest.raises(CheckFailed, match="dp-accounting tells delta"):
+    with pytest.raises(CheckFailed, match="dp-accounting computes delta"):
         _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**6))
 
 

@@ -137,7 +137,7 @@ CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
         (lambda: universe_from_codes(pa.array([-1]), (2, 2)), "at most 4 digits"),
         (lambda: universe_from_codes(pa.array([1, None]), (2, 2)), "'code' must not be null"),
         (lambda: universe_from_codes(pa.array([1.0]), (2, 2)), "'code' has type double"),
-        (lambda: universe_from_codes(pa.array([3, 103, 3]), (2, 2)), "leaf '0003' stands more"),
+        (lambda: universe_from_codes(pa.array([3, 103, 3]), (2, 2)), "leaf '0003' is listed more"),
         (
             lambda: universe_from_codes(pa.array([1]), (2, 2), levels=("a",)),
             "2 levels need as many",
@@ -149,7 +149,7 @@ CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
         (lambda: universe_from_paths(pa.array(["a/b", "a//b"]), "/"), "and 'a//b' does"),
         (lambda: universe_from_paths(pa.array(["/a"]), "/"), "must not begin or end with '/'"),
         (lambda: universe_from_paths(pa.array([DEEP]), "/"), "at most 32 labels; 'a/a/a"),
-        (lambda: universe_from_paths(pa.array(["a/b", "c", "a/b"]), "/"), "leaf 'a/b' stands more"),
+        (lambda: universe_from_paths(pa.array(["a/b", "c", "a/b"]), "/"), "leaf 'a/b' is listed more"),
         (lambda: universe_from_paths(pa.array(["a/b", "a"]), "/"), "'a' is a leaf and has"),
         (lambda: universe_from_paths(pa.array(["x/a/b/c", "x/a"]), "/"), "'x/a' is a leaf and has"),
         (

@@ -224,7 +224,7 @@ def test_placed_streams_are_counter_mode_out_of_turn() -> None:
     for word in range(3):
         block = cipher.update((9).to_bytes(8, "little") + word.to_bytes(8, "little"))
         assert int(streams.uint64(1)[0]) == int.from_bytes(block[:8], "little")
-    with pytest.raises(ValueError, match="2 words were asked for, of 1 places"):
+    with pytest.raises(ValueError, match="2 words were requested, of 1 places"):
         streams.uint64(2)
     with pytest.raises(TypeError, match="would repeat bits"):
         pickle.dumps(streams)

@@ -827,7 +827,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"lower": "0", "upper": 10, "cells": 5}, "lower '0' must be a number"),
     ({"lower": 0, "upper": 2**53 + 1, "cells": 5}, "upper 9007199254740993 is no float64"),
     ({"lower": 1, "upper": 1 + 1e-15, "cells": 9}, "cells 9 are too many between lower 1.0"),
-    ({"lower": 1e15, "upper": 1e15 + 1, "cells": 2**30}, "cannot tell the edges apart"),
+    ({"lower": 1e15, "upper": 1e15 + 1, "cells": 2**30}, "cannot represent distinct edges"),
     ({"type": "integer", **BOUNDS, "cells": 3}, "cells 3 must divide the 10 integers"),
     ({"type": "integer", **BOUNDS, "cells": 0}, "cells 0 must be"),
     ({"type": "integer", "lower": 0.5, "upper": 3}, "lower 0.5 must be a whole number"),

@@ -200,7 +200,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "too-fine": (
         domain(lower=[1, 0], upper=[1.0000000001, 1]),
         "domain.columns[0]",
-        "float64 numbers cannot tell the edges apart",
+        "float64 numbers cannot represent distinct edges",
     ),
     "k-0": (short(k=0), "k", f"0 {WHOLE}"),
     "k-above-the-cells": (

@@ -172,7 +172,7 @@ def test_a_job_that_is_only_described_has_no_end(
     file = workspace.folder / "lineage.jsonl"
     options = ("--runner=FlinkRunner", f"--output_executable_path={jar}")
     outcome = workspace.release(None, "--lineage", str(file), *options)
-    assert outcome.code == 0 and "cannot be told" not in outcome.err
+    assert outcome.code == 0 and "cannot be sent" not in outcome.err
     (start,) = map(json.loads, file.read_text().splitlines())
     assert start["eventType"] == "START"
 
@@ -245,7 +245,7 @@ def test_an_event_that_cannot_be_told_stops_nothing(
     monkeypatch.setattr(FileTransport, "emit", away)
     outcome = again.release(None, "--lineage", str(again.folder / "lineage.jsonl"))
     assert outcome.code == 0
-    assert outcome.err == 2 * "lineage: an event of this run cannot be told\n"
+    assert outcome.err == 2 * "lineage: an event of this run cannot be sent\n"
 
 
 def test_without_the_library(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_values_name_the_first_and_the_last() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"values": [1, 5], "upper": 5}, "in place of lower and upper; leave upper out"),
+        ({"values": [1, 5], "upper": 5}, "replaces lower and upper; leave upper out"),
         ({"values": [1, 2, 3]}, "must be the first and the last value"),
         ({"values": 5}, "must be the first and the last value"),
         ({"values": [0.5, 1]}, "must be two integers or two dates"),

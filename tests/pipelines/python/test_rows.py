@@ -181,7 +181,7 @@ def test_columns_of_different_lengths_are_told() -> None:
         (pa.chunked_array([[1, 2]]), "rows: ChunkedArray is no table"),
         (pa.array([1, 2]), "rows: .*Array is no table"),
         ([3], "rows: a list holds dictionaries or paths, and not int"),
-        ([], "rows: an empty list tells no columns"),
+        ([], "rows: an empty list has no columns"),
         ({"age": [1, "kumquat"]}, "column 'age' holds values of several types"),
         ({"aged": [1]}, "input: rows has no column 'age', or has it twice"),
         ({"age": ["kumquat"]}, "input: rows: column 'age'"),
