@@ -68,7 +68,7 @@ def test_what_cannot_be_shown_is_refused(people: Workspace) -> None:
         lambda settings: settings.update(privacy=UNIT | {"unit": ["person", "place"]})
     )
     told = people.run("plan", other, "--units", folder)
-    assert told.code == 2 and "tells of person, but the privacy unit is person, place" in told.err
+    assert told.code == 2 and "is about person, but the privacy unit is person, place" in told.err
     path = people.configure(lambda settings: settings.update(privacy=UNIT))
     assert people.release(lambda settings: settings.update(privacy=UNIT)).code == 0
     told = people.run("plan", path, "--units", people.output)
