@@ -2,7 +2,7 @@
 
 A part is a chunk, whose roots are taken as reached, or the levels above all chunks. Numbers of
 nodes that are not reached are 0 here, and never leave the worker: where a node above a chunk's root
-turns out not to be split, those of the chunk are thrown away.
+turns out not to be split, the chunk's numbers are thrown away.
 
 Source: `dpcore.adaptive.plan`.
 """

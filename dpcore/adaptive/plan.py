@@ -14,7 +14,7 @@ in `dpcore.irregular.plan`.
 
 Guarantee (proof sketch). Fix two neighboring data sets and a transcript: all numbers of all nodes
 that were reached. It says which nodes were measured at what amounts, so both data sets give it
-along the same path, and its likelihood is the product of those of the numbers. Let D_v be the
+along the same path, and its likelihood is the product of the numbers' likelihoods. Let D_v be the
 change of the count of node v, and L_l the L1 sensitivity of a level's counts. A number that x of
 level l's amount pays for has Laplace noise of scale L_l / x, and loses at most |D_v| x / L_l. (The
 second measurement of a node of level l is made with L_l.) The nodes that pay for level l, those

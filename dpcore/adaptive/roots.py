@@ -52,7 +52,7 @@ class AdaptiveRoots(RootSolutions):
         Args:
             holders: of the roots.
             spans: the roots' first leaves, and where they stop.
-            top: (rows, 1) those of each row's whole tree.
+            top: (rows, 1) the holders of each row's whole tree.
         """
         start, stop = spans
         before_here = holders.before_count + holders.ends(start)
@@ -152,8 +152,9 @@ class DrawnLevel(LevelSolution):
 class DrawnPrefixes(PrefixSolution):
     """The answer for the prefixes that end in a chunk of an adaptive tree, (rows, leaves) each.
 
-    A prefix that ends inside a node that was not split has no variance (NaN), and between those of
-    the node's edges an estimate. Elsewhere both edges are the prefix itself.
+    A prefix that ends inside a node that was not split has no variance (NaN); its estimate is
+    interpolated between the estimates at the node's edges. Elsewhere both edges are the prefix
+    itself.
 
     Attributes:
         low_estimate, low_variance, low_alpha: of the prefix that ends at the holder's lower edge.

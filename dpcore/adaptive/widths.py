@@ -1,7 +1,7 @@
 """Margins of intervals in adaptive trees, which hold whatever tree comes out.
 
 Given the drawn tree an error is a sum of independent noises with coefficients that follow from it.
-So the widths are those of the widest laws that such sums have: one variable of the noise, several
+So the widths are taken from the widest laws that such sums have: one variable of the noise, several
 alike, and one beside a normal rest. They are in standard errors of the error blurred by half a row,
 as `dpcore.errors.intervals.prefix_margin` takes them.
 

@@ -146,7 +146,7 @@ class _Batch:
         cells: (n,)
         values: (n,) or None.
         edges: (shards + 1,) where each shard begins.
-        labels: that cells are positions on, if they are texts.
+        labels: that cells are positions on, if they are strings.
     """
 
     form: Form

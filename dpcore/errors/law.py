@@ -203,7 +203,7 @@ class ErrorLaw:
 
     @property
     def _folded(self) -> float:
-        """A bound of the mass beyond the inversion's range, by the second and fourth moments."""
+        """A bound of the mass beyond the inversion's range, by the second and the fourth moment."""
         fourth = 3.0 + max(0.0, self.excess_kurtosis)
         return min(1.0 / _RANGE_SQUARED, fourth / (_RANGE_SQUARED * _RANGE_SQUARED))
 

@@ -148,8 +148,8 @@ def choose_among(
         return NOTHING
     ends = cells.ends[first - cells.first : stop - cells.first + 1]
     ends = np.clip(ends, part.start, part.stop)
-    # How far the ranks where cells begin and end lie above the wanted one, in units of which so
-    # many are a row.
+    # The distance of the ranks where cells begin and end above the wanted one; so many of its
+    # units are a row.
     scale = rank.part.denominator
     wanted = rank.part.numerator * (part.stop - part.start)
     away = (ends - part.start) * scale - wanted

@@ -1,5 +1,5 @@
 """The choices of quantiles at the place that holds the counts: of whole histograms, key by key.
-Those of more cells than a chunk has are made in rounds (`dpcore.exponential.rounds`).
+Histograms of more cells than a chunk has are handled in rounds (`dpcore.exponential.rounds`).
 
 Keeps `dpcore.trees.forest.Forest`. What is measured of a key is where its quantiles lie: their
 cells, then their shares. There is nothing above a histogram, and no number of rows is released.

@@ -93,7 +93,7 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
 
     @cached_property
     def order(self) -> list[int]:
-        """Positions of the quantiles among those of the plan."""
+        """Positions of the quantiles among the plan's quantiles."""
         return [self.plan.quantiles.index(exact_quantile(each)) for each in self.quantiles]
 
     @cached_property
@@ -278,8 +278,8 @@ _INTERVAL = ("ci_low", "ci_high")
 def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``chosen``.
 
-    How far their ranks may be off is told without the data (`dpcore.exponential.margins`), how far
-    their values are is not: without intervals, the ends of these are null.
+    The error of their ranks is bounded without the data (`dpcore.exponential.margins`), the error
+    of their values is not: without intervals, the ends of these are null.
     """
     keys, wanted = chosen.cells.shape
     # As they were requested, not as they rise.

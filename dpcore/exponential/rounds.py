@@ -5,8 +5,8 @@ A quantile's group sends requests, and each chunk of its cells answers. There is
 depth of the tree of quantiles, one before them for the rows of each chunk, and one behind them for
 intervals.
 
-    asked     the rows of every chunk, the parts between quantiles that were chosen, and these
-    answered  of each part what the chunk chose in it, with the mass of its candidates; when all are
+    request   the rows of every chunk, the parts between quantiles that were chosen, and these
+    answer    of each part what the chunk chose in it, with the mass of its candidates; when all are
               chosen, how many rows lie below the edges of runs around them
 
 Together that is one choice among all cells, by the law of `dpcore.exponential.choosing` to the bit,

@@ -51,7 +51,7 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @classmethod
     def from_entries(cls, left: dict[str, Any], **context: Any) -> FactorizedMechanism:
-        """Refuse fan-outs that are not those of such a tree."""
+        """Refuse fan-outs other than the fan-outs of such a tree."""
         mechanism: FactorizedMechanism = super().from_entries(left, **context)
         tree = mechanism.plan.tree
         listed = listed_tree(tree.leaves)
