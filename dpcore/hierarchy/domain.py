@@ -2,8 +2,8 @@
 
 A row's leaf depends on that row alone, so the policies for rows without a leaf leave the
 sensitivity as it is. A leaf is looked up by one integer, which the labels of its levels make by
-mixed radix; where that would pass 2^62, the levels are looked up in several runs, each of which
-goes on from the node that the one before has found.
+mixed radix; where that would pass 2^62, the levels are looked up in several runs, and each run
+continues from the node that the one before has found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HierarchyDomain(Coded):
     Attributes:
         universe: the public leaves, without the leaf "other".
         columns: what is read: a column a level for a universe of columns, else one column: of
-            codes, paths, moments, or names of leaves.
+            codes, paths, timestamps, or names of leaves.
         unknown: what happens to a row whose leaf is not in the universe: "drop", or "other", one
             more leaf at the end, directly below the root.
         missing: what happens to a row with a null in one of the columns: the same choices.

@@ -2,8 +2,8 @@
 
 Level 0 is the root, level h holds the leaves, and the children of a node are contiguous, so an
 array of a level is in the order of the leaves below it. Leaves are sorted by their labels, level by
-level (numbers as numbers, texts byte by byte). A leaf above level h is continued by single children
-without a label down to level h: it has the same count on all of them.
+level (numbers as numbers, strings byte by byte). A leaf above level h is continued by single
+children without a label down to level h: it has the same count on all of them.
 
 A universe is public by declaration, so messages may show its labels.
 """
@@ -220,7 +220,7 @@ class Universe:
             nodes: ids, (n,) int64.
 
         Returns:
-            The texts, (n,): "" for the root, null for a node that only continues a leaf.
+            The labels, (n,): "" for the root, null for a node that only continues a leaf.
 
         Raises:
             ValueError: there is no such level or node.
@@ -243,7 +243,7 @@ class Universe:
             nodes: ids, (n,) int64.
 
         Returns:
-            The texts, (n,); "" for the root.
+            The paths, (n,); "" for the root.
 
         Raises:
             ValueError: there is no such level or node.

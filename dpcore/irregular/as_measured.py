@@ -147,7 +147,7 @@ class AsMeasuredForest(IrregularForest):
         """The law of the error of the sum of the counts of some nodes.
 
         Args:
-            nodes: (level, node), of which none is below another.
+            nodes: (level, node); none is below another.
         """
         tree, terms = self.plan.tree, Counter[NoiseLaw]()
         for level, node in nodes:

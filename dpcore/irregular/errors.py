@@ -9,7 +9,7 @@ coefficient T_w:
     more alpha_{l+1} where c = p_{l+1}. The measurement y_w has the coefficient (1 - m_w) T_w.
 
 On the path T_{p_l} = alpha_l r_l with r_root = 1, r_c = 1 + k_c (m_p r_p - 1), whatever the node v
-below. So the j-th cumulants of all nodes' errors follow in two passes from those of their noise:
+below. So the j-th cumulants of all nodes' errors follow in two passes from their noise's cumulants:
 
     up:    B_v = (1 - m_v)^j kappa_v + m_v^j sum B_c                                      of z_v
     down:  P_root = 0, P_c = k_c^j (P_p + ((1 - m_p) r_p)^j kappa_p
@@ -496,7 +496,7 @@ class IrregularErrors:
     def _groups(self, terms: LawTerms, most: int) -> tuple[Integers, Integers]:
         """The group of each term, and the class of each group.
 
-        A class's coefficients fall into cells of one relative width, the last of which takes the
+        A class's coefficients fall into cells of one relative width, and the last cell takes the
         rest; a cell is cut evenly into a number of groups that follows the cube root of its share
         of the variance, which makes E D^2 least.
         """

@@ -15,8 +15,8 @@ chain have the same count, so the loss over all measured nodes is the sum, over 
 all nodes u of level l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete
 noise of the same parameters has the same guarantee.
 
-The proof requires of the counts only that those of a chain are equal and that a level's sensitivity
-bounds its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
+The proof requires only that the counts of a chain are equal and that a level's sensitivity bounds
+its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
 of `sum_sensitivities`.
 
 *Public levels.* The counts of one level, and so of all above it and of the single children that
@@ -113,7 +113,7 @@ class IrregularPlan(Coded):
 
     Raises:
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
-            relation or the keys forbid them, sensitivities below those of a row.
+            relation or the keys forbid them, sensitivities below the sensitivities to one row.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW

@@ -50,7 +50,7 @@ _SMALLEST_SHARE = 1e-3
 _LEAST_LEAF_SHARE = 2e-5
 # All sets of measured levels are tried where parents times sets are no more than this.
 _EXHAUSTIVE = 2**22
-# Shares that move less than this in a step have settled.
+# Shares that move less than this in a step have converged.
 _SETTLED = {"rough": 1e-3, "final": 1e-7}
 _STEPS = {"rough": 12, "final": 200}
 # What a change of the measured levels must gain, so that rounding decides nothing.

@@ -64,7 +64,7 @@ class RelativeObjective(Coded):
 
     Raises:
         ValueError: no such metric, its parameter missing or out of range, a negative guess, weights
-            of which none is above 0.
+            without one above 0.
 
     >>> RelativeObjective(metric="alpha_mrmse", alpha=0.5).unit
     'rows'

@@ -56,7 +56,7 @@ class NoiseSource:
         global_digest: from `counts_digest` of every chunk, summed.
         own_digest: of the counts that get the noise, see `for_counts`.
         nonce: of the release's folder, public; empty in memory, where equal counts under one key
-            are to give equal noise, so that asking twice averages nothing out.
+            are to give equal noise, so that repetition averages nothing out.
     """
 
     key: ReleaseKey

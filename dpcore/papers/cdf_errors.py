@@ -8,8 +8,8 @@ the K points. The paper's normalized errors are these divided by N^2; the mean p
   N minus what lies to its right (F^tree,ref). Still above the error of least squares, for which see
   `dpcore.uniform.prefix_error`.
 
-Neighbors are those of the paper: one row is substituted, and the number of rows N is public. So
-the root carries no noise, level variances are those of levels 1..h, and the last prefix is N
+Neighbors are defined as in the paper: one row is substituted, and the number of rows N is public.
+So the root carries no noise, level variances cover levels 1..h, and the last prefix is N
 exactly. Variances are in rows^2, for zCDP and for discrete noise as well.
 
 Source: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private

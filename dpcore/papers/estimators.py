@@ -15,7 +15,7 @@ Every one is linear in the measurements and unbiased. t- is the best estimate fr
 lies below it, t+ from all that does not lie below it, t* from everything: it is the generalized
 least squares estimate, which `dpcore.trees.least_squares` computes.
 
-Estimates of prefixes (points of the CDF) come from those of the nodes. The *cover* of a prefix is
+Estimates of prefixes (points of the CDF) come from the nodes' estimates. The *cover* of a prefix is
 the set of the largest nodes that make it up: the siblings left of the path to its end, or the root
 for the whole (Rameshwar et al., Lemma IV.1). Prefixes of none and below are sums over the cover;
 refined ones are the average of that and of N less the sum over the cover of the rest; above ones

@@ -254,7 +254,7 @@ def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
 
 
 def _combined(first: Floats, second: Floats) -> Floats:
-    """The variances of the best means of two measurements of counts, of which one is finite."""
+    """Variances of the best means of two measurements of counts; one of the two is finite."""
     result: Floats = 1 / (1 / first + 1 / second)
     return result
 
@@ -319,8 +319,8 @@ class AdaptiveGrowth:
     def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.
 
-        A root of which nothing is known is split. Of a level that is not measured all that are
-        large enough are: they are few by what was split above.
+        A root without any measurement is split. On a level that is not measured, all nodes that
+        are large enough are split: the splits above leave few.
         """
         if level == self.plan.height:
             return np.empty(0, np.int64)
@@ -360,8 +360,8 @@ class AdaptiveGrowth:
 
 
 def _running(parents: Running | None, evidence: MeasuredNodes) -> Running:
-    """The estimates that decide, from those of the parents that were split: of nodes that are not
-    measured even parts of their parents', of which the children of such a node learn nothing."""
+    """The estimates that decide, from the estimates of the parents that were split: nodes that are
+    not measured have even parts of their parents', and their children learn nothing from it."""
     if parents is None:
         return Running(*evidence)
     shape = len(parents.estimate), -1

@@ -28,7 +28,7 @@ def lemma_5_shares(
 
     Args:
         depths: (h + 1,) of the levels, in bits.
-        diameter: gamma of the nodes of a depth, those of the whole being 1.
+        diameter: gamma of the nodes of a depth, gamma of the whole being 1.
         most: k, at most so many nodes of a level are split.
         measure: of the budget.
 

@@ -96,8 +96,8 @@ class PartitionMechanism(Coded, ABC):
 
     @property
     def variances(self) -> LevelVariances | None:
-        """Variances of what is measured, from which those of sums follow; None where they do
-        not."""
+        """Variances of the measurements if the variances of sums follow from them; otherwise
+        None."""
         return None
 
     @property

@@ -2,10 +2,10 @@
 
 Guarantee. Whatever the partition does with them, it is a function of noisy counts that were private
 before: of the counts of all nodes of the measured levels (`dpcore.partitions.measurement`), or of
-those of the first levels and of the cells of a sketch for each level below
+the counts of the first levels and of the cells of a sketch for each level below
 (`dpcore.partitions.sketched`). A row is in one node of each level, so the levels compose: under a
 pure epsilon level l has discrete Laplace noise of scale D_l / epsilon_l, and the sum of epsilon_l
-is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are those of
+is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are defined by
 `dpcore.privacy.sensitivity`: of a level of counters 1 under ``add_remove`` and 2 under
 ``substitute`` (the paper's neighbors, while its proof takes add_remove); of a sketch of j rows
 j times that, and 4 j of a count sketch under ``substitute``, whose squared L2 is larger.
@@ -186,7 +186,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def variances(self) -> LevelVariances | None:
-        """Not those of sketches, whose collisions differ, nor of counts that were shared out."""
+        """None for sketches, whose collisions differ, and for counts that were shared out."""
         if self.estimation is Estimation.EVEN_SHARES or self.sketches is not None:
             return None
         results = [

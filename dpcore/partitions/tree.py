@@ -63,7 +63,7 @@ class GrownLevel:
         return len(self.nodes)
 
     def fanout(self, above: GrownLevel) -> int:
-        """Into how many nodes those of the level above were split."""
+        """Number of nodes into which each node of the level above was split."""
         return 1 << (self.depth - above.depth)
 
     def split(self, above: GrownLevel) -> Integers:

@@ -161,7 +161,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
 
     ``add_remove``: one cell of each row moves by one: L1 = j, L2^2 = j. ``substitute``: one count
     leaves a cell and another enters a cell, by row of the sketch. In two cells they move each by
-    one: 2 and 2. In one cell the counts of a count-min sketch cancel; those of a count sketch
+    one: 2 and 2. In one cell the counts of a count-min sketch cancel; counts of a count sketch
     cancel or, of opposite signs, move that cell by two: 2 and 4. So L1 = 2 j, L2^2 = 2 j unsigned
     and 4 j signed; all are attained, in all rows at once. A row that a policy drops from one of
     the data sets moves no more than under ``add_remove``. The rows of a unit of c may all hash into

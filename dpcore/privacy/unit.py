@@ -30,8 +30,8 @@ class NullUnits(Enum):
 class UnitType(Enum):
     """The type of a unit's values, where files write one value in several ways."""
 
-    INTEGER = "integer"  # 7, 7.0 and the texts "7", "007", "7.0" are one unit
-    TEXT = "text"  # texts as they are written
+    INTEGER = "integer"  # 7, 7.0 and the strings "7", "007", "7.0" are one unit
+    TEXT = "text"  # strings as they are written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +143,8 @@ class PrivacyUnit(Coded):
 
         A unit has at most c rows, and without keys all may lie in one node: q = 1, r = c. With at
         most r rows under a key and m keys it has c' = min(c, m r). A node belongs to one key, so at
-        most r rows lie in it; the vectors of counts are sums of at most c' of which no entry is
-        above r, whose hull has the corners of q = floor(c' / r) entries r and one that is the rest.
+        most r rows lie in it; the vectors of counts sum to at most c' and have no entry above
+        r; their hull has the corners with q = floor(c' / r) entries r and one that is the rest.
         A convex function of the counts, as a norm is, is largest at a corner.
 
         Args:
