@@ -87,8 +87,8 @@ class Matched(NamedTuple):
     """Counts that were sent to a place before it was known what they count for.
 
     Attributes:
-        partials: what they count for, of this place and of others: of which follows from the place
-            alone. Together they hold what is not dropped.
+        partials: what they count for, of this place and of others; the place alone determines
+            which. Together they hold what is not dropped.
         total: the sum of what was sent.
     """
 

@@ -153,7 +153,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
     @property
     def carried_places(self) -> Sequence[Place]:
-        """Places that get counts from an earlier run beside those of the rows, each once."""
+        """Places that get counts from an earlier run beside the counts of the rows, each once."""
         return ()
 
     def place_balance(self, place: Place) -> int:
@@ -187,7 +187,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
 
 class UnitRows(_ReadTree):
-    """Rows of privacy units, of which some are left out before they are counted."""
+    """Contribution bounding: some rows of a privacy unit are left out before rows are counted."""
 
     @property
     @abstractmethod

@@ -34,7 +34,7 @@ class SentRoots:
 
     Attributes:
         places: in this order.
-        stops: after how many roots those of each place end.
+        stops: after how many roots the roots of each place end.
         roots: (n,) z of all roots; or (n, 2), z and a.
         totals: (n,) their exact counts.
 
@@ -75,7 +75,7 @@ def pack_solutions(
     Args:
         solutions: of all roots.
         places: in the order of leaf ids.
-        stops: after how many roots those of each place end.
+        stops: after how many roots the roots of each place end.
     """
     starts = [0, *stops[:-1]]
     return {

@@ -153,7 +153,7 @@ def _unit(plan: ReleasePlan) -> str:
 
 
 def _counted(plan: ReleasePlan) -> str:
-    """Where the budget adds up with those of other releases."""
+    """Sentence on the ledger that adds the budget to the budgets of other releases."""
     if plan.dataset is None:
         return ""
     return f" A ledger counts its budget with all others of the data set {plan.dataset}."

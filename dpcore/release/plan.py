@@ -141,7 +141,7 @@ class ReleasePlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that all questions read and those of the unit, each once."""
+        """The columns of all questions and of the privacy unit, each once."""
         read = (name for question in self.questions for name in question.columns)
         return tuple(dict.fromkeys((*read, *self.unit.columns)))
 

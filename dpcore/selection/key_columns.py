@@ -1,9 +1,9 @@
 """The columns of keys that nobody lists: from the rows of a batch to packed keys, and back.
 
-In flight a key is one number or one text: an integer of one column with its sign bit turned, so
-that unsigned keys rise as the integers do; else the texts of all columns, joined by a sign of one
+In flight a key is one number or one string: an integer of one column with its sign bit turned, so
+that unsigned keys rise as the integers do; else the strings of all columns, joined by a sign of one
 byte, which is escaped inside them. What becomes of a row depends on that row alone: one with a
-null, a text that is empty or not UTF-8, or a number that is no integer, has no key.
+null, a string that is empty or not UTF-8, or a number that is no integer, has no key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpcore.rows.whole_numbers import whole_numbers
 
 TYPES = {"text": TEXT, "integer": INTEGER}
 _SIGN = np.uint64(2**63)
-# Between the texts of a key. A text that holds it, or the sign that escapes it, is escaped.
+# Between the strings of a key. A string that holds it, or the sign that escapes it, is escaped.
 _JOINT, _ESCAPE = "\x00", "\x01"
 _ESCAPES = ((_ESCAPE, _ESCAPE + "A"), (_JOINT, _ESCAPE + "B"))
 

@@ -13,7 +13,7 @@ from dpcore.refusal import Refusal
 
 
 def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
-    """A unit of which one row counts under each of its keys, as keys are selected.
+    """The unit with one row under each of its keys, as for the selection of keys.
 
     Its bounds are of rows, one under a key: the m that stay are those with the smallest hashes of
     (unit, key), of what the keys are. A bound of keys would choose by the codes of keys, which keys

@@ -1,6 +1,6 @@
 """Forests whose estimates are given: linear combinations of estimates that were released.
 
-Consistency and errors are then those of any tree.
+Consistency and errors then follow as for any tree.
 """
 
 from __future__ import annotations

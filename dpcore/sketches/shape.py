@@ -135,8 +135,8 @@ def _power_of_two(least: float) -> int:
 
 
 def _rows_of_median(beyond: float, failure: float) -> int:
-    """The least odd number of rows of which half or more are beyond with at most that probability;
-    above `MAX_ROWS` if none is.
+    """The least odd number of rows such that half of them or more are beyond with at most that
+    probability; above `MAX_ROWS` if none is.
 
     >>> _rows_of_median(0.25, 0.25), _rows_of_median(0.25, 0.1)
     (1, 7)

@@ -18,9 +18,9 @@ less has a probability of at most (1 - confidence) / 2. So for every n, given th
 published, the interval covers n with at least the confidence. Since |Z| <= R, n is in
 [Y - R, Y + R] for certain.
 
-This is said of all nodes that pass their threshold. Whoever selects among them by Y again, as the
-pruning of `dpcore.sparse.pruning` does, has fewer covered of those that are left, but for certain
-intervals.
+This holds over all nodes that pass their threshold. A further selection among them by Y, such as
+the pruning of `dpcore.sparse.pruning`, lowers the coverage among the nodes that are left, except
+for certain intervals.
 
 Given publication the laws of Y for the different n have a monotone likelihood ratio (the noise is
 log-concave, and a threshold keeps that), so both probabilities are monotone in n.

@@ -8,7 +8,7 @@ estimate
 
 U_j being the largest count that round j may well miss; below all rounds L_0 = 0, so that e_0 = E
 and U_1 = 2 E / (1 - alpha). (The paper takes U_{j+1} itself as the estimate, which reaches a factor
-of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be room for
+of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be space for
 
     U_j - L_j = R + (z_t + z_u) 2 c / (s epsilon_j),
 
@@ -282,7 +282,7 @@ def _drafts(setting: _Setting, shape: _Shape, error: float) -> list[_Draft] | No
 
 
 def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
-    """The cheapest round with room between floor and upper: s is best for a / (1 - s) + b / s.
+    """The cheapest round with space between floor and upper: s is best for a / (1 - s) + b / s.
 
     a represents the radius of the looks, b for the margins of the search; both depend on the budget
     by logarithms only.

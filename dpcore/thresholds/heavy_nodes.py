@@ -150,7 +150,7 @@ def classify_forest(
 def _looked_at(
     weights: Integers, owners: Integers, left: Integers, sparse: SparseVector
 ) -> Integers:
-    """Return those of the nodes `left` of a level that lie in trees whose largest count is TOP."""
+    """Return the nodes among `left` of a level that lie in trees whose largest count is TOP."""
     if not left.size:
         return left
     # A tree's nodes of a level are contiguous, so each tree is one run of equal owners.

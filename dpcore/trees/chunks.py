@@ -2,11 +2,11 @@
 
 The leaves of all keys are in one row: global leaf id = key code * K + leaf. A *chunk* is a run of
 whole subtrees with at most 2^17 leaves together: many small trees (one per key) where a tree fits a
-chunk, else consecutive subtrees below one level of one key, the *split level*, the highest one of
-which no subtree is too large. The levels above it are the key's *spine*. Nothing in flight ever
+chunk, else consecutive subtrees below one level of one key, the *split level*, the highest level
+with no subtree that is too large. The levels above it are the key's *spine*. Nothing in flight ever
 holds more than a chunk or a spine, so no element grows with the domain or with the number of keys.
 
-The subtrees of a chunk of a uniform tree are alike: they are rows of its arrays. Those of an
+The subtrees of a chunk of a uniform tree are alike: they are rows of its arrays. Subtrees of an
 irregular tree need not be: they lie side by side in one tree of several roots. Where a node has
 more children than a chunk has leaves, and these are leaves, the split level is h and the spine as
 large as the tree: such a level should be cut in two when the tree is made.
@@ -42,7 +42,7 @@ SPINE = -1
 
 
 def branch_index(number: int) -> int:
-    """What is in place of a chunk's index for a branch, from its number among those of a key;
+    """What is in place of a chunk's index for a branch, from its number among the key's branches;
     its own inverse.
 
     >>> branch_index(0), branch_index(-2)

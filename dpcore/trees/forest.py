@@ -122,7 +122,7 @@ class RootSolutions:
 
     @classmethod
     def from_branch(cls, leaves: LevelSolution, roots: RootSolutions) -> RootSolutions:
-        """The solutions of a branch's leaves, in their order, from those of its roots."""
+        """Solutions of a branch's leaves, in their order, from the solutions of its roots."""
         estimate, count = leaves.estimate.reshape(-1), leaves.count.reshape(-1)
         return cls(
             estimate=estimate,

@@ -74,8 +74,8 @@ class IrregularTree:
 
         Args:
             fanouts: per level the number of children of each of its nodes, in order. A 0 is a leaf
-                of the hierarchy above the lowest level: it is continued by single children, of
-                which the lower levels of ``fanouts`` know nothing.
+                of the hierarchy above the lowest level: it is continued by single children,
+                which the lower levels of ``fanouts`` leave out.
             roots: the nodes of level 0.
 
         Raises:
@@ -136,7 +136,7 @@ class IrregularTree:
         return tuple(chains[: self.height])
 
     def chains_below(self, level: int, chains: Integers) -> Integers:
-        """The chains of level + 1, (n_{level+1},), from those of a level, (n_level,)."""
+        """Chains of level + 1, (n_{level+1},), from the chains of a level, (n_level,)."""
         return self.to_children(level, np.where(self.fanouts[level] == 1, chains + 1, 0))
 
     def children(self, level: int, node: int) -> range:
@@ -228,7 +228,7 @@ class IrregularTree:
         return before - self.to_children(level, before[..., self.child_starts[level][:-1]])
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
         levels = [leaf_counts]
         for level in reversed(range(self.height)):
             levels.append(self.child_sum(level, levels[-1]))

@@ -58,6 +58,6 @@ class Shape(Protocol):
         """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape."""
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
 
     def __hash__(self) -> int: ...

@@ -158,7 +158,7 @@ class UniformTree(Coded):
         return np.concatenate([left, np.cumsum(tail, axis=-1) - tail], axis=-1)
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
         levels = [leaf_counts]
         for level in reversed(range(self.height)):
             levels.append(self.child_sum(level, levels[-1]))

@@ -1,4 +1,4 @@
-"""Trees of different shapes over the same leaves, of which an error is computed together.
+"""Trees of different shapes over the same leaves, whose errors are computed together.
 
 In a trimmed tree a level holds two kinds of nodes only: *full* ones, all alike, and the *last* one,
 which may have fewer children and a last child with fewer leaves. So whatever is averaged over all

@@ -5,7 +5,7 @@ Each objective is a mean of variances after estimation, in rows^2, of what will 
 - `CdfObjective`: all prefixes of the leaves, which are the points of the CDF.
 - `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
   public guess of the distribution, their error in value.
-- `RangeObjective`: all ranges of leaves, or those of given widths.
+- `RangeObjective`: all ranges of leaves, or the ranges of given widths.
 - `CountObjective`: the leaves, each by itself.
 - `NodeObjective`: the nodes of a given tree, by weights of its levels.
 
@@ -46,7 +46,7 @@ _PREDICTED_POSITIONS = 2**13
 
 
 class Objective(Coded, ABC):
-    """What a plan is best for. Values are equal where they ask the same."""
+    """The objective that a plan minimizes. Equal values state the same objective."""
 
     tag = "kind"
     kind: ClassVar[str]
@@ -79,7 +79,7 @@ class Objective(Coded, ABC):
             places: where the objective looks at places, it may look at so many of them only.
 
         Returns:
-            (trees, h + 1), of which the sums are the variances.
+            (trees, h + 1); their sums are the variances.
         """
         return level_parts(self.variance, batch, precisions)
 
@@ -288,7 +288,7 @@ class CountObjective(Objective):
 
     No linear unbiased plan beats measuring the leaves alone, with all of the budget, where rows are
     added or removed: let the rows of A be what is measured, and its columns have an l2 norm of at
-    most 1 (as those of an l1 norm of at most 1 have). Then the diagonal of A^T A is at most 1, so
+    most 1 (as do columns with an l1 norm of at most 1). Then the diagonal of A^T A is at most 1, so
     trace((A^T A)^-1) >= K, which A = I attains. Under substitute with a public total the same holds
     on the sums of zero.
 

@@ -46,7 +46,7 @@ class Consistency(Enum):
     """Which nonnegative integers accompany the estimates. All sum up over the tree."""
 
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
-    L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
+    L1 = "l1"  # from the closest CDF, by the sum of absolute differences
     L2 = "l2"  # the same, by the sum of squares
     SHRUNK = "shrunk"  # top down, drawn to even splits where children hold little
 
@@ -63,8 +63,8 @@ class TreePlan(Coded):
             0 means that the level is not measured. The leaves always are.
         public_total: the number of rows N is public, and is the root's exact count.
         keyed: there is one tree per key of a group-by column.
-        measured: what gets noise. Independent prefixes are on a tree of one level, of which the
-            leaves' amount pays for them.
+        measured: what gets noise. Independent prefixes are on a tree of one level; the amount of
+            its leaves pays for them.
         estimator: how counts are estimated from what was measured.
 
     Raises:

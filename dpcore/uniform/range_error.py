@@ -1,4 +1,4 @@
-"""The error of estimated counts of ranges: of all ranges, or of those of given widths.
+"""Error of estimated counts of ranges: of all ranges, or of ranges of given widths.
 
 All ranges. With P_t the prefixes, the sum of Var(P_t - P_s) over 0 <= s < t <= K is
 (K + 1) sum Var P_t - Var(sum P_t). The mean Q of the prefixes is one linear functional, with weight
@@ -343,7 +343,7 @@ class _Slopes:
         self.sums.last[-1] += self._sum(slope)
 
     def add(self, index: int, ends: Ends, slopes: dict[str, Scalars]) -> None:
-        """Adds those of one level of children."""
+        """Add the sums of one level of children."""
         of_own, of_total = slopes["own"], slopes["total"]
         own_last, total_last = self._sum(of_own * ends.is_last), self._sum(of_total * ends.in_last)
         of_full = self._sum(slopes["left"] * ends.place + of_own) - own_last

@@ -58,7 +58,7 @@ _EXCHANGE_HEIGHT = 9
 # The heights of equal fan-outs, and the numbers of ternary levels, from which the search sets out.
 _SEED_HEIGHTS = 12
 _SEED_TERNARY = 6
-# The strategies returned of any height, and the largest height of which the best is returned too.
+# The strategies returned of any height, and the largest height whose best is returned too.
 _RETURNED = 8
 _RETURNED_HEIGHTS = 8
 _COSTLY_RETURNED = 4
@@ -115,7 +115,7 @@ def search_strategies(
     Args:
         setting: the leaves, and what sets the noise at each level. The amount of its budget does
             not matter.
-        objective: of which the error is made small.
+        objective: whose error is made small.
         fanouts: only the shares of this shape are searched, and no level of it is left out.
 
     Returns:
