@@ -44,7 +44,7 @@ C = TypeVar("C", bound="Coded")
 
 @dataclass(frozen=True, kw_only=True)
 class _Code:
-    """How a field is written, where it differs from the plain rule.
+    """The rule that writes a field, where it differs from the plain rule.
 
     Args:
         name: in the specification, in place of the field's.

@@ -25,7 +25,7 @@ from dpcore.trees.shape import Shape
 
 
 class Kinds(NamedTuple):
-    """What the plan says of some nodes of a level, (n,) or (1,): see `AdaptivePlan`."""
+    """The plan's kinds of some nodes of a level, (n,) or (1,): see `AdaptivePlan`."""
 
     chains: Integers
     passed_on: Flags
@@ -42,7 +42,7 @@ class Kinds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartPlace:
-    """Where a part is, and where its noise comes from.
+    """A part's place in the tree, and the source of its noise.
 
     Attributes:
         first_level: of its roots.

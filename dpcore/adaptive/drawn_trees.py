@@ -63,8 +63,8 @@ class DrawnTrees:
 
     @classmethod
     def from_listed(cls, plan: AdaptivePlan, keys: int, levels: Sequence[Listed]) -> DrawnTrees:
-        """From the rows that a release has: nodes that only continue a leaf of an upper level have
-        none.
+        """Read the trees from the rows of a release: nodes that only continue a leaf of an upper
+        level have none.
 
         Args:
             plan, keys: of the trees.

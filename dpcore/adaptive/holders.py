@@ -1,4 +1,4 @@
-"""Which node of the drawn tree holds each node of a level, and what is known of it.
+"""Holders of the nodes of a level: the drawn nodes that they belong to, and their estimates.
 
 A node that is reached *is held* by itself; one inside a node that was not split by that leaf of the
 drawn tree. Most nodes of sparse data share a few holders, so each is known once.

@@ -154,7 +154,7 @@ def _child_variances(plan: AdaptivePlan) -> list[float]:
 
 
 def _children(tree: Shape, level: int) -> float:
-    """How many children nodes of a level have on average, of those that have several."""
+    """Mean number of children of a level's nodes, over the nodes that have several."""
     if isinstance(tree, UniformTree):
         return float(min(tree.fanouts[level], tree.level_sizes[level + 1]))
     assert isinstance(tree, IrregularTree)

@@ -1,4 +1,4 @@
-"""What a chunk of an adaptive tree receives about its roots, and what is released of its nodes."""
+"""Messages about the roots of a chunk of an adaptive tree, and the released tables of its nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED = pa.field("ended", pa.int32())
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdaptiveRoots(RootSolutions):
-    """What a chunk needs to know of the rest of an adaptive tree, (units,) each.
+    """The state of the rest of an adaptive tree that a chunk needs, (units,) each.
 
     Attributes:
         total_variance: of the estimate of the whole tree.
@@ -47,7 +47,7 @@ class AdaptiveRoots(RootSolutions):
     def from_holders(
         cls, holders: Holders, spans: tuple[Integers, Integers], top: Holders
     ) -> AdaptiveRoots:
-        """From the holders of the roots, (rows, n).
+        """Make the roots from their holders, (rows, n).
 
         Args:
             holders: of the roots.
@@ -114,7 +114,7 @@ class DrawnLevel(LevelSolution):
 
     @property
     def inside(self) -> Flags:
-        """Which nodes lie inside a node that was not split."""
+        """Flags of the nodes that lie inside a node that was not split."""
         return (self.ended >= 0) & (self.ended < self.level)
 
     @property
@@ -127,7 +127,7 @@ class DrawnLevel(LevelSolution):
     def from_holders(
         cls, level: int, first: int, holders: Holders, spans: tuple[Integers, Integers]
     ) -> DrawnLevel:
-        """From the holders of the level's nodes.
+        """Make the table from the holders of the level's nodes.
 
         Args:
             level: which.
@@ -170,7 +170,7 @@ class DrawnPrefixes(PrefixSolution):
 
     @classmethod
     def from_holders(cls, holders: Holders, stop: Integers) -> DrawnPrefixes:
-        """From the holders of leaves.
+        """Make the table from the holders of leaves.
 
         Args:
             holders: (rows, leaves).

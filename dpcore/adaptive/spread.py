@@ -16,7 +16,7 @@ _SMALL = 2**31
 
 
 def spread_ends(count: Integers, leaves: Integers, left: Integers) -> Integers:
-    """How many of t rows are left of a boundary when they are spread evenly over L leaves.
+    """Number of t rows left of a boundary when they are spread evenly over L leaves.
 
     With t = q L + r and j leaves left of the boundary: q j + floor((r j + floor(L / 2)) / L). It is
     0 at j = 0 and t at j = L, rises, and leaves differ by one at most. Products stay within 64

@@ -40,7 +40,7 @@ _RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveWidths(Coded):
-    """How wide an interval is on either side, at one confidence.
+    """Half-widths of the intervals on either side, at one confidence.
 
     Args:
         confidence: the coverage.
@@ -57,7 +57,7 @@ class AdaptiveWidths(Coded):
 
     @property
     def sloped(self) -> tuple[float, float]:
-        """What `prefix_margin` takes."""
+        """The argument of `prefix_margin`."""
         return self.slope, self.offset
 
 

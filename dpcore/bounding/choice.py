@@ -1,4 +1,4 @@
-"""Which rows of a unit a tree counts: those with the smallest keyed hashes, within its bounds.
+"""Choice of the rows of a unit that a tree counts: the smallest keyed hashes, within its bounds.
 
 Of each unit's rows in a tree there stay
 
@@ -47,7 +47,7 @@ _HASH_BITS = np.uint64(48)
 
 @dataclass(frozen=True, kw_only=True)
 class RowBounds:
-    """How many rows of a unit a tree counts.
+    """Bounds on the number of rows of a unit that a tree counts.
 
     Args:
         rows: c, over all keys.
@@ -87,7 +87,7 @@ class RowChoice:
         self._labels = choices.key.blocks("labels", *name)
 
     def select_keys(self, runs: UnitRuns, keys: Integers | None) -> Flags | None:
-        """Which runs are under one of their unit's m keys; None: all.
+        """Flags of the runs under one of their unit's m keys; None: all.
 
         A key that is beyond the m smallest among some of a unit's rows is so among all of them: the
         rows of a part of the data may be left out by it before all are together.
@@ -111,7 +111,7 @@ class RowChoice:
         return under
 
     def kept(self, runs: UnitRuns, keys: Integers | None) -> Integers:
-        """How many rows of each run stay, (n,).
+        """Number of retained rows of each run, (n,).
 
         Args:
             runs: all rows of their units.
@@ -140,7 +140,7 @@ class RowChoice:
         return result
 
     def _chosen(self, runs: UnitRuns, over: Integers, pairs: Integers) -> Integers:
-        """How many rows of some runs stay, of all of whose units more rows are there than may."""
+        """Number of retained rows of some runs, all of units with more rows than may stay."""
         codes, counts = runs.codes[over], runs.counts[over]
         cells = _group_starts(codes, runs.cells[over])
         firsts = _occurrences_before(counts, cells)
@@ -214,7 +214,7 @@ class _Rows:
 
 
 def _group_starts(codes: Integers, within: Integers | None) -> Integers:
-    """Where another unit, or another of what is given within it, begins."""
+    """Starts of the groups: of each unit, or of each value within it."""
     new = np.ones(len(codes), np.bool_)
     new[1:] = codes[1:] != codes[:-1]
     if within is not None:
@@ -228,7 +228,7 @@ def _numbered(starts: Integers, size: int) -> Integers:
 
 
 def _occurrences_before(counts: Integers, cells: Integers) -> Integers:
-    """How many rows of its cell come before each run: their values are smaller."""
+    """Number of rows of its cell before each run: their values are smaller."""
     before = np.cumsum(counts) - counts
     return before - np.repeat(before[cells], np.diff(cells, append=len(counts)))
 

@@ -26,7 +26,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Form(Enum):
-    """What the cells of a question are."""
+    """The form of the cells of a question."""
 
     IDS = b"I"  # integers
     CODES = b"C"  # an Arrow array of uint64; as runs the same bits of int64
@@ -60,7 +60,7 @@ class UnitRuns:
 
     @property
     def rows(self) -> int:
-        """How many rows the runs represent."""
+        """Number of rows that the runs represent."""
         return int(self.counts.sum())
 
     @property

@@ -248,7 +248,7 @@ def _decimal_text(value: Decimal | None) -> bytes | None:
 
 
 def _per_second(type: pa.DataType) -> int | None:
-    """Into how many parts a type of dates or times divides a second; None: it is no such type."""
+    """Number of parts of a second in a type of dates or times; None: it is no such type."""
     types = pa.types
     if types.is_date(type):
         return _PER_SECOND["ms" if types.is_date64(type) else "s"]

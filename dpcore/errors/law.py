@@ -68,7 +68,7 @@ class _Group(NamedTuple):
     counts: Floats
 
     def share(self, place: int) -> float:
-        """What the variables of one size add to the variance."""
+        """Share of the variance from the variables of one size."""
         size = float(self.sizes[place])
         return float(self.variance * self.counts[place]) * (size * size)
 
@@ -128,7 +128,8 @@ class ErrorLaw:
 
     @cached_property
     def distinct_terms(self) -> float:
-        """How many sizes of coefficients share the variance: 1 / sum of their shares squared."""
+        """Effective number of sizes of coefficients that share the variance: 1 / sum of their
+        shares squared."""
         shares = np.concatenate([g.variance * g.counts * g.sizes**2 for g in self._groups])
         total = float(shares.sum())
         return total * total / float((shares**2).sum())
@@ -245,7 +246,7 @@ def _powers(factors: Floats, counts: Floats) -> Floats:
 
 
 def _reduced(angle: Floats) -> Floats:
-    """How far an angle is from the next multiple of 2 pi."""
+    """Distance of an angle from the next multiple of 2 pi."""
     return np.abs(angle - 2 * np.pi * np.rint(angle / (2 * np.pi)))
 
 

@@ -60,7 +60,7 @@ class ExponentialForest(SingleChunkTrees):
 
 
 def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
-    """What was chosen of consecutive keys, as `from_measurements` reads it."""
+    """The choices of consecutive keys, as `from_measurements` reads them."""
     measured: Measurements = [
         np.stack([each.cells for each in found]),
         np.stack([each.shares for each in found]).view(np.int64),
@@ -70,7 +70,7 @@ def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
 
 
 def from_measurements(measured: Measurements) -> ChosenQuantiles:
-    """What `ExponentialForest.measure` chose, (keys, quantiles) each; ends are (2, keys,
+    """The choices of `ExponentialForest.measure`, (keys, quantiles) each; ends are (2, keys,
     quantiles)."""
     cells, shares, *ends = (each for each in measured if each is not None)
     return ChosenQuantiles(cells, shares.view(np.float64), np.stack(ends) if ends else None)

@@ -53,7 +53,7 @@ def run_edges(cell: int, cells: int) -> Integers:
 
 
 def _steps(cells: int) -> Integers:
-    """How far from a cell the runs around it begin."""
+    """Distances from a cell at which the runs around it begin."""
     widths = _OF_A_WIDTH * [2**number for number in range(max(1, cells.bit_length()))]
     return np.cumsum([0, *sorted(widths)])
 

@@ -1,4 +1,4 @@
-"""How far the ranks of what is chosen lie from those wanted: bounds and a model, without the data.
+"""Errors in rank of chosen quantiles: bounds and a model, without the data.
 
 A *margin* speaks of ranks: the rank that a quantile wants lies within so many rows of the
 ranks of the cell that was chosen for it. With n rows in all, K cells and the rate g of a choice:
@@ -41,7 +41,7 @@ class Margin(NamedTuple):
 
 
 def margins(plan: ExponentialPlan, confidence: float) -> list[Margin]:
-    """How far off ranks are at most, each with the confidence; one for each quantile, in order.
+    """Bounds on the errors in rank, each with the confidence; one for each quantile, in order.
 
     Args:
         plan: of the quantiles.
@@ -83,7 +83,7 @@ def _beside(
 
 
 def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> float:
-    """How many rows one choice is off, with a probability of at most `failure` beyond."""
+    """Error of one choice in rows, exceeded with a probability of at most `failure`."""
     candidates = plan.cells * (1 if rank.is_last else PLACES)
     # What the floor of the weights adds.
     left = failure - candidates * FLOOR

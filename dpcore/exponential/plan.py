@@ -57,7 +57,7 @@ _ROOT_BITS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialPlan(Coded):
-    """How quantiles are chosen.
+    """The plan of quantiles by the exponential mechanism: how they are chosen.
 
     Args:
         cells: K, of each tree.
@@ -122,7 +122,7 @@ class ExponentialPlan(Coded):
 
     @cached_property
     def amounts(self) -> Mapping[int, Fraction]:
-        """What the choice of each quantile spends, by its place."""
+        """Amount that the choice of each quantile spends, by its place."""
         return _spent(self.first, self.budget.amount * (1 - self.interval_share))
 
     @cached_property
@@ -139,7 +139,7 @@ class ExponentialPlan(Coded):
 
     @property
     def interval_amount(self) -> Fraction:
-        """What the interval of one quantile spends."""
+        """Amount that the interval of one quantile spends."""
         return self.budget.amount * self.interval_share / len(self.quantiles)
 
     def interval_rate(self, place: int) -> Fraction:

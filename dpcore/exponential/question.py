@@ -98,13 +98,13 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
 
     @cached_property
     def rank_margins(self) -> list[Margin]:
-        """How far off the ranks are at most, at the tree's confidence, in the order reported."""
+        """Bounds on the errors in rank, at the tree's confidence, in the order reported."""
         found = margins(self.plan, self.confidence)
         return [found[place] for place in self.order]
 
     @cached_property
     def interval_reach(self) -> list[int] | None:
-        """By how many rows the ranks that intervals reach for lie below and above the wanted one,
+        """Distances in rows of the ranks that intervals reach for below and above the wanted one,
         in the order reported; None where there are no intervals."""
         if not self.plan.interval_share:
             return None
@@ -236,7 +236,7 @@ def exact_quantile(quantile: float) -> Fraction:
 
 
 def choice_entries(plan: ExponentialPlan) -> list[dict[str, object]]:
-    """What the choice of each quantile spends, and its law, in rising order."""
+    """The budget of the choice of each quantile, and its law, in rising order."""
     found = {path[-1].place: path for path in plan.first.paths()}
     measure = plan.budget.measure.value
     return [

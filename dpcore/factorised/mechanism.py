@@ -88,7 +88,7 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @property
     def strategy_in_words(self) -> str:
-        """What is measured, for a person."""
+        """Description of the measurements, for a person."""
         if self.plan.strategy.kind == "optimum":
             return "weighted sums of cells, those of the least error that there are"
         return "weighted sums of cells, the square root of prefix sums with even columns"
@@ -107,7 +107,8 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @property
     def _repaired(self) -> dict[str, object]:
-        """How counts are made consistent; earlier releases, from the root down, do not say it."""
+        """The repair that makes counts consistent; earlier releases, from the root down, do not
+        name it."""
         if self.consistency is Consistency.TOP_DOWN:
             return {}
         return {"consistency": self.consistency.value}

@@ -22,7 +22,7 @@ _MOST = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class FactorizedPlan(Coded):
-    """How the cells of one tree are measured.
+    """The plan of one tree's cells: how they are measured.
 
     Args:
         tree: whose nodes are released, and whose counts add up; nothing is measured by its levels.

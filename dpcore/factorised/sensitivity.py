@@ -1,4 +1,4 @@
-"""How far one privacy unit moves what a strategy measures, and the noise that hides it.
+"""Sensitivity of a strategy's measurements to one privacy unit, and the noise that hides it.
 
 The one owner of the sensitivity of integer strategies.
 """

@@ -232,7 +232,7 @@ def _cut(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class CalendarLeaves:
-    """Which leaf of the universe of a calendar holds a moment.
+    """The leaf of the universe of a calendar that holds a timestamp.
 
     Args:
         universe: of a calendar, without the leaf "other".
@@ -404,8 +404,8 @@ def _node_codes(units: tuple[str, ...], levels: Sequence[str], nodes: Integers) 
 def _number_within(
     unit: str, levels: Sequence[str], days: Integers, hours: Integers | None
 ) -> Integers:
-    """What a label says of the unit that holds days: quarters, months, weeks and days are counted
-    from 1, weekdays and hours from 0."""
+    """The number in the label of the unit that holds days: quarters, months, weeks and days are
+    counted from 1, weekdays and hours from 0."""
     if unit == "hour":
         assert hours is not None
         return hours - days * _DAY

@@ -35,7 +35,7 @@ _PARTS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ColumnReader(ABC):
-    """How the values of one column become codes.
+    """Reader that maps the values of one column to codes.
 
     Attributes:
         value_type: the type in which a file without types is read.

@@ -92,14 +92,14 @@ class LevelLabels:
 
     @property
     def named(self) -> int:
-        """How many nodes have a label of their own."""
+        """Number of nodes with a label of their own."""
         if isinstance(self.codes, PartedIntegers):
             return len(self.codes) - len(self.codes.tail)
         return int(np.count_nonzero(self.codes != ABSENT))
 
     @property
     def width(self) -> int:
-        """How many characters a label has that is written as its picture shows."""
+        """Number of characters of a label that is written as its picture shows."""
         return len(self.picture.partition("|")[0])
 
     def with_unlabelled(self) -> LevelLabels:

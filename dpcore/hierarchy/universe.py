@@ -140,11 +140,11 @@ class Universe:
         return digest.hexdigest()
 
     def remember_digest(self, digest: str) -> None:
-        """Takes a digest that was computed before."""
+        """Store a digest that was computed before."""
         self.__dict__["digest"] = digest
 
     def _hash_level(self, digest: hashlib._Hash, level: int) -> None:
-        """Adds where the children of a level start, and their labels."""
+        """Hash the starts of the children of a level, and their labels."""
         labels = self.level_labels[level]
         digest.update(_canonical(self.child_starts[level]))
         for start in range(0, len(labels.codes), _NODES_AT_ONCE):
@@ -153,7 +153,7 @@ class Universe:
             _hash_values(digest, labels.values)
 
     def _head(self) -> dict[str, object]:
-        """What is not an array, as plain JSON values."""
+        """The fields that are not arrays, as plain JSON values."""
         integers = [
             labels.values is not None and pa.types.is_integer(labels.values.type)
             for labels in self.level_labels
@@ -202,7 +202,8 @@ class Universe:
         return IrregularTree(child_starts=self.child_starts)
 
     def is_named(self, level: int, nodes: Integers) -> npt.NDArray[np.bool_]:
-        """Which nodes have a label, (n,): not those that only continue a leaf of an upper level."""
+        """Flags of the nodes that have a label, (n,): not those that only continue a leaf of an
+        upper level."""
         if level <= 1:
             return np.ones(len(nodes), np.bool_)
         named: npt.NDArray[np.bool_] = self.level_labels[level - 1].codes.take(nodes) != ABSENT

@@ -100,7 +100,7 @@ class HypercubeDomain(Coded):
 
     @cached_property
     def axis_bits(self) -> AxisBits:
-        """How the axes make a code."""
+        """Layout of the axes' bits in a code."""
         return AxisBits(depths=self.depths)
 
     @property
@@ -270,7 +270,7 @@ class HypercubeDomain(Coded):
 
 
 def cell_bits(axis: OrderedDomain) -> int:
-    """How often an axis is halved until each part is one cell: ceil(log2 K).
+    """Number of times that an axis is halved until each part is one cell: ceil(log2 K).
 
     >>> from dpcore.ordered.integer import IntegerDomain
     >>> cell_bits(IntegerDomain(column="age", lower=0, upper=120))

@@ -428,7 +428,7 @@ class IrregularErrors:
     def _kept(
         self, level: int, chains: Integers, coefficients: Floats, counts: Integers
     ) -> npt.NDArray[np.bool_]:
-        """Which nodes of a level have noise of their own in an estimate."""
+        """The nodes of a level that have noise of their own in an estimate."""
         size = self._tree.height + 1
         laws = self._laws[level * size : (level + 1) * size]
         noisy = np.array([law is not None and law.variance > 0 for law in laws])

@@ -95,7 +95,7 @@ def sum_sensitivities(
 
 @dataclass(frozen=True, kw_only=True)
 class IrregularPlan(Coded):
-    """How one irregular tree is measured. Holds no data.
+    """The plan of one irregular tree: how it is measured. Holds no data.
 
     Args:
         tree: its shape, of one root.
@@ -185,7 +185,7 @@ class IrregularPlan(Coded):
             raise ValueError("level_amounts: a level that is public needs no budget")
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the plan, not what is computed from it."""
+        """Send the plan alone to a worker, not the values computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def is_public(self, level: int, chain: int) -> bool:

@@ -46,7 +46,7 @@ _OUTWARDS = 1.0 + 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class LevelWidths(Coded):
-    """How wide the intervals of one level's counts are on either side.
+    """Half-widths of the intervals of one level's counts, on either side.
 
     Args:
         bounds: (cells - 1,) the excess kurtoses, of the blurred errors, that part the cells.

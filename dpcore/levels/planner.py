@@ -276,7 +276,8 @@ class _TargetSearch:
         raise ValueError(f"rmse: any budget that 64-bit noise allows reaches {self.rmse}")
 
     def _log_ratio(self, point: _Point) -> float:
-        """By how much the amount of a point must change, were the noise continuous."""
+        """Change of the logarithm of a point's amount that reaches the target, were the noise
+        continuous."""
         if point[1] == 0:
             return -math.inf
         return (log(point[1]) - log(self.rmse)) / self._order

@@ -269,7 +269,7 @@ def _signed_digits(outcome: Integers, low_bits: int) -> Integers:
 
 
 def _squeeze(exponent: Exponent, low_bits: int, count: int) -> Words:
-    """For each outcome the limit below which a word is accepted, L being at its worst: B - 1."""
+    """Limit below which a word is accepted for each outcome, L being at its worst: B - 1."""
     if low_bits == 0:
         return np.zeros(count, dtype=np.uint64)
     outcome = np.arange(count)

@@ -122,7 +122,7 @@ class OrderedDomain(Coded, ABC):
     @property
     @abstractmethod
     def _policies(self) -> dict[str, str]:
-        """What happens to rows that have no cell, by the name of the policy."""
+        """Policies for rows that have no cell, by name."""
 
     @property
     def _missing_cell(self) -> int:

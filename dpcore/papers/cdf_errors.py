@@ -28,7 +28,7 @@ Amount = float | Fraction
 
 
 def covering_nodes(leaves: int, fanouts: Sequence[int]) -> tuple[int, ...]:
-    """How many nodes of each level the coverings of the K prefixes hold in all.
+    """Number of nodes of each level in all coverings of the K prefixes.
 
     The covering of the first t leaves has d_i(t) nodes of level i, d(t) being the digits of t in
     the number system of the fan-outs. The K-th prefix is the root, which costs nothing. Over t < K

@@ -288,7 +288,7 @@ def _above(
 
 
 def _siblings(tree: Shape, level: int, values: Floats) -> Floats:
-    """For each child of the nodes of a level, the sum over its siblings."""
+    """Sum over the siblings of each child of a level's nodes."""
     return tree.to_children(level, tree.child_sum(level, values)) - values
 
 
@@ -361,7 +361,7 @@ def _right_cover_sums(tree: UniformTree, levels: Sequence[Floats]) -> Floats:
 
 
 def _right_sum(tree: UniformTree, level: int, values: Floats) -> Floats:
-    """For each child, the sum over its siblings to the right: zero for the last, exactly."""
+    """Sum over the siblings to the right of each child: zero for the last, exactly."""
     *batch, size = values.shape
     parents = tree.level_sizes[level]
     fanout = min(tree.fanouts[level], size)  # of a single parent, no more than there are

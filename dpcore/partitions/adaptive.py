@@ -76,7 +76,7 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePartitionPlan(PartitionMechanism):
-    """How an adaptive partition is measured and grown. Holds no data.
+    """The plan of an adaptive partition: how it is measured and grown. Holds no data.
 
     Args:
         depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
@@ -150,7 +150,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
         return noise_law(Budget(measure=self.measure, amount=amount), *sensitivity)
 
     def _decides(self, level: int) -> Fraction:
-        """What a level spends on its decisions alone."""
+        """Budget that a level spends on its decisions alone."""
         return self.amounts[level] * self.decision_part if level < self.height else Fraction(0)
 
     @cached_property
@@ -197,7 +197,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
 
     @property
     def spending(self) -> Spending:
-        """What any path spends.
+        """Budget that any path spends.
 
         Under a rho nothing more is stated: which laws a unit moves depends on what came out, so
         there is no certificate of them.
@@ -292,7 +292,7 @@ class AdaptiveGrowth:
         return GrownTree(levels=tuple(levels))
 
     def _first(self, level: int, nodes: Nodes) -> MeasuredNodes:
-        """What is measured of nodes of a level that are looked at."""
+        """First measurements of the inspected nodes of a level."""
         return self._known(level, nodes, self.noise)
 
     def _decision(self, level: int, nodes: Nodes) -> MeasuredNodes:
@@ -309,7 +309,7 @@ class AdaptiveGrowth:
         return replace(self.noise, laws=laws, purpose=purpose)
 
     def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> MeasuredNodes:
-        """What is measured of nodes; 0, and known, of those without cells."""
+        """Measurements of nodes; 0, and known, for nodes without cells."""
         depth = self.plan.depths[level]
         filled = self.hierarchy.has_cells(depth, nodes)
         value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))

@@ -1,4 +1,4 @@
-"""How a budget is shared among the levels of a partition.
+"""Division of a budget among the levels of a partition.
 
 Lemma 5 (Holland et al., Appendix B, corrected: at the root, where Gamma_{l-1} is not defined, 1 is
 taken) minimizes the noise term of Theorem 3, sum_l A_l / sigma_l over sum sigma_l = epsilon, with

@@ -1,4 +1,4 @@
-"""What every mechanism offers that makes a partition from noisy counts.
+"""Interface of the mechanisms that make a partition from noisy counts.
 
 Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project makes of them),
 `dpcore.partitions.privtree` and `dpcore.partitions.adaptive`.
@@ -114,7 +114,7 @@ class PartitionMechanism(Coded, ABC):
     @property
     @abstractmethod
     def spending(self) -> Spending:
-        """What is spent."""
+        """The budget that is spent."""
 
     @abstractmethod
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:

@@ -49,7 +49,7 @@ from dpcore.sketches.shape import SketchShape
 
 
 class Holding(Enum):
-    """How exact counts are held until noise is added."""
+    """The form in which exact counts are held until noise is added."""
 
     DENSE = "dense"  # a counter for every node of the last level
     SPARSE = "sparse"  # a counter for every node of the last level that a row touches
@@ -57,7 +57,7 @@ class Holding(Enum):
 
 
 class Estimation(Enum):
-    """How the counts of a grown tree are made to agree."""
+    """The estimation that makes the counts of a grown tree agree."""
 
     EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
     LEAST_SQUARES = "least_squares"

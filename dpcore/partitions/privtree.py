@@ -110,7 +110,7 @@ class PrivTreePlan(PartitionMechanism):
 
     @property
     def _moved(self) -> int:
-        """How far a unit moves the counts of all parts together."""
+        """Largest change of the counts of all parts together by one unit."""
         return level_sensitivity(self.unit, single_node=False)[0]
 
     @cached_property

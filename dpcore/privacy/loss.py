@@ -1,4 +1,4 @@
-"""Which delta a release really has: the composition of the privacy losses of its counts.
+"""The true delta of a release: the composition of the privacy losses of its counts.
 
 **Certificate.** A release measures levels with independent noise; between two neighboring data
 sets some counts move by one. For a Gaussian law of parameter sigma^2 the privacy loss of one such
@@ -111,7 +111,7 @@ Moved = NoiseLaw | MovedTogether
 
 
 def moved_by(law: NoiseLaw, l1: int, l2_squared: int) -> tuple[Moved, int] | None:
-    """What the certificate takes of a level of counts or sums.
+    """Return the entry of a level of counts or sums in the certificate.
 
     Args:
         law: of its noise.
@@ -400,7 +400,7 @@ def _outside(grids: Sequence[tuple[_GridLoss, int]], first: int, size: int, orde
 
 
 def _valid_counts(moved: Sequence[tuple[Moved, int]]) -> dict[Moved, int]:
-    """How many counts move under each distinct law."""
+    """Number of counts that move under each distinct law."""
     counts: Counter[Moved] = Counter()
     for law, n in moved:
         if not isinstance(law, DiscreteGaussian | DiscreteLaplace | MovedTogether):

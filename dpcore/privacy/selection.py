@@ -1,4 +1,5 @@
-"""Which keys exist: the optimal (epsilon, delta) decision about a key, by how many units have it.
+"""Private partition selection: the optimal (epsilon, delta) decision about a key, by its number of
+units.
 
 A key that only one unit has must hardly ever be released, and which keys the data hold is itself
 private. The decision about a key with n units is a coin that falls on "released" with probability

@@ -1,4 +1,4 @@
-"""How far one privacy unit moves what is measured, and the noise that hides it.
+"""Sensitivity of measurements to one privacy unit, and the noise that hides it.
 
 The one owner of every sensitivity of a level: the design, section 4, in integers.
 """
@@ -191,7 +191,8 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
 def rank_sensitivity(
     unit: PrivacyUnit, part: Fraction, *, whole: bool, keyed: bool
 ) -> tuple[Fraction, Fraction]:
-    """How far one privacy unit moves distances of ranks apart: L1, and squared L2, over the parts.
+    """Sensitivity of the distances of ranks to one privacy unit: L1, and squared L2, over the
+    parts.
 
     A part of the cells in order (of a key: all of them, or the rows between two chosen quantiles)
     has n rows, and the rank ``part`` n =: t is wanted, with q for ``part``. A candidate is a place

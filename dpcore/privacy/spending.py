@@ -1,4 +1,4 @@
-"""What a tree of a release spends, or several together: a value, and how it adds up.
+"""Privacy budget that one or more trees of a release spend: a value, and how it adds up.
 
 Pure and approximate losses add up (basic composition), and so do zCDP losses. Trees that share a
 rho are composed under one certificate: the laws of all their noise, and how many counts of each a
@@ -31,7 +31,7 @@ def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> Moved
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What is spent on one privacy unit.
+    """Budget spent on one privacy unit.
 
     Args:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.

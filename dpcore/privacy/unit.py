@@ -21,7 +21,7 @@ MOST_ROWS = 2**20
 
 
 class NullUnits(Enum):
-    """What rows are whose unit is null; never one unit that all of them share."""
+    """Treatment of rows whose unit is null; never one unit that all of them share."""
 
     DROP = "drop"  # left out
     OWN = "own"  # each is a unit of its own
@@ -36,7 +36,7 @@ class UnitType(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyUnit(Coded):
-    """What neighboring data sets differ in, and how much of it a tree counts.
+    """The difference between neighboring data sets, and the bounds on how much of it a tree counts.
 
     Args:
         neighbors: the neighboring relation: a unit more, or a unit with other rows.
@@ -109,7 +109,7 @@ class PrivacyUnit(Coded):
 
     @property
     def bounds_in_words(self) -> str:
-        """How much of a unit is counted."""
+        """Describe how much of a unit is counted."""
         bounds = [_several(self.rows, "row")]
         if self.keys is not None:
             bounds.append(_several(self.keys, "key"))
