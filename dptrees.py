@@ -50,7 +50,7 @@ def release(
     options: Sequence[str] = (),
     discard: bool = False,
 ) -> Release:
-    """Makes a differentially private release of rows.
+    """Make a differentially private release of rows.
 
     **Each call without `output` draws new noise and spends the budget of the configuration again**;
     two releases of the same rows add up. With `output`, a release that exists in the folder is
@@ -96,7 +96,7 @@ def release(
 
 
 def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
-    """What a release would look like and how far off it would be; reads no rows.
+    """Return the expected errors and the form of a release; reads no rows.
 
     Args:
         config: as of `release`.
@@ -133,7 +133,7 @@ def open(path: _Path, *, window: str | None = None) -> Release:
 
 
 def keygen(path: _Path) -> str:
-    """Makes a new release key in a new file that you alone can read.
+    """Make a new release key in a new file that you alone can read.
 
     Keep it secret: anyone with access to it can remove the noise of every release made under it.
     Keep it safe: without it a stopped release cannot be finished, nor a damaged one repaired.

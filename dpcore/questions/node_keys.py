@@ -79,7 +79,8 @@ def _slices(
 
 
 def key_parts(keys: pa.Array, parts: int) -> Integers:
-    """In which of `parts` parts of the data each node is handled: a function of its key alone.
+    """Index of the part of the data, of `parts`, in which each node is handled: a function of its
+    key alone.
 
     Args:
         keys: uint64 or large_string, (n,), none null.

@@ -135,7 +135,7 @@ class Question(
 
     @property
     def key_count(self) -> int:
-        """How many trees there are."""
+        """Number of trees."""
         return 1 if self.keys is None else self.keys.size
 
     @property

@@ -278,7 +278,7 @@ class Released(ABC):
         raise ValueError(f"box: tree {self._name} is no hypercube, so it has no boxes")
 
     def sampler(self) -> Sampler:
-        """What draws synthetic rows of the tree.
+        """Return the sampler of synthetic rows of the tree.
 
         Raises:
             ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.

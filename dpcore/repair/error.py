@@ -1,4 +1,4 @@
-"""What the counts of a plan will be off by, at a public guess of the number of rows: a model.
+"""Predicted error of a plan's counts, at a public guess of the number of rows: a model.
 
 The estimates' errors follow from the plan alone. The errors of the nonnegative counts depend on
 the data, too: they are simulated (`dpcore.repair.paths`) on public histograms
@@ -76,7 +76,7 @@ def count_error(
     *,
     shrunk: bool = False,
 ) -> CountError:
-    """What the counts of a plan are off by, root mean square, by the model.
+    """Root mean square error of a plan's counts, by the model.
 
     Args:
         plan: of measured levels, estimated efficiently, made nonnegative from the top down.

@@ -1,4 +1,4 @@
-"""What consistent counts are off by, simulated along paths from the root to leaf boundaries.
+"""Errors of consistent counts, simulated along paths from the root to leaf boundaries.
 
 `dpcore.trees.consistency` repairs estimates to nonnegative integers that add up. Where most nodes
 hold many rows that changes little; where most hold none it changes the error by a factor, which no
@@ -262,6 +262,6 @@ def _normal(stream: RandomStream, size: int) -> Floats:
 
 
 def _uniform(stream: RandomStream, size: int) -> Floats:
-    """In (0, 1)."""
+    """Uniform numbers in (0, 1)."""
     drawn: Floats = ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return drawn

@@ -119,7 +119,7 @@ def _least_fanout(leaves: int, height: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What is wanted of a plan, judged by no more than so many pairs of boundaries."""
+    """Search for a plan, judged by no more than so many pairs of boundaries."""
 
     setting: TreeSetting
     objective: Objective
@@ -128,7 +128,7 @@ class _Search:
     shrunk: bool
 
     def error(self, plan: TreePlan, pairs: int) -> float:
-        """To four digits, so that the last bits of a machine decide nothing."""
+        """Return the error to four digits, so that the last bits of a machine decide nothing."""
         pairs = min(pairs, self.pairs)
         error = count_error(plan, self.objective, self.rows, pairs, shrunk=self.shrunk)
         return float(f"{error.typical:.3e}")

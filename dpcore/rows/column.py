@@ -65,7 +65,7 @@ def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
 
 
 def null_rows(column: pa.Array) -> Flags | None:
-    """Which rows are null, or None when none is.
+    """Flags of the null rows, or None when no row is null.
 
     Args:
         column: any array with a validity bitmap, (rows,).
@@ -104,7 +104,7 @@ def filled_indices(indices: pa.Array) -> Integers:
 
 
 def missing_rows(column: pa.Array) -> Flags | None:
-    """Which rows are null or NaN, or None when none is.
+    """Flags of the rows that are null or NaN, or None when none is.
 
     Args:
         column: any array with a validity bitmap, (rows,).

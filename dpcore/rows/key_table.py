@@ -160,7 +160,7 @@ class KeyTable:
         return places
 
     def positions(self, columns: Mapping[str, pa.Array]) -> Integers:
-        """Where each row's key is.
+        """Position of each row's key.
 
         Args:
             columns: by name, (rows,), plain or dictionary-encoded, of types that `check_types`
@@ -310,7 +310,7 @@ def _index(column: pa.Array) -> _INDEX:
 
 
 def _positions(index: _INDEX, plain: pa.Array) -> Integers:
-    """Where the values of a column are among distinct ones; -1 where null or not listed."""
+    """Positions of a column's values among distinct ones; -1 where null or not listed."""
     if isinstance(index, TextIndex):
         encoded = large_texts(plain).dictionary_encode()
         distinct = index.positions(encoded.dictionary)

@@ -30,7 +30,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 
 class IntegerIndex:
-    """Where integers are on a list of distinct ones.
+    """Positions of integers on a list of distinct ones.
 
     >>> IntegerIndex(np.array([40, 10**15, -3])).positions(np.array([10**15, 7, -3])).tolist()
     [1, -1, 2]

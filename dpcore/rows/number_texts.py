@@ -100,7 +100,7 @@ def _numbers(letters: npt.NDArray[np.uint8], picture: str) -> Integers:
 
 
 def text_buffers(texts: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:
-    """Where each text starts, (n + 1,), in the bytes of a large_string array.
+    """Start of each string, (n + 1,), in the bytes of a large_string array.
 
     >>> offsets, data = text_buffers(pa.array(["ab", "c"], pa.large_string())[1:])
     >>> bytes(data[offsets[0] : offsets[1]])

@@ -43,7 +43,7 @@ class PartedIntegers:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """What reads cannot travel, so who receives it holds the whole list."""
+        """Send the whole list, since a reader of parts cannot be pickled."""
         return np.array, (self[:],)
 
     def __len__(self) -> int:

@@ -33,7 +33,8 @@ class RowOutcome(NamedTuple):
 
 
 def missing_flags(column: pa.Array | pa.ChunkedArray) -> Flags:
-    """Which rows are null or NaN, (rows,), whatever the column's chunks and dictionaries.
+    """Flags of the rows that are null or NaN, (rows,), whatever the column's chunks and
+    dictionaries.
 
     >>> missing_flags(pa.array([1.0, None, float("nan")])).tolist()
     [False, True, True]

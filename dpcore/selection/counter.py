@@ -1,4 +1,4 @@
-"""From the packed keys of rows to exact counts by key, in parts of the data.
+"""Counter of keys: from packed keys of rows to exact counts by key, in parts of the data.
 
 Counts leave after a number of rows, not of keys: how often they do reveals nothing of the keys.
 """

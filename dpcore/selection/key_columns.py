@@ -115,7 +115,7 @@ class KeyColumns(Coded):
         return pc.binary_join_element_wise(*texts, pa.scalar(_JOINT, TEXT))
 
     def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
-        """How many rows of a batch have each packed key."""
+        """Number of a batch's rows with each packed key."""
         return NodeCounts.grouped(self.row_keys(columns).drop_null())
 
     def table(self, keys: pa.Array) -> pa.Table:

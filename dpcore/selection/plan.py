@@ -32,7 +32,7 @@ def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan(Coded):
-    """How the keys of a group-by are selected.
+    """The plan of the selection of a group-by's keys.
 
     A unit counts once for each of at most m keys. With a unit more, m counts move by one, and m
     decisions change; with a unit of other rows 2 m, m that it leaves and m that it enters. Each

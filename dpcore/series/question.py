@@ -256,7 +256,7 @@ class SeriesQuestion(Question):
         yield from self.levels[0].split_counts(counts, choices)
 
     def opened(self, place: Place, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
-        """What the run after this one merges with the partial counts of a place.
+        """The counts that the next run merges with the partial counts of a place.
 
         Args:
             place: which.

@@ -105,7 +105,7 @@ class TemporalTree:
 
     @cached_property
     def fanouts(self) -> tuple[int, ...]:
-        """How many children a node of each level has; 0 of a period."""
+        """Number of children of a node of each level; 0 for a period."""
         return (0, *(above // below for below, above in pairwise(self.spans)))
 
     def find_span(self, level: int, period: int) -> Span:

@@ -107,7 +107,7 @@ class _Backward:
         return mean
 
     def add(self, span: Span, weight: float) -> None:
-        """Adds a weight of z of a node, as weights of the measurements inside it."""
+        """Add a weight of z of a node, as weights of the measurements inside it."""
         if not weight:
             return
         level = span.level

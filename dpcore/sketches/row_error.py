@@ -1,4 +1,4 @@
-"""How far off a sketch's estimates will be, and which estimator is the best.
+"""Predicted error of a sketch's estimates, and the choice of the best estimator.
 
 Let F2 be the sum of all squared counts, n the sum of counts, w the width, v the variance of a
 cell's noise. The error of one row's unbiased estimate of a code of count c has mean 0 and

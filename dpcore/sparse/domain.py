@@ -66,7 +66,7 @@ class SparseDomain(Coded, ABC):
 
     @property
     def leaves(self) -> int | None:
-        """How many leaves there are; None: no list of them is public."""
+        """Number of leaves; None: no list of them is public."""
         return None
 
     @property
@@ -77,7 +77,7 @@ class SparseDomain(Coded, ABC):
     @property
     @abstractmethod
     def policies(self) -> dict[str, str]:
-        """What becomes of rows without a leaf, by what they have instead; for the manifest."""
+        """Policies for rows without a leaf, by what they have instead; for the manifest."""
 
     @abstractmethod
     def accepts(self, type: pa.DataType) -> bool:
@@ -123,7 +123,7 @@ class SparseDomain(Coded, ABC):
 
     @abstractmethod
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
-        """What nodes of a level are called, (n,) large_string."""
+        """Names of nodes of a level, (n,) large_string."""
 
     @property
     def has_texts(self) -> bool:

@@ -66,7 +66,7 @@ _ESTIMATE_UNIT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """What is given, as floats: a row's epsilon and delta, h, alpha, and the root's bound."""
+    """The given values, as floats: a row's epsilon and delta, h, alpha, and the root's bound."""
 
     epsilon: float
     delta: float
@@ -77,8 +77,8 @@ class _Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
-    """What is searched: L_j / U_j of the first and of the later rounds, the most c, z_u, how seldom
-    a level is found TOP without a node, and how tight c is."""
+    """The searched values: L_j / U_j of the first and of the later rounds, the most c, z_u, how
+    seldom a level is found TOP without a node, and how tight c is."""
 
     first_floor: float
     floor: float
@@ -103,7 +103,8 @@ class _Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class _Room:
-    """What a round must fit: its number, L_j and U_j, c, E, and what a node of U_{j+1} loses."""
+    """The conditions that a round must meet: its number, L_j and U_j, c, E, and what a node of
+    U_{j+1} loses."""
 
     number: int
     upper: float

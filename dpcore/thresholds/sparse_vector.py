@@ -28,11 +28,10 @@ _MOST_VALUE = 2**60
 
 @dataclass(frozen=True, kw_only=True)
 class SparseVectorParameters:
-    """What fixes the law of the answers of the sparse vector technique.
+    """The parameters that fix the law of the answers of the sparse vector technique.
 
-    Guarantee: the answers to any number of adaptively chosen integer queries, where each query
-        changes
-    by at most 1 between neighbors, are epsilon-differentially private.
+    Guarantee: the answers to any number of adaptively chosen integer queries, each of
+    them changing by at most 1 between neighbors, are epsilon-differentially private.
 
     Proof sketch. A run is at most c stages in sequence, each ending with an answer TOP; a fresh
     noisy threshold makes a stage a mechanism of its own, so the losses of the stages add up, and

@@ -123,7 +123,7 @@ class Chunking(ABC):
 
     @property
     def branches(self) -> int:
-        """How many branches a key has; 0: the chunks are directly below the spine."""
+        """Number of branches of a key; 0: the chunks are directly below the spine."""
         return 0
 
     def branch(self, key: int, number: int) -> Chunk:
@@ -139,14 +139,14 @@ class Chunking(ABC):
         raise IndexError(branch)
 
     def holders(self, level: int, first: int, last: int) -> list[int]:
-        """In place of chunks' indices: what holds the nodes ``first`` to ``last`` of a level above
-        the split level."""
+        """Indices, in place of chunks' indices, of the holders of the nodes ``first`` to ``last``
+        of a level above the split level."""
         return [SPINE]
 
     @property
     @abstractmethod
     def _parts(self) -> int:
-        """How many chunks the subtrees of one key make."""
+        """Number of chunks that the subtrees of one key make."""
 
     @abstractmethod
     def _part(self, index: int) -> Chunk:
@@ -181,7 +181,7 @@ class Chunking(ABC):
 
     @property
     def chunks_per_key(self) -> int:
-        """How many chunks a key has; 1 where chunks hold whole trees."""
+        """Number of chunks of a key; 1 where chunks hold whole trees."""
         return 1 if self.split_level == 0 else self._parts
 
     @property

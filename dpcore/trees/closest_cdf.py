@@ -183,7 +183,7 @@ def _isotonic_medians(values: Floats, bits: int, *, greatest: bool) -> Integers:
 
 
 def _best_suffixes(costs: Integers, starts: Integers, *, largest: bool) -> Integers:
-    """Where the suffix with the least sum begins, in each run of cells.
+    """Start of the suffix with the least sum, in each run of cells.
 
     A suffix is cheapest where what comes before it sums highest.
 

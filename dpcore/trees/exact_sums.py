@@ -130,7 +130,7 @@ class LeafSums:
         self._largest = 0  # what the low words may have come to, by public bounds
 
     def add(self, ids: Integers, values: Integers | None = None) -> None:
-        """Adds rows to their leaves.
+        """Add rows to their leaves.
 
         Args:
             ids: (rows,) the leaves, at most 2^30 of them.

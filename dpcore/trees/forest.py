@@ -1,4 +1,4 @@
-"""What every forest offers: trees, one per key, cut in chunks that any worker measures and solves.
+"""Interface of every forest: trees, one per key, cut in chunks that any worker measures and solves.
 
     measure      exact counts of a chunk -> noisy counts of its levels
     chunk_roots  noisy counts of a chunk -> z of its subtrees' roots, for the spine
@@ -91,7 +91,7 @@ class Forest(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RootSolutions:
-    """What a chunk needs to know of the rest of the tree, (units,) each, for its subtrees' roots.
+    """The state of the rest of the tree that a chunk needs, (units,) each, for its subtrees' roots.
 
     Attributes:
         estimate: u of the root; before, of all leaves left of it; total, of the whole tree.
@@ -134,7 +134,8 @@ class RootSolutions:
         )
 
     def with_counts(self: Roots, first: LevelSolution) -> Roots:
-        """With the counts that a chunk of whole trees came to itself; else as they are.
+        """Return the roots with the counts that a chunk of whole trees came to itself; else as they
+        are.
 
         Args:
             first: the chunk's first level.

@@ -220,7 +220,7 @@ class IrregularTree:
         return np.repeat(values, np.diff(self.leaf_starts[level]), axis=-1)
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape.
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape.
 
         Exact for int64; of floats, to the rounding of the sum of the whole level.
         """
@@ -242,7 +242,7 @@ class IrregularTree:
         return digest.digest()
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the shape alone, a few megabytes for millions of leaves."""
+        """Send the shape alone to a worker, a few megabytes for millions of leaves."""
         return {"child_starts": self.child_starts, "roots": self.roots}
 
     def __eq__(self, other: object) -> bool:

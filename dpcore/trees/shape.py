@@ -55,7 +55,7 @@ class Shape(Protocol):
         """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape."""
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape."""
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
         """Counts of every level, root first, from the counts of the leaves, (..., K)."""

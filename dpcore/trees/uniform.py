@@ -147,7 +147,7 @@ class UniformTree(Coded):
         return np.repeat(values, self.leaves_below(level), axis=-1)[..., : self.leaves]
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape."""
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape."""
         fanout = self.fanouts[level]
         whole, rest = divmod(values.shape[-1], fanout)
         grouped = values[..., : whole * fanout].reshape(*values.shape[:-1], whole, fanout)

@@ -394,5 +394,5 @@ def _cuts(fanout: int) -> Integers:
 
 
 def _cut_count(tree: UniformTree, level: int) -> int:
-    """Into how many runs the children of a node of a level are cut."""
+    """Number of runs into which the children of a node of a level are cut."""
     return _cuts(tree.fanouts[level]).size - 1 if level < tree.height else 0

@@ -25,7 +25,7 @@ Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplic
 
 @dataclass(frozen=True, kw_only=True)
 class _Touched:
-    """What of a node is inside a sum.
+    """The part of a node inside a sum.
 
     Attributes:
         share: alpha.
@@ -121,7 +121,8 @@ class UniformErrors:
         return self.below(level, node) / total if total else 0.0
 
     def largest_coefficient(self, level: int) -> float:
-        """What no node's noise of a level exceeds in any prefix or range: its part in its z."""
+        """Largest coefficient of a node's noise of a level in any prefix or range: its part in its
+        z."""
         return 1.0 - min(self._children[level])
 
     def fourth_cumulant_below(self, level: int) -> float:
@@ -386,7 +387,7 @@ def _combine(own: tuple[int, float, int], *parts: tuple[float, Expansion, int]) 
 
 
 def _merge(parts: Sequence[tuple[int, float, int]]) -> Expansion:
-    """Adds up the multiplicities of equal coefficients of a level."""
+    """Add up the multiplicities of equal coefficients of a level."""
     merged: dict[tuple[int, float], int] = {}
     for level, coefficient, count in parts:
         size = abs(coefficient)

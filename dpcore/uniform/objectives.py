@@ -1,4 +1,4 @@
-"""What a plan is best for: the error that a reader of the release will see.
+"""Objectives of plans: the error that a reader of the release will see.
 
 Each objective is a mean of variances after estimation, in rows^2, of what will be read:
 
@@ -58,7 +58,7 @@ class Objective(Coded, ABC):
 
     @property
     def reads(self) -> str:
-        """What the error speaks of, for a person."""
+        """Description of the estimates whose error it is, for a person."""
         return "a CDF point, over all cells"
 
     @property
@@ -71,7 +71,7 @@ class Objective(Coded, ABC):
         """(..., trees) the mean variance of what will be read, from (..., trees, h + 1)."""
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
-        """How much of the variance comes from the noise of each level, for a search.
+        """Parts of the variance from the noise of each level, for a search.
 
         Args:
             batch: the trees.
@@ -101,7 +101,7 @@ class CdfObjective(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is publicly guessed of the distribution at one quantile.
+    """Public guess of the distribution at one quantile.
 
     Args:
         stop: the leaf boundary nearest to the quantile: so many leaves lie left of it.
@@ -155,7 +155,7 @@ class QuantileObjective(Objective):
 
     @property
     def is_costly(self) -> bool:
-        """Where there are many guesses."""
+        """True if there are many guesses."""
         return len(self.guesses) > 32
 
     @property
@@ -169,7 +169,7 @@ class QuantileObjective(Objective):
         return "cells" if self.guesses else "rows"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """In rows^2 without guesses, in leaves^2 with them."""
+        """Return the variance, in rows^2 without guesses, in leaves^2 with them."""
         if not self.guesses:
             return prefix_moments(batch, precisions).rank_variance(self.quantiles)
         stops, quantiles, weights = self._places(batch.leaves, len(self.guesses))
@@ -219,7 +219,7 @@ class RangeObjective(Objective):
 
     @property
     def is_costly(self) -> bool:
-        """Where widths are given."""
+        """True if widths are given."""
         return bool(self.widths)
 
     def __post_init__(self) -> None:
@@ -229,7 +229,7 @@ class RangeObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """Which ranges."""
+        """Description of the ranges, for a person."""
         if not self.widths:
             return "a range, over all ranges"
         return f"ranges of {', '.join(map(str, self.widths))} cells"
@@ -261,7 +261,7 @@ class RangeObjective(Objective):
             raise ValueError(f"widths: {too_wide[0]} is more than the {leaves} leaves")
 
     def _places(self, leaves: int, places: int) -> tuple[Integers, Integers, Floats]:
-        """Where the searched ranges begin and end, and their weights: the same for every width."""
+        """Starts and ends of the searched ranges, and their weights: the same for every width."""
         self._check_widths(leaves)
         ordered = sorted(self.widths)
         widths = [ordered[index] for index in _evenly(len(ordered), places)]
@@ -299,7 +299,7 @@ class CountObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """What is counted."""
+        """Description of the counts, for a person."""
         return "the count of a cell, over all cells"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
@@ -332,7 +332,7 @@ class NodeObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """Which nodes."""
+        """Description of the nodes, for a person."""
         return "a node, by the weights of the levels"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:

@@ -26,14 +26,14 @@ _LEAST_VARIANCE = 1e-60
 
 
 class Measured(Enum):
-    """What gets noise."""
+    """Counts that get noise."""
 
     NODES = "tree"  # the counts of the measured levels' nodes
     PREFIXES = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
 
 
 class Estimator(Enum):
-    """Which of the papers' estimates of a tree; see the module for their formulas."""
+    """The papers' estimators of a tree; see the module for their formulas."""
 
     NONE = "none"
     BELOW = "below"
@@ -43,7 +43,7 @@ class Estimator(Enum):
 
 
 class Consistency(Enum):
-    """Which nonnegative integers accompany the estimates. All sum up over the tree."""
+    """Nonnegative integers that accompany the estimates. All sum up over the tree."""
 
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
     L1 = "l1"  # from the closest CDF, by the sum of absolute differences
@@ -53,7 +53,7 @@ class Consistency(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TreePlan(Coded):
-    """How one tree is measured.
+    """The plan of one tree: how it is measured.
 
     Args:
         tree: its shape.
@@ -116,7 +116,7 @@ class TreePlan(Coded):
 
     @property
     def setting(self) -> TreeSetting:
-        """What was given of it."""
+        """The setting that the plan was made for."""
         return TreeSetting(
             leaves=self.tree.leaves,
             budget=self.budget,

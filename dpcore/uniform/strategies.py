@@ -208,7 +208,7 @@ class _Search:
         return strategies if sparse == shapes else self._polished(sparse)
 
     def _fast_shapes(self) -> list[Fanouts]:
-        """What is best, or nearly so, for the objectives that are fast to search."""
+        """The best or nearly best shapes for the objectives that are fast to search."""
         results: list[TreeStrategy] = []
         for objective in _FAST:
             known = replace(self, objective=objective)._climb([]).values()
@@ -216,7 +216,8 @@ class _Search:
         return list(dict.fromkeys(each.fanouts for each in results))
 
     def _climb(self, seeds: list[Fanouts]) -> dict[Fanouts, TreeStrategy]:
-        """From the seeds to shapes without better neighbors; all shapes met on the way."""
+        """Climb from the seeds to shapes without better neighbors; return all shapes met on the
+        way."""
         steps = _RANKING_STEPS[self.measure]
         costly = self.is_costly
         width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]

@@ -38,7 +38,7 @@ _EXTREME = 3
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalWidths(Coded):
-    """How wide an interval is on either side, at one confidence.
+    """Half-widths of the intervals on either side, at one confidence.
 
     Args:
         confidence: the coverage.
@@ -57,7 +57,7 @@ class IntervalWidths(Coded):
 
     @property
     def sloped(self) -> tuple[float, float]:
-        """What `prefix_margin` takes for the closest margins: the line, or the one width."""
+        """The closest margins as the argument of `prefix_margin`: the line, or the one width."""
         return (self.prefix, 0.5) if self.line is None else self.line
 
 
