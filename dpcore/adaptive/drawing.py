@@ -67,7 +67,7 @@ class PartPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draws the numbers of one part.
+    """Draw the numbers of one part.
 
     Attributes:
         plan: of the tree.

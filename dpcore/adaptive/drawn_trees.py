@@ -189,7 +189,7 @@ class DrawnTrees:
 
 
 def listed_nodes(height: int, keys: int, rows: pa.Table, column: str) -> list[Listed]:
-    """What a table of nodes lists of each level, for `DrawnTrees`.
+    """The rows of each level in a table of nodes, for `DrawnTrees`.
 
     Args:
         height: of the trees.

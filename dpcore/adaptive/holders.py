@@ -19,7 +19,7 @@ from dpcore.arrays import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nodes:
-    """What is known of some nodes of the drawn trees, (m,) each.
+    """Estimates, counts and positions of some nodes of the drawn trees, (m,) each.
 
     Attributes:
         start, stop: the leaves below, within its key's tree.
@@ -102,7 +102,7 @@ class Holders:
 
     @cached_property
     def stop(self) -> Integers:
-        """Where its leaves stop."""
+        """End of its leaves."""
         return self.nodes.stop[self.index]
 
     @cached_property

@@ -183,7 +183,7 @@ class AdaptivePlan(Coded):
         return noise_law(Budget(measure=self.budget.measure, amount=rate), 1, 1)
 
     def check_noise(self) -> None:
-        """Refuses a plan whose noise cannot be drawn, before anything is.
+        """Refuse a plan whose noise cannot be drawn, before anything is.
 
         Raises:
             ValueError: a scale is too small or too large.

@@ -38,7 +38,7 @@ from dpcore.trees.uniform import UniformTree
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FromBelow:
-    """What is known of the nodes of one level from themselves and below, (rows, n) each.
+    """Results for the nodes of one level from themselves and below, (rows, n) each.
 
     Attributes:
         z, a: the estimate and its variance, where the node is reached.
@@ -175,7 +175,7 @@ def _split_counts(
 
 
 def to_children(tree: Shape, depth: int, flags: Flags) -> Flags:
-    """Repeats each parent's flag for its children: (rows, n_depth) -> (rows, n_{depth+1})."""
+    """Repeat each parent's flag for its children: (rows, n_depth) -> (rows, n_{depth+1})."""
     return tree.to_children(depth, flags.astype(np.int64)) > 0
 
 

@@ -113,7 +113,7 @@ class UnitIds:
 
 
 def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> None:
-    """Refuses unit columns of types whose values have no id.
+    """Refuse unit columns of types whose values have no id.
 
     Raises:
         ValueError: naming the column, the type and what is needed.

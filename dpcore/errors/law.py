@@ -149,7 +149,7 @@ class ErrorLaw:
         return product
 
     def _where_it_counts(self, t: Floats) -> npt.NDArray[np.intp]:
-        """Leaves out places where the terms of the largest variance make it negligible."""
+        """Leave out places where the terms of the largest variance make it negligible."""
         left, decay = np.arange(t.size), np.zeros(t.size)
         for group, sizes, counts in self._batches(size=1)[:12]:
             decay = decay + counts[0] * _least_decay(group.law, sizes[0] * t[left])
@@ -251,7 +251,7 @@ def _reduced(angle: Floats) -> Floats:
 
 
 def _remembered(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Keeps the last results; laws are hashable values, which their protocol does not say."""
+    """Cache of the last results; laws are hashable values, which their protocol does not say."""
     return lru_cache(maxsize=256)(function)
 
 

@@ -41,7 +41,7 @@ _BEYOND = 2**62
 
 
 def run_edges(cell: int, cells: int) -> Integers:
-    """Where the runs around a cell begin, and where the last one ends, (runs + 1,).
+    """Starts of the runs around a cell, and the end of the last one, (runs + 1,).
 
     >>> run_edges(2, 20).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 20]

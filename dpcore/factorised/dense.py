@@ -147,7 +147,7 @@ def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
 
     Args:
         read: what it is best for.
-        weights: (K,) v, rounded to four digits.
+        weights: (K,) v; they are rounded to four digits.
     """
     rounded = tuple(float(f"{each:.{_DIGITS}g}") for each in weights)
     exact = _ExactFactor(read, rounded, SCALE)

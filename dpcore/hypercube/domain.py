@@ -109,7 +109,7 @@ class HypercubeDomain(Coded):
         return sum(self.depths)
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that cannot be read.
+        """Refuse columns of types that cannot be read.
 
         Raises:
             ValueError: naming the column.

@@ -217,7 +217,7 @@ class _Search:
                 yield changed
 
     def _try(self, shares: Floats) -> None:
-        """Settles shares, unless the same levels have been tried."""
+        """Optimize shares, unless the same levels have been tried."""
         support = tuple(bool(share) for share in shares)
         if support not in self._known:
             candidate = self._descend(shares / shares.sum(), "rough")

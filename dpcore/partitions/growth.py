@@ -78,7 +78,7 @@ def grow(
     rule: GrowthRule,
     consistency: GrowthConsistency,
 ) -> tuple[GrownTree, list[Running]]:
-    """Grows a partition from the root.
+    """Grow a partition from the root.
 
     Args:
         hierarchy: the domain.

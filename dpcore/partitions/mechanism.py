@@ -118,7 +118,7 @@ class PartitionMechanism(Coded, ABC):
 
     @abstractmethod
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
-        """Grows the partition and estimates its counts: a function of noisy counts alone."""
+        """Grow the partition and estimate its counts: a function of noisy counts alone."""
 
     @property
     @abstractmethod

@@ -93,7 +93,7 @@ class LevelSketches(Coded):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan(PartitionMechanism):
-    """How a partition is measured and grown. Holds no data.
+    """The plan of a partition: how it is measured and grown. Holds no data.
 
     Args:
         depths: (h + 1,) of the measured levels, in bits, the root's 0 first, rising; h at least 1.
@@ -220,7 +220,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def spending(self) -> Spending:
-        """What all levels spend together."""
+        """Budget that all levels spend together."""
         total = sum(self.amounts, Fraction())
         if self.measure is Measure.EPSILON:
             return Spending(epsilon=total)
@@ -228,7 +228,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def _moved(self) -> MovedCounts | None:
-        """How a unit moves the counts, or cells, of each law."""
+        """Moves of the counts, or cells, of each law by one unit."""
         return moved_of_levels(
             (law, self._sensitivity(level)) for level, law in enumerate(self.laws) if law
         )

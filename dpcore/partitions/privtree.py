@@ -59,7 +59,7 @@ from dpcore.privacy.unit import PrivacyUnit
 
 @dataclass(frozen=True, kw_only=True)
 class PrivTreePlan(PartitionMechanism):
-    """How PrivTree splits and counts. Holds no data.
+    """The plan of PrivTree: how it splits and counts. Holds no data.
 
     Args:
         bits_apart: log2 of the fan-out beta, at least 1.

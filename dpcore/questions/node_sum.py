@@ -24,7 +24,7 @@ class NamedRun(NamedTuple):
 
 
 def check_apart(runs: Sequence[NamedRun]) -> None:
-    """Refuses sums of nothing, and those that would count rows twice.
+    """Refuse sums of nothing, and those that would count rows twice.
 
     Raises:
         ValueError: nothing is named; one is there twice, or lies within another.

@@ -77,7 +77,7 @@ class Total(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Draws synthetic rows of a released tree."""
+    """Sampler of synthetic rows of a released tree."""
 
     @property
     def total(self) -> int:

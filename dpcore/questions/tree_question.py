@@ -195,7 +195,7 @@ class TreeQuestion(Question, Generic[M]):
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
-        """Solves a chunk.
+        """Solve a chunk.
 
         Args:
             chunk: one of the forest's.
@@ -338,7 +338,7 @@ class TreeQuestion(Question, Generic[M]):
             )
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that cannot be read.
+        """Refuse columns of types that cannot be read.
 
         Raises:
             ValueError: naming the column, the type and what is needed.

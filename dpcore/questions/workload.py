@@ -115,7 +115,7 @@ class Workload(ABC, Generic[Planned]):
         return None
 
     def check(self, measure: Measure, *, delta: bool) -> None:
-        """Refuses choices that the guarantee of the release does not have.
+        """Refuse choices that the guarantee of the release does not have.
 
         Args:
             measure: of the release's budget.

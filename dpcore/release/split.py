@@ -55,7 +55,7 @@ class BudgetSplit(Enum):
 
 
 def check_split(split: BudgetSplit, workloads: Sequence[Workload[Any]]) -> None:
-    """Refuses shares that are chosen for errors where a tree has none to compare.
+    """Refuse shares that are chosen for errors where a tree has none to compare.
 
     Args:
         split: what shares are chosen for.

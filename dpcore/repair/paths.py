@@ -199,7 +199,7 @@ def _weight(law: NoiseLaw, below: float) -> float:
 
 
 def _put_on_paths(children: _Children, value: Floats, path: Floats) -> None:
-    """Puts the estimates of the paths' nodes in the place of drawn ones, for both paths of a pair
+    """Put the estimates of the paths' nodes in the place of drawn ones, for both paths of a pair
     where they still share a parent."""
     pairs = np.arange(len(value))
     shared = pairs[children.shared]

@@ -115,7 +115,7 @@ class KeyTable:
         }
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that keys cannot be read from.
+        """Refuse columns of types that keys cannot be read from.
 
         Raises:
             ValueError: naming the column, the type and what is needed.
@@ -271,7 +271,7 @@ def split_label(label: str) -> list[str] | None:
 
 
 def check_key_type(name: str, type: pa.DataType, expected: pa.DataType) -> None:
-    """Refuses a column that keys of a type cannot be read from.
+    """Refuse a column that keys of a type cannot be read from.
 
     Args:
         name: of the column.

@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray
 
-# So many parts are held: two neighbors for each of two readers.
+# So many parts are held: two neighbors, and the parts of other readers.
 _HELD = 4
 
 

@@ -83,7 +83,7 @@ class KeyColumns(Coded):
         return {name: plain[type] for name, type in zip(self.columns, self.types, strict=True)}
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that keys cannot be read from.
+        """Refuse columns of types that keys cannot be read from.
 
         Raises:
             ValueError: naming the column, the type and what is needed.

@@ -35,7 +35,7 @@ def _estimates(measurements: Known) -> list[Floats]:
 
 
 def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
-    """Lets a question take estimates in place of measurements.
+    """Let a question take estimates in place of measurements.
 
     Args:
         question: one of `dpcore.series.linear.windowed`.

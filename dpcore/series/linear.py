@@ -29,7 +29,7 @@ _LEAST_VARIANCE = 1e-100
 
 
 def check_linear(question: object) -> None:
-    """Refuses trees whose temporal nodes could not be put together.
+    """Refuse trees whose temporal nodes could not be put together.
 
     Raises:
         Refusal: of the domain, where leaves are not known; of the mechanism, where answers are not

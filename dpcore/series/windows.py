@@ -81,7 +81,7 @@ def level_factors(tree: TemporalTree, weights: Mapping[Span, float]) -> tuple[fl
 
 
 class _Backward:
-    """Follows the estimation backwards from a window.
+    """Follow the estimation backwards from a window.
 
     Attributes:
         weights: of the measurements, so far.

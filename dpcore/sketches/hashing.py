@@ -187,7 +187,7 @@ class SketchHashes:
         return codes
 
     def check(self, codes: Codes) -> None:
-        """Refuses what are no codes of these functions.
+        """Refuse what are no codes of these functions.
 
         Raises:
             TypeError: they are not uint64.

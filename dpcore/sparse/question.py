@@ -98,7 +98,7 @@ class SparseQuestion(Question):
         self._check_noise()
 
     def _check_noise(self) -> None:
-        """Refuses a budget whose noise cannot be drawn now, not when it is drawn."""
+        """Refuse a budget whose noise cannot be drawn now, not when it is drawn."""
         try:
             for level in range(self.plan.height + 1):
                 self.plan.law(level)

@@ -156,7 +156,7 @@ class ReleasedSparse(Released):
         )
 
     def _check_apart(self, names: Sequence[str]) -> None:
-        """Refuses paths that are there twice, or lead to nodes below each other."""
+        """Refuse paths that are there twice, or lead to nodes below each other."""
         domain = self.question.domain
         if not names:
             raise ValueError("sum: nothing is named that could be summed")

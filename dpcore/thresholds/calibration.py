@@ -206,7 +206,7 @@ class _Search:
         return _Scored(value=self.score(errors), plan=plan)
 
     def _with_least(self, found: _Scored) -> _Scored:
-        """Perhaps another estimate of what no round finds."""
+        """Return the plan with the best estimate of the counts that no round finds."""
         tried = [
             self._score_plan(replace(found.plan, least=_short(float(found.plan.least) * part)))
             for part in _LEAST

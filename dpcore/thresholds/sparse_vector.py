@@ -30,8 +30,8 @@ _MOST_VALUE = 2**60
 class SparseVectorParameters:
     """The parameters that fix the law of the answers of the sparse vector technique.
 
-    Guarantee: the answers to any number of adaptively chosen integer queries, each of
-    them changing by at most 1 between neighbors, are epsilon-differentially private.
+    Guarantee: the answers to any number of adaptively chosen integer queries, each of them
+    changing by at most 1 between neighbors, are epsilon-differentially private.
 
     Proof sketch. A run is at most c stages in sequence, each ending with an answer TOP; a fresh
     noisy threshold makes a stage a mechanism of its own, so the losses of the stages add up, and

@@ -42,7 +42,7 @@ SPINE = -1
 
 
 def branch_index(number: int) -> int:
-    """What is in place of a chunk's index for a branch, from its number among the key's branches;
+    """Substitute for a chunk's index that names a branch, from its number among the key's branches;
     its own inverse.
 
     >>> branch_index(0), branch_index(-2)

@@ -60,7 +60,7 @@ class Forest(Protocol):
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """Solves the levels above the chunks.
+        """Solve the levels above the chunks.
 
         Args:
             tree: the name of the tree.
@@ -76,7 +76,7 @@ class Forest(Protocol):
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """Solves the levels of a chunk, from the split level to the leaves.
+        """Solve the levels of a chunk, from the split level to the leaves.
 
         Args:
             chunk: which one.

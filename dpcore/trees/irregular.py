@@ -75,7 +75,7 @@ class IrregularTree:
         Args:
             fanouts: per level the number of children of each of its nodes, in order. A 0 is a leaf
                 of the hierarchy above the lowest level: it is continued by single children,
-                which the lower levels of ``fanouts`` leave out.
+                which are not in the lower levels of ``fanouts``.
             roots: the nodes of level 0.
 
         Raises:
@@ -205,7 +205,7 @@ class IrregularTree:
         return sums
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1}).
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1}).
 
         A last axis of one value represents all nodes of the level.
         """
@@ -214,7 +214,7 @@ class IrregularTree:
         return np.repeat(values, self.fanouts[level], axis=-1)
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
         if level == self.height:
             return values
         return np.repeat(values, np.diff(self.leaf_starts[level]), axis=-1)

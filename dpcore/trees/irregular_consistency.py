@@ -45,7 +45,7 @@ def split_among_children(
     signed: bool = False,
     smallest_first: bool = False,
 ) -> Integers:
-    """Splits each node's count among its children.
+    """Split each node's count among its children.
 
     Args:
         fanouts: (nodes,) the children of each node, at least 1.

@@ -166,7 +166,7 @@ class LinearForest(ABC):
     def solve_chunk(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> list[LevelSolution]:
-        """Solves the levels of a chunk, from the split level to the leaves.
+        """Solve the levels of a chunk, from the split level to the leaves.
 
         Args:
             chunk: which one.
@@ -232,7 +232,7 @@ class LinearForest(ABC):
     def solve_branch(
         self, branch: Chunk, measurements: Known, roots: RootSolutions
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """Solves a branch, as a chunk whose leaves are the roots of the chunks below it.
+        """Solve a branch, as a chunk whose leaves are the roots of the chunks below it.
 
         Args:
             branch: which one.

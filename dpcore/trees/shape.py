@@ -49,10 +49,10 @@ class Shape(Protocol):
         """Sums the children of each node: (..., n_{level+1}) -> (..., n_level)."""
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape."""

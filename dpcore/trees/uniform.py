@@ -138,12 +138,12 @@ class UniformTree(Coded):
         return np.concatenate([sums, tail], axis=-1)
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
         spread = np.repeat(values, self.fanouts[level], axis=-1)
         return spread[..., : self.level_sizes[level + 1]]
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
         return np.repeat(values, self.leaves_below(level), axis=-1)[..., : self.leaves]
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:

@@ -121,8 +121,8 @@ class UniformErrors:
         return self.below(level, node) / total if total else 0.0
 
     def largest_coefficient(self, level: int) -> float:
-        """Largest coefficient of a node's noise of a level in any prefix or range: its part in its
-        z."""
+        """Bound on the coefficient of a node's noise of a level in any prefix or range: its part in
+        its z."""
         return 1.0 - min(self._children[level])
 
     def fourth_cumulant_below(self, level: int) -> float:

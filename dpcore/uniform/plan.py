@@ -215,7 +215,7 @@ class TreePlan(Coded):
 
 
 def check_estimator(estimator: Estimator, *, public_total: bool) -> None:
-    """Refuses an estimator that the tree's total does not allow.
+    """Refuse an estimator that the tree's total does not allow.
 
     Raises:
         ValueError: REFINED where N is not public.
