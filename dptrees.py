@@ -5,8 +5,8 @@
     release = dptrees.release(frame, {"privacy": {...}, "trees": [...]})
     release["age"].cdf().plot()
 
-`release` makes one of rows that are at hand, `open` reads one of a folder, `plan` tells how far off
-it would be. What a configuration holds is the same as in a file of the command ``dptrees``, which
+`release` makes a release of rows in memory, `open` reads one from a folder, and `plan` reports the
+errors to expect. A configuration has the same entries as a file of the command ``dptrees``, which
 is also ``python -m dptrees``. See docs/python.md.
 """
 
@@ -50,12 +50,12 @@ def release(
     options: Sequence[str] = (),
     discard: bool = False,
 ) -> Release:
-    """Makes a differentially private release of rows.
+    """Make a differentially private release of rows.
 
     **Each call without `output` draws new noise and spends the budget of the configuration again**;
-    two releases of the same rows add up. With `output` a release that stands in the folder is left
-    as it is, no row is read and nothing is spent (a warning says so); one that was stopped is
-    finished. Nothing adds budgets up by itself but a ledger, which needs `output`.
+    two releases of the same rows add up. With `output`, a release that exists in the folder is
+    left as it is, no row is read and nothing is spent (a warning says so); a stopped release is
+    finished. Only a ledger adds budgets up, and it needs `output`.
 
     Args:
         rows: an Arrow table, batch or reader; a pandas or Polars DataFrame; a DuckDB relation, or
@@ -76,7 +76,7 @@ def release(
         the release; what it holds may be published.
 
     Raises:
-        Error: one sentence that says what to mend.
+        Error: one sentence that says what to fix.
     """
     from pipelines.python.beam import quiet_import
     from pipelines.python.error import user_errors
@@ -96,14 +96,14 @@ def release(
 
 
 def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
-    """What a release would look like and how far off it would be; reads no rows.
+    """Return the expected errors and the form of a release; reads no rows.
 
     Args:
         config: as of `release`.
         set: parameters of the configuration, by name.
 
     Raises:
-        Error: one sentence that says what to mend.
+        Error: one sentence that says what to fix.
     """
     from pipelines.python.error import user_errors
     from pipelines.python.planned import planned
@@ -133,10 +133,10 @@ def open(path: _Path, *, window: str | None = None) -> Release:
 
 
 def keygen(path: _Path) -> str:
-    """Makes a new release key in a new file that you alone can read.
+    """Make a new release key in a new file that you alone can read.
 
-    Keep it secret: whoever has it can remove the noise of every release made under it. Keep it
-    safe: without it a stopped release cannot be finished, nor a damaged one mended.
+    Keep it secret: anyone with access to it can remove the noise of every release made under it.
+    Keep it safe: without it a stopped release cannot be finished, nor a damaged one repaired.
 
     Returns:
         the path.

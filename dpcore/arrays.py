@@ -1,4 +1,4 @@
-"""The arrays that pass between all rooms, by the type of their elements."""
+"""Array types that all packages share, by the type of their elements."""
 
 from __future__ import annotations
 

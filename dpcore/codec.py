@@ -44,12 +44,12 @@ C = TypeVar("C", bound="Coded")
 
 @dataclass(frozen=True, kw_only=True)
 class _Code:
-    """How a field is written, where it differs from the plain rule.
+    """The rule that writes a field, where it differs from the plain rule.
 
     Args:
         name: in the specification, in place of the field's.
         omit: the value that is not written, and that an absent entry has.
-        inline: whether the entries of the value are among those of its owner.
+        inline: whether the entries of the value are among its owner's entries.
         context: whether the field is not written, because its value is in the reader's context.
         write: gives the plain value, from the owner; without `read` the entry is only compared.
         read: gives the value of the field, from the plain one.

@@ -27,6 +27,8 @@ CLEAN = (
     "docs",
     "examples",
     "benchmarks",
+    "dpcore",
+    "dptrees.py",
     "transforms",
 )
 DIALECT = re.compile(

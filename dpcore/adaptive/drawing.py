@@ -2,7 +2,7 @@
 
 A part is a chunk, whose roots are taken as reached, or the levels above all chunks. Numbers of
 nodes that are not reached are 0 here, and never leave the worker: where a node above a chunk's root
-turns out not to be split, those of the chunk are thrown away.
+turns out not to be split, the chunk's numbers are thrown away.
 
 Source: `dpcore.adaptive.plan`.
 """
@@ -25,7 +25,7 @@ from dpcore.trees.shape import Shape
 
 
 class Kinds(NamedTuple):
-    """What the plan says of some nodes of a level, (n,) or (1,): see `AdaptivePlan`."""
+    """The plan's kinds of some nodes of a level, (n,) or (1,): see `AdaptivePlan`."""
 
     chains: Integers
     passed_on: Flags
@@ -42,7 +42,7 @@ class Kinds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartPlace:
-    """Where a part is, and where its noise comes from.
+    """A part's place in the tree, and the source of its noise.
 
     Attributes:
         first_level: of its roots.
@@ -67,7 +67,7 @@ class PartPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draws the numbers of one part.
+    """Draw the numbers of one part.
 
     Attributes:
         plan: of the tree.

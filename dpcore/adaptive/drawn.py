@@ -50,7 +50,7 @@ class DrawnTree:
 
     @classmethod
     def from_rows(cls, plan: AdaptivePlan, rows: pa.Table) -> DrawnTree:
-        """From all rows of a key in the table of nodes."""
+        """Read the tree from all rows of a key in the table of nodes."""
         listed = listed_nodes(plan.tree.height, 1, rows, "ended")
         return cls(plan, [each[0] for each in DrawnTrees.from_listed(plan, 1, listed).ended])
 

@@ -63,8 +63,8 @@ class DrawnTrees:
 
     @classmethod
     def from_listed(cls, plan: AdaptivePlan, keys: int, levels: Sequence[Listed]) -> DrawnTrees:
-        """From the rows that a release has: nodes that only continue a leaf of an upper level have
-        none.
+        """Read the trees from the rows of a release: nodes that only continue a leaf of an upper
+        level have none.
 
         Args:
             plan, keys: of the trees.
@@ -189,7 +189,7 @@ class DrawnTrees:
 
 
 def listed_nodes(height: int, keys: int, rows: pa.Table, column: str) -> list[Listed]:
-    """What a table of nodes lists of each level, for `DrawnTrees`.
+    """The rows of each level in a table of nodes, for `DrawnTrees`.
 
     Args:
         height: of the trees.

@@ -1,4 +1,4 @@
-"""What the manifest says of an adaptive tree: its levels, when a node is split, and the method."""
+"""Manifest entry of an adaptive tree: its levels, when a node is split, and the method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dpcore.trees.irregular import IrregularTree
 
 
 def level_entries(plan: AdaptivePlan) -> list[dict[str, object]]:
-    """What each level may spend, the noise of its nodes, and from which count on they are split."""
+    """The budget of each level, the noise of its nodes, and the count from which on they are
+    split."""
     measure, levels = plan.budget.measure.value, list[dict[str, object]]()
     for level, (size, amount) in enumerate(
         zip(plan.tree.level_sizes, plan.level_amounts, strict=True)
@@ -34,7 +35,7 @@ def level_entries(plan: AdaptivePlan) -> list[dict[str, object]]:
 
 
 def in_words(plan: AdaptivePlan) -> str:
-    """How the tree is drawn, as a paragraph for a statistician."""
+    """Describe how the tree is drawn, as a paragraph for a statistician."""
     if plan.decision_part:
         decided = (
             f"a number of its own, with {plan.decision_part} of its level's part of the budget, so "
@@ -59,8 +60,8 @@ def in_words(plan: AdaptivePlan) -> str:
 
 
 def named_level_entries(plan: AdaptivePlan, names: Sequence[str]) -> list[dict[str, object]]:
-    """What each level of an adaptive hierarchy spends, the noise of its nodes, and from which count
-    on they are split.
+    """The budget of each level of an adaptive hierarchy, the noise of its nodes, and the count from
+    which on they are split.
 
     ``chain`` is as in a hierarchy that splits every node: how many nodes above share a node's
     measurement.

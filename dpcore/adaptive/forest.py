@@ -3,7 +3,7 @@
 A chunk draws its subtrees as if their roots were reached, and sends (z, a) of its roots, which
 depend on the shape that came out, with their exact counts. The spine draws the levels above. Where
 it does not split a node above a chunk's root, the chunk throws its numbers away, which were never
-released, and spreads what it receives about that node. So no round is needed beyond those of
+released, and spreads what it receives about that node. So it needs no more rounds than
 `dpcore.trees.forest.Forest`.
 
 Source: `dpcore.adaptive.plan`, `dpcore.adaptive.solving`.
@@ -54,8 +54,8 @@ class AdaptiveForest:
         plan: how each is drawn.
         keys: how many keys.
         chunk_leaves: the most leaves of a chunk.
-        prefixes: whether leaves have an order, so that prefixes are answered; by default those of
-            uniform trees.
+        prefixes: whether leaves have an order, so that prefixes are answered; by default only the
+            leaves of uniform trees have one.
 
     Raises:
         Refusal: a tree so large that the roots of its chunks are too many for one worker.
@@ -239,7 +239,7 @@ class AdaptiveForest:
         ).rows(len(estimate))
 
     def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
-        """The holders of all levels of a part, from those of its roots."""
+        """Holders of all levels of a part, from the holders of its roots."""
         result = [self._with_ended(place, 0, below[0], top)]
         for depth in range(place.tree.height):
             ended = self._ended(place, depth + 1, below[depth + 1])

@@ -1,4 +1,4 @@
-"""Which node of the drawn tree holds each node of a level, and what is known of it.
+"""Holders of the nodes of a level: the drawn nodes that they belong to, and their estimates.
 
 A node that is reached *is held* by itself; one inside a node that was not split by that leaf of the
 drawn tree. Most nodes of sparse data share a few holders, so each is known once.
@@ -19,7 +19,7 @@ from dpcore.arrays import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nodes:
-    """What is known of some nodes of the drawn trees, (m,) each.
+    """Estimates, counts and positions of some nodes of the drawn trees, (m,) each.
 
     Attributes:
         start, stop: the leaves below, within its key's tree.
@@ -102,7 +102,7 @@ class Holders:
 
     @cached_property
     def stop(self) -> Integers:
-        """Where its leaves stop."""
+        """End of its leaves."""
         return self.nodes.stop[self.index]
 
     @cached_property

@@ -1,9 +1,9 @@
 """Estimates of an adaptive tree with their intervals: at edges of the drawn tree, and between them.
 
 Counts are not negative. So a count inside a node that was not split lies between 0 and the node's,
-and a prefix between those of the node's edges. Each end of such an interval is that of one that
-fails there with half the error probability at most, so it covers as often as stated. Where noise
-has the low end above the high one the interval goes from the one to the other.
+and a prefix lies between the prefixes at the node's edges. Each end of such an interval is that of
+one that fails there with half the error probability at most, so it covers as often as stated. Where
+noise has the low end above the high one the interval goes from the one to the other.
 """
 
 from __future__ import annotations

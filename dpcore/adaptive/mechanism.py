@@ -51,7 +51,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether leaves have an order, as those of uniform trees do."""
+        """Whether leaves have an order, as the leaves of a uniform tree do."""
         return isinstance(self.plan.tree, UniformTree)
 
     @property

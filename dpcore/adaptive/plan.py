@@ -14,7 +14,7 @@ in `dpcore.irregular.plan`.
 
 Guarantee (proof sketch). Fix two neighboring data sets and a transcript: all numbers of all nodes
 that were reached. It says which nodes were measured at what amounts, so both data sets give it
-along the same path, and its likelihood is the product of those of the numbers. Let D_v be the
+along the same path, and its likelihood is the product of the numbers' likelihoods. Let D_v be the
 change of the count of node v, and L_l the L1 sensitivity of a level's counts. A number that x of
 level l's amount pays for has Laplace noise of scale L_l / x, and loses at most |D_v| x / L_l. (The
 second measurement of a node of level l is made with L_l.) The nodes that pay for level l, those
@@ -60,7 +60,7 @@ LEAST_VARIANCE = 1e-60
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePlan(Coded):
-    """How one adaptive tree is drawn. Holds no data.
+    """The plan of one adaptive tree: how it is drawn. Holds no data.
 
     Args:
         tree: its shape if all nodes are split: uniform, or irregular of one root.
@@ -122,7 +122,7 @@ class AdaptivePlan(Coded):
             raise ValueError("level_amounts: the leaves must be measured")
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the plan, not what is computed from it."""
+        """Send the plan alone to a worker, not the values computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
@@ -139,7 +139,7 @@ class AdaptivePlan(Coded):
         return level < self.tree.height and self._pooled(level, chain) > 0
 
     def _pooled(self, level: int, chain: int) -> Fraction:
-        """What the nodes below a chain of so many single-child nodes spend when reached."""
+        """Amount that the nodes below a chain of so many single-child nodes spend when reached."""
         return sum(self.level_amounts[level - chain : level + 1], Fraction(0))
 
     def law(self, level: int, chain: int = 0) -> NoiseLaw | None:
@@ -173,7 +173,7 @@ class AdaptivePlan(Coded):
         return self.sensitivities[level][0 if self.budget.measure is Measure.EPSILON else 1]
 
     def _rate(self, level: int, chain: int) -> Fraction:
-        """What a reached node would spend if it moved by one."""
+        """Amount that a reached node would spend if it moved by one."""
         pooled = range(level - chain, level + 1)
         return sum((self.level_amounts[each] / self._own(each) for each in pooled), Fraction(0))
 
@@ -183,7 +183,7 @@ class AdaptivePlan(Coded):
         return noise_law(Budget(measure=self.budget.measure, amount=rate), 1, 1)
 
     def check_noise(self) -> None:
-        """Refuses a plan whose noise cannot be drawn, before anything is.
+        """Refuse a plan whose noise cannot be drawn, before anything is.
 
         Raises:
             ValueError: a scale is too small or too large.

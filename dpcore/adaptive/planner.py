@@ -65,9 +65,9 @@ def plan_adaptive(
 
 
 def most_rows(setting: TreeSetting) -> float:
-    """Up to how many rows counts of an adaptive tree are expected to be closer than those of a tree
-    planned for estimates: they are on public shapes of data, in the geometric mean, until so many
-    rows are in each cell that nearly all nodes are split.
+    """Return the number of rows up to which counts of an adaptive tree are expected to be closer
+    than the counts of a tree planned for estimates: they are on public shapes of data, in the
+    geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
     >>> from dpcore.privacy.budget import Budget
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -93,7 +93,7 @@ def with_rule(
 
     Args:
         tree: its shape.
-        setting: of which all but the leaves counts.
+        setting: all of it but the leaves counts.
         counts: as for `plan_adaptive`.
         shares: (h + 1,) the parts of the budget by level, of sum 1; by default by rule.
         guessed_rows: as for `plan_adaptive`, for the rule.
@@ -154,7 +154,7 @@ def _child_variances(plan: AdaptivePlan) -> list[float]:
 
 
 def _children(tree: Shape, level: int) -> float:
-    """How many children nodes of a level have on average, of those that have several."""
+    """Mean number of children of a level's nodes, over the nodes that have several."""
     if isinstance(tree, UniformTree):
         return float(min(tree.fanouts[level], tree.level_sizes[level + 1]))
     assert isinstance(tree, IrregularTree)

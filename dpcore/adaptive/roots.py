@@ -1,4 +1,4 @@
-"""What a chunk of an adaptive tree receives about its roots, and what is released of its nodes."""
+"""Messages about the roots of a chunk of an adaptive tree, and the released tables of its nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED = pa.field("ended", pa.int32())
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdaptiveRoots(RootSolutions):
-    """What a chunk needs to know of the rest of an adaptive tree, (units,) each.
+    """The state of the rest of an adaptive tree that a chunk needs, (units,) each.
 
     Attributes:
         total_variance: of the estimate of the whole tree.
@@ -47,12 +47,12 @@ class AdaptiveRoots(RootSolutions):
     def from_holders(
         cls, holders: Holders, spans: tuple[Integers, Integers], top: Holders
     ) -> AdaptiveRoots:
-        """From the holders of the roots, (rows, n).
+        """Make the roots from their holders, (rows, n).
 
         Args:
             holders: of the roots.
             spans: the roots' first leaves, and where they stop.
-            top: (rows, 1) those of each row's whole tree.
+            top: (rows, 1) the holders of each row's whole tree.
         """
         start, stop = spans
         before_here = holders.before_count + holders.ends(start)
@@ -114,7 +114,7 @@ class DrawnLevel(LevelSolution):
 
     @property
     def inside(self) -> Flags:
-        """Which nodes lie inside a node that was not split."""
+        """Flags of the nodes that lie inside a node that was not split."""
         return (self.ended >= 0) & (self.ended < self.level)
 
     @property
@@ -127,7 +127,7 @@ class DrawnLevel(LevelSolution):
     def from_holders(
         cls, level: int, first: int, holders: Holders, spans: tuple[Integers, Integers]
     ) -> DrawnLevel:
-        """From the holders of the level's nodes.
+        """Make the table from the holders of the level's nodes.
 
         Args:
             level: which.
@@ -152,8 +152,9 @@ class DrawnLevel(LevelSolution):
 class DrawnPrefixes(PrefixSolution):
     """The answer for the prefixes that end in a chunk of an adaptive tree, (rows, leaves) each.
 
-    A prefix that ends inside a node that was not split has no variance (NaN), and between those of
-    the node's edges an estimate. Elsewhere both edges are the prefix itself.
+    A prefix that ends inside a node that was not split has no variance (NaN); its estimate is
+    interpolated between the estimates at the node's edges. Elsewhere both edges are the prefix
+    itself.
 
     Attributes:
         low_estimate, low_variance, low_alpha: of the prefix that ends at the holder's lower edge.
@@ -169,7 +170,7 @@ class DrawnPrefixes(PrefixSolution):
 
     @classmethod
     def from_holders(cls, holders: Holders, stop: Integers) -> DrawnPrefixes:
-        """From the holders of leaves.
+        """Make the table from the holders of leaves.
 
         Args:
             holders: (rows, leaves).

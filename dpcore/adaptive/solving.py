@@ -1,7 +1,8 @@
 """Least squares on the tree that came out, and the errors of nodes and prefixes.
 
 Given the drawn tree, every node that was split and every leaf of it was measured with noise of
-known variance. The passes are those of `dpcore.trees.least_squares`, with weights by the node:
+known variance. The passes are the same as in `dpcore.trees.least_squares`, with weights by the
+node:
 
     up:    leaf of the drawn tree: 1/a = 1/s + 1/s', z = a (y/s + y'/s'), y' its second measurement
            split: S = sum z_c, A = sum a_c over the children, 1/a = 1/s + 1/A, z = a (y/s + S/A)
@@ -16,7 +17,7 @@ k_< and a_< over the siblings left of a child:
 
 for the children's errors, less what they share through u_v, are independent of everything outside
 the node, and have covariances -a_c a_d / A. Inside a node that was not split nothing was measured:
-estimates and counts are spread evenly, and errors are those of the node, the *holder*.
+estimates and counts are spread evenly, and errors are the errors of the node, the *holder*.
 
 Source: `dpcore.trees.least_squares`; derived here.
 """
@@ -37,7 +38,7 @@ from dpcore.trees.uniform import UniformTree
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FromBelow:
-    """What is known of the nodes of one level from themselves and below, (rows, n) each.
+    """Results for the nodes of one level from themselves and below, (rows, n) each.
 
     Attributes:
         z, a: the estimate and its variance, where the node is reached.
@@ -104,7 +105,7 @@ def one_down(
     spans: tuple[Integers, Integers],
     ended: Integers,
 ) -> Holders:
-    """The holders of a level from those of the level above it.
+    """Holders of a level, from the holders of the level above it.
 
     Args:
         tree: the shape of the part.
@@ -174,7 +175,7 @@ def _split_counts(
 
 
 def to_children(tree: Shape, depth: int, flags: Flags) -> Flags:
-    """Repeats each parent's flag for its children: (rows, n_depth) -> (rows, n_{depth+1})."""
+    """Repeat each parent's flag for its children: (rows, n_depth) -> (rows, n_{depth+1})."""
     return tree.to_children(depth, flags.astype(np.int64)) > 0
 
 

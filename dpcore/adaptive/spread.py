@@ -16,7 +16,7 @@ _SMALL = 2**31
 
 
 def spread_ends(count: Integers, leaves: Integers, left: Integers) -> Integers:
-    """How many of t rows are left of a boundary when they are spread evenly over L leaves.
+    """Number of t rows left of a boundary when they are spread evenly over L leaves.
 
     With t = q L + r and j leaves left of the boundary: q j + floor((r j + floor(L / 2)) / L). It is
     0 at j = 0 and t at j = L, rises, and leaves differ by one at most. Products stay within 64
@@ -44,7 +44,7 @@ def spread_ends(count: Integers, leaves: Integers, left: Integers) -> Integers:
     if leaves.size == 0 or int(leaves.max()) < _SMALL:
         return np.asarray(each * left + (rest * left + half) // leaves)
     high, low = left >> _HALF_BITS, left & (2**_HALF_BITS - 1)
-    # r j = (r j_high) 2^20 + r j_low, of which whole multiples of L are taken out step by step.
+    # r j = (r j_high) 2^20 + r j_low: whole multiples of L are taken out of it step by step.
     whole, part = np.divmod(rest * high, leaves)
     more, part = np.divmod(part << _HALF_BITS, leaves)
     last = (part + rest * low + half) // leaves

@@ -1,7 +1,7 @@
 """Margins of intervals in adaptive trees, which hold whatever tree comes out.
 
 Given the drawn tree an error is a sum of independent noises with coefficients that follow from it.
-So the widths are those of the widest laws that such sums have: one variable of the noise, several
+So the widths are taken from the widest laws that such sums have: one variable of the noise, several
 alike, and one beside a normal rest. They are in standard errors of the error blurred by half a row,
 as `dpcore.errors.intervals.prefix_margin` takes them.
 
@@ -40,7 +40,7 @@ _RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveWidths(Coded):
-    """How wide an interval is on either side, at one confidence.
+    """Half-widths of the intervals on either side, at one confidence.
 
     Args:
         confidence: the coverage.
@@ -57,7 +57,7 @@ class AdaptiveWidths(Coded):
 
     @property
     def sloped(self) -> tuple[float, float]:
-        """What `prefix_margin` takes."""
+        """The argument of `prefix_margin`."""
         return self.slope, self.offset
 
 

@@ -10,9 +10,9 @@ added before the transform back, rounded, and then added in a fixed order.
 length N. Its relative error in the 2-norm is at most about 7 u log2 N, u = 2^-53 (Higham 2002,
 Theorem 24.2), so a term of a product, which is at most n 2^(2 b) in size, is off by about
 20 u log2 N n 2^(2 b) at most, if the transform back spreads its error evenly. Rounding errors add
-like random numbers, and measured errors are a hundred times smaller: the largest, those of constant
-slices, are about u n 2^(2 b). Here n 2^(2 b) <= 2^46, and they are below 0.1 for every n up to
-2^20, with those of the products that are added. Every result is checked: terms that are farther
+like random numbers, and measured errors are a hundred times smaller: the largest, which constant
+slices have, are about u n 2^(2 b). Here n 2^(2 b) <= 2^46, and they are below 0.1 for every n up to
+2^20, also after the errors of the added products. Every result is checked: terms that are farther
 than 1/4 from an integer are refused, so that an arithmetic in which this does not hold ends with an
 error and never with other bits.
 """
@@ -64,7 +64,7 @@ def later_terms(values: Floats, series: Floats, bits: int = DOUBLE_BITS) -> Floa
     """Terms m, ..., n - 1 of the product of two power series of m and n terms.
 
     Takes half the time of `series_product`: terms before m are the only ones that a transform
-    without room for all terms mixes with others.
+    too short for all terms mixes with others.
 
     Args:
         values: (m,) finite, m from 1 to n.
@@ -145,8 +145,8 @@ def _cyclic(values: Floats, series: Floats, length: int, bits: int) -> Floats:
 def _transforms(
     values: Floats, bits: int, most: int, length: int
 ) -> tuple[list[_Transform], Floats]:
-    """Transforms of each slice, and the unit of each row: those of slice s are in units of it times
-    2^-(s (bits + 1))."""
+    """Transforms of each slice, and the unit of each row: the transforms of slice s are in that
+    unit times 2^-(s (bits + 1))."""
     largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
     if not np.isfinite(largest).all():
         raise ValueError("series_product: a coefficient is infinite or not a number")

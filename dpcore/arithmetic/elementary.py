@@ -10,7 +10,7 @@ Errors stay below one unit in the last place for exp and log, below two for the 
 by |y log x| units more.
 
 Sources: Cody, Waite 1980, "Software Manual for the Elementary Functions" (reduction by a constant
-in two parts); Goldberg 1991, theorem 4 (log1p); the series are those of Taylor.
+in two parts); Goldberg 1991, theorem 4 (log1p); the series are Taylor series.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpcore.arrays import Floats, Numbers
 Real = TypeVar("Real", float, Floats)
 _Kernel = Callable[[Any, Any], Any]
 
-# log 2 in two parts, of which the first has 32 bits: a multiple of it below 2^20 is exact.
+# log 2 in two parts. The first has 32 bits: a multiple of it below 2^20 is exact.
 _LOG_2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LOG_2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _LOG_2 = 0.6931471805599453

@@ -3,8 +3,8 @@
 BLAS adds the terms of a sum in an order that depends on the processor and on the number of threads,
 so its last bits differ. Sums of integers below 2^53 are exact in floating point in any order.
 `product` therefore cuts both factors into *slices*: a row of the left factor (a column of the right
-one) is scaled by a power of two and written as a sum of matrices of small integers, the products of
-which BLAS computes exactly. They are added in a fixed order.
+one) is scaled by a power of two and written as a sum of matrices of small integers, whose products
+BLAS computes exactly. They are added in a fixed order.
 
 With k terms to a sum, integers of a slice are at most 2^b, 2 b + log2 k <= 53. What rounding to
 the first slice leaves is at most half a unit, so every further slice has b + 1 more bits.
@@ -133,8 +133,8 @@ def _slice_bits(terms: int) -> int:
 
 
 def _slices(values: Floats, axis: int, bits: int, most: int) -> tuple[list[Floats], Floats]:
-    """Integers of each slice, and the unit of each row or column: those of slice s are in units of
-    it times 2^-(s (bits + 1))."""
+    """Integers of each slice, and the unit of each row or column: the integers of slice s are in
+    that unit times 2^-(s (bits + 1))."""
     largest = np.abs(values).max(axis=axis, keepdims=True, initial=0.0)
     if not np.isfinite(largest).all():
         raise ValueError("product: an entry is infinite or not a number")

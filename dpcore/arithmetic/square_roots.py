@@ -128,7 +128,7 @@ def rough_factor(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def _roots(values: Floats) -> Floats:
-    """Square roots of eigenvalues; those of a matrix that is hardly definite are kept above 0."""
+    """Square roots of eigenvalues, kept above 0 where a matrix is hardly definite."""
     return np.asarray(np.sqrt(np.maximum(values, _UNIT * values[-1])))
 
 

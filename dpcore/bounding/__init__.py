@@ -1,6 +1,6 @@
 """Contribution bounding: ids of privacy units, runs of their rows, the keyed choice of rows.
 
-Floor 4: imports from floors 0 to 3. FACE lists the package's public API, by module;
+Floor 4: imports from floors 0 to 3. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

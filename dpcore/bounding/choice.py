@@ -1,25 +1,25 @@
-"""Which rows of a unit a tree counts: those with the smallest keyed hashes, within its bounds.
+"""Choice of the rows of a unit that a tree counts: the smallest keyed hashes, within its bounds.
 
 Of each unit's rows in a tree there stay
 
-1. those of its m keys with the smallest hash of (tree, unit, key), where the tree has keys;
+1. its rows under the m keys with the smallest hash of (tree, unit, key), where the tree has keys;
 2. under each key, the r rows with the smallest hash of (tree, unit, cell, occurrence);
 3. of all these, the c rows with the smallest such hash.
 
 The occurrence of a row is its rank among the unit's rows of that cell, by value. Rows alike in cell
 and value are interchangeable, so which rows stay is a function of the *multiset* of (cell, value)
 of the unit's rows, and of the key: of no position, file, batch, bundle, shard or engine. Hashes are
-CBC-MAC of AES-256 over three blocks (unit, cell, occurrence), so each set of c rows stays about as
-often as any other: what is kept is a fair sample of what the unit has.
+CBC-MAC of AES-256 over three blocks (unit, cell, occurrence), so each set of c rows is retained
+about as often as any other: the retained rows are a fair sample of the unit's rows.
 
 *Why the counts of a level move by no more than `PrivacyUnit.moved`.* Write K(U) for the rows that
 stay of a unit's rows U. K(U) is a function of U alone: neither the bounds of another unit nor its
 rows enter. Without policies that look at other rows, a tree's counts are therefore the sum over
-units of the counts of K(U). A unit that is added or removed changes them by those of its own K(U):
+units of the counts of K(U). A unit that is added or removed changes them by the counts of its K(U):
 at most c rows, at most r under a key and under at most m keys. A unit that is substituted takes the
-counts of K(U) away and adds those of K(U'): at most twice as much. Nothing of this rests on the
-hash: it holds for every key. What the key gives is that nobody who lacks it can choose rows so that
-certain ones stay.
+counts of K(U) away and adds the counts of K(U'): at most twice as much. None of this rests on the
+hash: it holds for every key. The key only ensures that nobody who lacks it can choose rows so that
+certain rows are retained.
 
 Source: the design, section 4.
 """
@@ -47,7 +47,7 @@ _HASH_BITS = np.uint64(48)
 
 @dataclass(frozen=True, kw_only=True)
 class RowBounds:
-    """How many rows of a unit a tree counts.
+    """Bounds on the number of rows of a unit that a tree counts.
 
     Args:
         rows: c, over all keys.
@@ -87,7 +87,7 @@ class RowChoice:
         self._labels = choices.key.blocks("labels", *name)
 
     def select_keys(self, runs: UnitRuns, keys: Integers | None) -> Flags | None:
-        """Which runs are under one of their unit's m keys; None: all.
+        """Flags of the runs under one of their unit's m keys; None: all.
 
         A key that is beyond the m smallest among some of a unit's rows is so among all of them: the
         rows of a part of the data may be left out by it before all are together.
@@ -111,7 +111,7 @@ class RowChoice:
         return under
 
     def kept(self, runs: UnitRuns, keys: Integers | None) -> Integers:
-        """How many rows of each run stay, (n,).
+        """Number of retained rows of each run, (n,).
 
         Args:
             runs: all rows of their units.
@@ -140,7 +140,7 @@ class RowChoice:
         return result
 
     def _chosen(self, runs: UnitRuns, over: Integers, pairs: Integers) -> Integers:
-        """How many rows of some runs stay, of all of whose units more rows are there than may."""
+        """Number of retained rows of some runs, all of units with more rows than may stay."""
         codes, counts = runs.codes[over], runs.counts[over]
         cells = _group_starts(codes, runs.cells[over])
         firsts = _occurrences_before(counts, cells)
@@ -176,9 +176,8 @@ class RowChoice:
     def _within(self, rows: _Rows) -> _Rows:
         """The rows within the bounds: also of a part of a unit's rows, when more are to come.
 
-        What is left out stays out: a row beyond the c smallest of those within r a key has c
-        smaller ones, of which a row that comes later takes the place of one only by being smaller
-        still.
+        A row that is left out stays out: a row beyond the c smallest of those within r a key has c
+        smaller ones, and a later row replaces one of these only by being smaller still.
         """
         if self._bounds.rows_per_key is not None:
             rows = rows.taken(_smallest(rows.pairs, rows.hashes, self._bounds.rows_per_key))
@@ -215,7 +214,7 @@ class _Rows:
 
 
 def _group_starts(codes: Integers, within: Integers | None) -> Integers:
-    """Where another unit, or another of what is given within it, begins."""
+    """Starts of the groups: of each unit, or of each value within it."""
     new = np.ones(len(codes), np.bool_)
     new[1:] = codes[1:] != codes[:-1]
     if within is not None:
@@ -229,7 +228,7 @@ def _numbered(starts: Integers, size: int) -> Integers:
 
 
 def _occurrences_before(counts: Integers, cells: Integers) -> Integers:
-    """How many rows of its cell come before each run: their values are smaller."""
+    """Number of rows of its cell before each run: their values are smaller."""
     before = np.cumsum(counts) - counts
     return before - np.repeat(before[cells], np.diff(cells, append=len(counts)))
 

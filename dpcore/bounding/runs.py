@@ -1,4 +1,4 @@
-"""Rows of units in runs: those of one unit that are alike as one, with their number.
+"""Rows of units in runs: equal rows of one unit are stored once, with their number.
 
 In flight they are bytes, sorted by unit, cell and value, which add up in any order. A unit with ten
 million rows is as many runs as it has cells and values.
@@ -26,11 +26,11 @@ Words = npt.NDArray[np.uint64]
 
 
 class Form(Enum):
-    """What the cells of a question are."""
+    """The form of the cells of a question."""
 
     IDS = b"I"  # integers
     CODES = b"C"  # an Arrow array of uint64; as runs the same bits of int64
-    LABELS = b"L"  # an Arrow array of texts; as runs their positions on a sorted list
+    LABELS = b"L"  # an Arrow array of strings; as runs their positions on a sorted list
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +44,7 @@ class UnitRuns:
         cells: (n,) the cell of each run.
         values: (n,) what each of its rows adds; None: 1.
         counts: (n,) how many rows it has.
-        labels: of cells that are texts, large_string, sorted by bytes, no two alike.
+        labels: of cells that are strings, large_string, sorted by bytes, no two alike.
     """
 
     form: Form
@@ -60,7 +60,7 @@ class UnitRuns:
 
     @property
     def rows(self) -> int:
-        """How many rows the runs represent."""
+        """Number of rows that the runs represent."""
         return int(self.counts.sum())
 
     @property
@@ -183,7 +183,7 @@ def merged(messages: Iterable[bytes]) -> UnitRuns | None:
 
 
 def joined_labels(lists: list[pa.Array]) -> tuple[pa.Array, list[Integers]]:
-    """The distinct texts of several lists, sorted by their bytes, and the places of each list's.
+    """Distinct strings of several lists, sorted by their bytes, and the places of each list's.
 
     >>> labels, places = joined_labels([pa.array(["b", "a"]), pa.array(["c", "b"])])
     >>> labels.to_pylist(), [each.tolist() for each in places]

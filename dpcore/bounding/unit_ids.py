@@ -5,14 +5,15 @@ CBC-MAC of AES-256 over an encoding of the value in blocks of 16 bytes. The firs
 many there are, so no encoding begins another, and CBC-MAC is a pseudorandom function (Bellare,
 Kilian, Rogaway, "The Security of the Cipher Block Chaining Message Authentication Code", JCSS 2000;
 for prefix-free messages Petrank, Rackoff, J. Cryptology 2000). It is computed for all rows at once,
-block by block; only texts above 4096 bytes are hashed one by one first.
+block by block; only strings above 4096 bytes are hashed one by one first.
 
 *Two units with one id* would be bounded as if they were one, and a unit more could move the counts
-of the other: the guarantee would be that of two units. Encodings of one block (numbers, moments,
-texts of up to ten bytes) never collide, since AES is a permutation. Else the chance that any two of
-n units do is at most some n^2 / 2^128 for a random function: 10^-20 for 10^9 units, far below every
-delta, and nobody without the key can look for such a pair. That the values of AES cannot be told
-from random ones is what all noise rests on already, so ids add no assumption to the guarantee.
+of the other: the guarantee would be that of two units. Encodings of one block (numbers,
+timestamps, strings of up to ten bytes) never collide, since AES is a permutation. Else the chance
+that any two of n units do is at most some n^2 / 2^128 for a random function: 10^-20 for 10^9 units,
+far below every delta, and nobody without the key can look for such a pair. All noise already
+assumes that the values of AES cannot be distinguished from random ones, so ids add no assumption to
+the guarantee.
 
 Source: the design, section 4.
 """
@@ -56,7 +57,8 @@ NEEDED = "texts, numbers, truth values, dates or times"
 _HEAD_BYTES, _BLOCK_BYTES = 10, 16
 _TAG_SHIFT, _EXTRA_SHIFT = np.uint64(16), np.uint64(24)
 _INTEGER, _LARGE, _FLOAT, _MOMENT, _DURATION, _DECIMAL, _TEXT, _LONG = range(1, 9)
-# Longer texts are hashed before they are chained, so that one does not take a step for each block.
+# Longer strings are hashed before they are chained, so that one does not take a step for each
+# block.
 _LONGEST_CHAINED = 4096
 # Beyond this many times the rows, a dictionary's values are taken before they are read.
 _DICTIONARY_SHARE = 4
@@ -111,7 +113,7 @@ class UnitIds:
 
 
 def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> None:
-    """Refuses unit columns of types whose values have no id.
+    """Refuse unit columns of types whose values have no id.
 
     Raises:
         ValueError: naming the column, the type and what is needed.
@@ -148,8 +150,8 @@ def value_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
     """The id of every value of one column: equal values have one, whatever their type's width.
 
     Integers, floats and decimals that are one number, truth values as 0 and 1, are equal; so are
-    dates and timestamps of one moment, and texts and bytes alike. A float of which another integer
-    may have been rounded (`dpcore.rows.whole_numbers`) is equal to floats alone.
+    dates and timestamps of one moment, and strings and bytes alike. A float to which another
+    integer may have been rounded (`dpcore.rows.whole_numbers`) is equal to floats alone.
 
     Args:
         column: (rows,), plain or with a dictionary.
@@ -246,7 +248,7 @@ def _decimal_text(value: Decimal | None) -> bytes | None:
 
 
 def _per_second(type: pa.DataType) -> int | None:
-    """Into how many parts a type of dates or times divides a second; None: it is no such type."""
+    """Number of parts of a second in a type of dates or times; None: it is no such type."""
     types = pa.types
     if types.is_date(type):
         return _PER_SECOND["ms" if types.is_date64(type) else "s"]
@@ -285,10 +287,10 @@ _KEPT = _masks()
 
 
 def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) -> Blocks:
-    """Make the ids of texts in a buffer: (n + 1,) offsets, and bytes."""
+    """Make the ids of strings in a buffer: (n + 1,) offsets, and bytes."""
     data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
     starts, lengths = offsets[:-1], np.diff(offsets)
-    # Room for the last block of the last text.
+    # Space for the last block of the last string.
     room = np.concatenate([data, np.zeros(_BLOCK_BYTES, np.uint8)])
     windows = np.ndarray(len(room) - _BLOCK_BYTES + 1, f"V{_BLOCK_BYTES}", room, strides=(1,))
 

@@ -54,7 +54,7 @@ class ShardRows(NamedTuple):
 
 
 class BoundedRows(NamedTuple):
-    """What is left of the rows of a shard.
+    """The retained rows of a shard.
 
     Attributes:
         increments: of the rows that stay, as the question's counters take them; None: no row came.
@@ -84,7 +84,7 @@ class TreeBounding:
         self._waiting: list[_Batch] = []
 
     def add(self, rows: RowIncrements, units: Units) -> Increments:
-        """Takes the rows of a batch that have a unit.
+        """Add the rows of a batch that have a unit.
 
         Args:
             rows: those that a policy keeps, row by row.
@@ -121,7 +121,7 @@ class TreeBounding:
         return runs if kept is None else runs.taken(kept)
 
     def bounded(self, messages: Iterable[bytes]) -> BoundedRows:
-        """What stays of a shard's rows.
+        """The retained rows of a shard.
 
         Args:
             messages: all `ShardRows.data` of the shard, in any order.
@@ -146,7 +146,7 @@ class _Batch:
         cells: (n,)
         values: (n,) or None.
         edges: (shards + 1,) where each shard begins.
-        labels: that cells are positions on, if they are texts.
+        labels: that cells are positions on, if they are strings.
     """
 
     form: Form

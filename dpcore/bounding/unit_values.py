@@ -40,16 +40,16 @@ def is_readable_as(type: pa.DataType, unit_type: UnitType) -> bool:
 
 
 def declared_values(column: pa.Array, unit_type: UnitType) -> pa.Array:
-    """Return the texts of values: equal where the values are one of the declared type, else not.
+    """Return values as strings: equal where the values are one of the declared type, else not.
 
     Args:
         column: (rows,), of a type that `is_readable_as` accepts.
-        unit_type: INTEGER: 7, 7.0, decimal 7.00 and the texts "7", "+7", "007", " 7" and "7.0" are
-            one; fractions, floats from 2^53 on, of which another integer may have been rounded, and
-            all other texts are null. TEXT: texts as they are, integers by their digits.
+        unit_type: INTEGER: 7, 7.0, decimal 7.00 and the strings "7", "+7", "007", " 7" and "7.0"
+            are one; fractions, floats from 2^53 on, to which another integer may have been rounded,
+            and all other strings are null. TEXT: strings as they are, integers by their digits.
 
     Returns:
-        (rows,) texts or bytes, null for a value that is null or none of the type; with a
+        (rows,) strings or bytes, null for a value that is null or none of the type; with a
         dictionary where the column has one.
 
     >>> ids = pa.array(["7", "7.0", " 007", "7.5", "x", None, "-0"])
@@ -87,7 +87,7 @@ def _integer_texts(texts: pa.Array) -> pa.Array:
 
 
 def _whole_texts(column: pa.Array) -> pa.Array:
-    """The texts of floats and decimals that are integers; null for the others."""
+    """Floats and decimals that are integers as strings; null for the others."""
     values, is_none = whole_numbers(column)
     plain = pa.array(values.astype(np.int64)).cast(pa.large_string())
     if is_none is None:

@@ -33,7 +33,7 @@ ADAPTIVE = "adaptive"
 class AdaptiveHierarchyWorkload(
     Workload[HierarchyQuestion[AdaptiveMechanism] | HierarchyQuestion[IrregularMechanism]]
 ):
-    """The counts of the nodes of a public universe, of which sparse ones are not split.
+    """The counts of the nodes of a public universe, whose sparse nodes are not split.
 
     Args:
         standard: the same tree with every node split; its best plan in rows, of all rows.

@@ -55,8 +55,8 @@ class OrderedChoice(Workload[Made]):
 
     Source: of the limit for counts, `benchmarks/factorised.py --counts`, and the same on 64 to
     1,024 cells (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times
-    as much as those of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by
-    up to 1.07.
+    as much as the counts of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100
+    by up to 1.07.
 
     Args:
         whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
@@ -113,7 +113,8 @@ class OrderedChoice(Workload[Made]):
         return tree.is_better(self.adaptive.setting(share, terms))
 
     def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
-        """Whether the counts of a strategy are expected to be closer than those of whole levels."""
+        """Whether the counts of a strategy are expected to be closer than the counts of whole
+        levels."""
         cells = self.whole.domain.cells
         soon = cells <= _SOON_OPTIMAL or cells > MOST_OPTIMAL
         if self.noise is Noise.LAPLACE or not (_FEWEST_CELLS <= cells <= MOST_LEAVES and soon):

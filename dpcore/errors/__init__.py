@@ -1,6 +1,6 @@
 """Laws of errors, intervals, and errors relative to counts.
 
-Floor 2: imports from floors 0 and 1. FACE lists the package's public API, by module;
+Floor 2: imports from floors 0 and 1. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

@@ -68,7 +68,7 @@ class _Group(NamedTuple):
     counts: Floats
 
     def share(self, place: int) -> float:
-        """What the variables of one size add to the variance."""
+        """Share of the variance from the variables of one size."""
         size = float(self.sizes[place])
         return float(self.variance * self.counts[place]) * (size * size)
 
@@ -128,7 +128,8 @@ class ErrorLaw:
 
     @cached_property
     def distinct_terms(self) -> float:
-        """How many sizes of coefficients share the variance: 1 / sum of their shares squared."""
+        """Effective number of sizes of coefficients that share the variance: 1 / sum of their
+        shares squared."""
         shares = np.concatenate([g.variance * g.counts * g.sizes**2 for g in self._groups])
         total = float(shares.sum())
         return total * total / float((shares**2).sum())
@@ -148,7 +149,7 @@ class ErrorLaw:
         return product
 
     def _where_it_counts(self, t: Floats) -> npt.NDArray[np.intp]:
-        """Leaves out places where the terms of the largest variance make it negligible."""
+        """Leave out places where the terms of the largest variance make it negligible."""
         left, decay = np.arange(t.size), np.zeros(t.size)
         for group, sizes, counts in self._batches(size=1)[:12]:
             decay = decay + counts[0] * _least_decay(group.law, sizes[0] * t[left])
@@ -203,7 +204,7 @@ class ErrorLaw:
 
     @property
     def _folded(self) -> float:
-        """A bound of the mass beyond the inversion's range, by the second and fourth moments."""
+        """A bound of the mass beyond the inversion's range, by the second and the fourth moment."""
         fourth = 3.0 + max(0.0, self.excess_kurtosis)
         return min(1.0 / _RANGE_SQUARED, fourth / (_RANGE_SQUARED * _RANGE_SQUARED))
 
@@ -245,12 +246,12 @@ def _powers(factors: Floats, counts: Floats) -> Floats:
 
 
 def _reduced(angle: Floats) -> Floats:
-    """How far an angle is from the next multiple of 2 pi."""
+    """Distance of an angle from the next multiple of 2 pi."""
     return np.abs(angle - 2 * np.pi * np.rint(angle / (2 * np.pi)))
 
 
 def _remembered(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Keeps the last results; laws are hashable values, which their protocol does not say."""
+    """Cache of the last results; laws are hashable values, which their protocol does not say."""
     return lru_cache(maxsize=256)(function)
 
 

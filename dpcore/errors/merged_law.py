@@ -27,7 +27,7 @@ _HIGHEST = 0.9999
 
 @dataclass(frozen=True, kw_only=True)
 class MergedLaw:
-    """The law of an estimate's error up to a small difference D whose moments are known.
+    """Law of an estimate's error up to a small difference D, from E D^2 and a bound of E D^4.
 
     Args:
         law: of the merged error; its variance is the error's.

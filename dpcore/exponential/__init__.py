@@ -1,6 +1,6 @@
 """Quantiles by the exponential mechanism, one after the other down a tree of quantiles.
 
-Floor 7: imports from floors 0 to 6. FACE lists the package's public API, by module;
+Floor 7: imports from floors 0 to 6. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

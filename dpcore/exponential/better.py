@@ -1,4 +1,4 @@
-"""Where quantiles by the exponential mechanism are nearer than those of a planned tree.
+"""Conditions under which the exponential mechanism's quantiles beat a planned tree's.
 
 Measured, not derived (docs/quantiles.md): on gamma, Zipf and atomic data, from 100 to 100,000 rows,
 under epsilon and rho, and on the sets of docs/accuracy.md. It is so of few quantiles, where the

@@ -1,4 +1,4 @@
-"""Exact choices among candidates by their weights: the laws are those of the weights to the bit.
+"""Exact choices among candidates by their weights: the laws follow the weights to the bit.
 
 A weight is a float64, that is a whole number of units of 2^-124 where it is at least 2^-60, so its
 law is drawn without rounding: uniform whole numbers by rejection, and comparisons of whole numbers.
@@ -37,7 +37,7 @@ class Chosen(NamedTuple):
 
     Attributes:
         number: of the candidate.
-        mass: of all candidates, among those of other parts; 0: none was chosen.
+        mass: of all candidates, beside the masses of other parts; 0: none was chosen.
     """
 
     number: int
@@ -71,7 +71,7 @@ def flipped(weights: Floats, stream: RandomStream) -> Chosen:
     """A candidate, chosen by permute-and-flip.
 
     Args:
-        weights: (n,) from 2^-60 to 1, of which one is 1, of the candidates of some part.
+        weights: (n,) of the candidates of some part, from 2^-60 to 1; one is 1.
         stream: of this choice.
 
     >>> flipped(np.array([2.0**-60, 1.0]), RandomStream(bytes(32)))
@@ -111,8 +111,8 @@ def uniform_below(bound: int, stream: RandomStream) -> int:
 
 
 def _running_sums(weights: Floats) -> list[Integers]:
-    """The sums of the weights up to each, (n,), in units of 2^-124 and limbs of 31 bits, of which
-    only the first may have more."""
+    """The sums of the weights up to each, (n,), in units of 2^-124 and limbs of 31 bits; only the
+    first limb may have more."""
     limbs: list[Integers] = []
     rest = weights
     for _ in range(_LIMBS):

@@ -31,7 +31,7 @@ _MIDDLE = Fraction(1, 2)
 
 
 class ChosenQuantiles(NamedTuple):
-    """Where quantiles lie, (quantiles,) each in their order: both rise.
+    """Positions of quantiles, (quantiles,) each in their order: both rise.
 
     Attributes:
         cells: that hold them.
@@ -74,7 +74,7 @@ class QuantileGap(NamedTuple):
 
 
 class ChosenCell(NamedTuple):
-    """What is chosen among the cells of a part.
+    """The choice among the cells of a part.
 
     Attributes:
         mass: as of `dpcore.exponential.choice.Chosen`; 0: nothing is.
@@ -133,7 +133,7 @@ def _ends(
 def choose_among(
     cells: Cells, part: QuantileGap, rank: Rank, plan: ExponentialPlan, stream: RandomStream
 ) -> ChosenCell:
-    """What a quantile of a part would be if it were among some cells.
+    """Choose the cell of a part's quantile among some cells.
 
     Args:
         cells: these.
@@ -148,8 +148,8 @@ def choose_among(
         return NOTHING
     ends = cells.ends[first - cells.first : stop - cells.first + 1]
     ends = np.clip(ends, part.start, part.stop)
-    # How far the ranks where cells begin and end lie above the wanted one, in units of which so
-    # many are a row.
+    # The distance of the ranks where cells begin and end above the wanted one; so many of its
+    # units are a row.
     scale = rank.part.denominator
     wanted = rank.part.numerator * (part.stop - part.start)
     away = (ends - part.start) * scale - wanted

@@ -1,5 +1,5 @@
 """The choices of quantiles at the place that holds the counts: of whole histograms, key by key.
-Those of more cells than a chunk has are made in rounds (`dpcore.exponential.rounds`).
+Histograms of more cells than a chunk has are handled in rounds (`dpcore.exponential.rounds`).
 
 Keeps `dpcore.trees.forest.Forest`. What is measured of a key is where its quantiles lie: their
 cells, then their shares. There is nothing above a histogram, and no number of rows is released.
@@ -60,7 +60,7 @@ class ExponentialForest(SingleChunkTrees):
 
 
 def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
-    """What was chosen of consecutive keys, as `from_measurements` reads it."""
+    """The choices of consecutive keys, as `from_measurements` reads them."""
     measured: Measurements = [
         np.stack([each.cells for each in found]),
         np.stack([each.shares for each in found]).view(np.int64),
@@ -70,7 +70,7 @@ def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
 
 
 def from_measurements(measured: Measurements) -> ChosenQuantiles:
-    """What `ExponentialForest.measure` chose, (keys, quantiles) each; ends are (2, keys,
+    """The choices of `ExponentialForest.measure`, (keys, quantiles) each; ends are (2, keys,
     quantiles)."""
     cells, shares, *ends = (each for each in measured if each is not None)
     return ChosenQuantiles(cells, shares.view(np.float64), np.stack(ends) if ends else None)

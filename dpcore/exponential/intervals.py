@@ -3,8 +3,8 @@
 The cells are cut in *runs* around the cell of a quantile, wider with their distance from it. An
 interval is a run and one above it, or the same twice; it reaches from the first cell of the one to
 the last of the other. With t the wanted rank and m rows of *reach*, its distance is the larger one
-of those of t - m from the ranks of the lower run, and of t + m from those of the upper. The first
-run counts as beginning below all ranks, the last as ending above all.
+of two: that of t - m from the ranks of the lower run, and that of t + m from the upper run's. The
+first run counts as beginning below all ranks, the last as ending above all.
 
     it holds     what is off by less than m on either side: the lower run then begins below t, and
                  the upper one ends above it
@@ -12,8 +12,8 @@ run counts as beginning below all ranks, the last as ending above all.
                  exponential mechanism. By permute-and-flip it is half of that: of B far pairs whose
                  coins succeed, beside a nearest one whose coin always does, one is chosen with
                  probability B / (1 + B) at most, and that is no more than B / 2.
-    it costs     what the choice of a cell costs: the larger one of two distances, each of which a
-                 unit moves up or down by at most so much, is moved by at most as much.
+    it costs     what the choice of a cell costs: the larger one of two distances, and a
+                 unit moves each up or down by at most so much; so it moves by at most as much.
 
 So m = ln(J / (1 - confidence)) / g, or ln(2) / g less, which is known before a row is read.
 
@@ -36,12 +36,12 @@ from dpcore.noise.randomness import RandomStream
 
 # So many runs of a width, before the next ones are twice as wide.
 _OF_A_WIDTH = 4
-# Beyond all ranks, in their units: 2^40 rows of which 2^22 make one.
+# Beyond all ranks: 2^40 rows, at 2^22 units a row.
 _BEYOND = 2**62
 
 
 def run_edges(cell: int, cells: int) -> Integers:
-    """Where the runs around a cell begin, and where the last one ends, (runs + 1,).
+    """Starts of the runs around a cell, and the end of the last one, (runs + 1,).
 
     >>> run_edges(2, 20).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 20]
@@ -53,7 +53,7 @@ def run_edges(cell: int, cells: int) -> Integers:
 
 
 def _steps(cells: int) -> Integers:
-    """How far from a cell the runs around it begin."""
+    """Distances from a cell at which the runs around it begin."""
     widths = _OF_A_WIDTH * [2**number for number in range(max(1, cells.bit_length()))]
     return np.cumsum([0, *sorted(widths)])
 
@@ -82,8 +82,8 @@ def reach(plan: ExponentialPlan, place: int) -> int:
 
 
 def pair_distances(ranks: Integers, quantile: Fraction, rows: int) -> Integers:
-    """(pairs,) the distances of all pairs of runs, in units of which as many are a row as the
-    quantile's denominator says.
+    """Distances of all pairs of runs, (pairs,); as many of their units are a row as the quantile's
+    denominator says.
 
     Args:
         ranks: (runs + 1,) how many rows lie below the edges of the runs.

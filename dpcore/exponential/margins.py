@@ -1,18 +1,18 @@
-"""How far the ranks of what is chosen lie from those wanted: bounds and a model, without the data.
+"""Errors in rank of chosen quantiles: bounds and a model, without the data.
 
-A *margin* speaks of ranks: the rank that a quantile wants lies within so many rows of those of the
-cell that was chosen for it. With n rows in all, K cells and the rate g of a choice:
+A *margin* speaks of ranks: the rank that a quantile wants lies within so many rows of the
+ranks of the cell that was chosen for it. With n rows in all, K cells and the rate g of a choice:
 
     a cell    weighs exp(-g d), and one of distance 0 weighs 1. So P(d >= x) <= K exp(-g x), by
               the exponential mechanism as by permute-and-flip.
-    a place   of K PLACES, one of which has distance 0: P(d >= x) <= K PLACES exp(-g x). Its middle,
+    a place   of K PLACES, one with distance 0: P(d >= x) <= K PLACES exp(-g x). Its middle,
               where rows are parted, is off by half its ranks more, at most n / (2 PLACES), and by
               half a row, since sides have whole numbers of rows.
 
 Between two chosen places, off by e and e', the q-quantile wants a rank that is off by (1 - q) e +
 q e', and by what its rounded part misses (`Rank.missed`). The margins of a path each hold with
-their part of the probability, so all do together. The ranks of a cell are no further than those of
-a place in it.
+their part of the probability, so all do together. The ranks of a cell are no further than the
+ranks of a place in it.
 
 Where rows lie densely a choice is off by a two-sided exponential law of rate g: a standard
 deviation of sqrt(2) / g, along a path by the same sums. The model has this; it is less where cells
@@ -41,7 +41,7 @@ class Margin(NamedTuple):
 
 
 def margins(plan: ExponentialPlan, confidence: float) -> list[Margin]:
-    """How far off ranks are at most, each with the confidence; one for each quantile, in order.
+    """Bounds on the errors in rank, each with the confidence; one for each quantile, in order.
 
     Args:
         plan: of the quantiles.
@@ -83,7 +83,7 @@ def _beside(
 
 
 def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> float:
-    """How many rows one choice is off, with a probability of at most `failure` beyond."""
+    """Error of one choice in rows, exceeded with a probability of at most `failure`."""
     candidates = plan.cells * (1 if rank.is_last else PLACES)
     # What the floor of the weights adds.
     left = failure - candidates * FLOOR

@@ -10,7 +10,7 @@ Together that is one choice among all places. The mean over the places of a run 
 the wanted rank is a geometric series; of the one run of each turn that does, its parts are looked
 at one by one.
 
-A turn works in units of which 1 / (scale STEPS^turn) is a row. In these every run, and in those of
+The unit of a turn is 1 / (scale STEPS^turn) of a row. In this unit every run, and in the units of
 the turns below every step from a run to the next, is as long as the cell is in units of the first.
 """
 
@@ -40,8 +40,8 @@ def chosen_place(
     """A cell, and the share of its rows below the middle of the place chosen in it.
 
     Args:
-        before, upto: (n,) where the ranks of cells begin and end, less the wanted one, in units of
-            which ``scale`` are a row.
+        before, upto: (n,) where the ranks of cells begin and end, less the wanted one; ``scale``
+            of its units are a row.
         rate: of the weights, in rows.
         scale: at most 2^16.
         stream: of this choice.
@@ -67,7 +67,7 @@ def _turns(rate: Fraction, scale: int) -> tuple[Weights, ...]:
 
 
 def _below(turns: tuple[Weights, ...], turn: int, rows: Integers) -> Floats:
-    """(n,) the mean weights of the places of runs, of which the nearest is at distance 0.
+    """Mean weights of the places of runs, (n,); the nearest place is at distance 0.
 
     Args:
         turns: from `_turns`.
@@ -87,7 +87,7 @@ def _parts(turns: tuple[Weights, ...], turn: int, start: int, rows: int) -> Floa
         turns: from `_turns`.
         turn: of the parts.
         start: where the ranks of the run begin, less the wanted one, in the units of the run.
-        rows: the length of the run, in its units as in those of its parts of these.
+        rows: the length of the run, in its units, and the length of its parts in theirs.
     """
     starts = [STEPS * start + part * rows for part in range(STEPS)]
     outside = [max(each, -each - rows, 0) for each in starts]

@@ -12,18 +12,18 @@ parallel composition.
     rho       a choice whose range is e is e^2 / 8-zCDP, so over all parts (rate + SLACK)^2 L2^2 / 8
               (Cesar and Rogers; permute-and-flip has no such bound): the rate is
               sqrt(8 rho / L2^2) - SLACK.
-    interval  a choice among all rows for each quantile, which is paid for one by one: of a share of
-              the budget they have equal parts, the choices of quantiles the rest.
-    a unit    with v rows in a part, of which v_c lie in the parts below it: sums of v_c are at most
+    interval  a choice among all rows for each quantile, each paid for: they divide a share of the
+              budget equally, and the choices of quantiles have the rest.
+    a unit    with v rows in a part, v_c of them in the parts below it: sums of v_c are at most
               v, sums of squares at most v^2. So what it loses along all paths is at most what all
               its rows would lose along the costliest.
 
-Weights are off by `weights.ERROR` of themselves. Those of places with `FLOOR` are off by as much
+Weights are off by `weights.ERROR` of themselves. Weights of places with `FLOOR` are off by as much
 again where distances are clipped (`_LEAST_RATE`): by 2 ERROR. A choice of a cell is one quotient of
 a weight and a sum of weights, one of a place three: of its cell, its run, and itself. A mean is
 taken anew in the turn below it, so nothing cancels: six numbers are off, by 12 ERROR together, and
 as many of the neighbor. Losses rise by at most 24 ERROR (1 + 2^-20) < 32 ERROR = SLACK, in each
-part that a unit has rows in, of which each has a range of 1 or more.
+part that a unit has rows in; each part has a range of 1 or more.
 
 Source: McSherry and Talwar 2007; McKenna and Sheldon 2020, theorem 1; Cesar and Rogers, "Bounding,
 Concentrating, and Truncating", ALT 2021, lemma 3.4; Kaplan, Schnapp, Stemmer 2022.
@@ -47,16 +47,17 @@ from dpcore.trees.uniform import UniformTree
 
 # What a choice costs more, because weights are rounded.
 SLACK = Fraction(1, 2**27)
-# The least rate. Distances are clipped at 2^62 (`places.LARGEST`), in units of which at most 2^16
-# (the largest scale of a place) times 2^24 (`places.PLACES`) are a row: at 2^22 rows. By this rate
-# what lies beyond weighs less than exp(-2^6) < 2^-92 = ERROR FLOOR: FLOOR plus it is off by ERROR.
+# The least rate. Distances are clipped at 2^62 (`places.LARGEST`) units, and at most 2^16
+# (the largest scale of a place) times 2^24 (`places.PLACES`) units are a row: at 2^22 rows. By this
+# rate what lies beyond weighs less than exp(-2^6) < 2^-92 = ERROR FLOOR: FLOOR plus it is off by
+# ERROR.
 _LEAST_RATE = Fraction(1, 2**16)
 _ROOT_BITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialPlan(Coded):
-    """How quantiles are chosen.
+    """The plan of quantiles by the exponential mechanism: how they are chosen.
 
     Args:
         cells: K, of each tree.
@@ -121,7 +122,7 @@ class ExponentialPlan(Coded):
 
     @cached_property
     def amounts(self) -> Mapping[int, Fraction]:
-        """What the choice of each quantile spends, by its place."""
+        """Amount that the choice of each quantile spends, by its place."""
         return _spent(self.first, self.budget.amount * (1 - self.interval_share))
 
     @cached_property
@@ -138,7 +139,7 @@ class ExponentialPlan(Coded):
 
     @property
     def interval_amount(self) -> Fraction:
-        """What the interval of one quantile spends."""
+        """Amount that the interval of one quantile spends."""
         return self.budget.amount * self.interval_share / len(self.quantiles)
 
     def interval_rate(self, place: int) -> Fraction:

@@ -93,18 +93,18 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
 
     @cached_property
     def order(self) -> list[int]:
-        """Positions of the quantiles among those of the plan."""
+        """Positions of the quantiles among the plan's quantiles."""
         return [self.plan.quantiles.index(exact_quantile(each)) for each in self.quantiles]
 
     @cached_property
     def rank_margins(self) -> list[Margin]:
-        """How far off the ranks are at most, at the tree's confidence, in the order reported."""
+        """Bounds on the errors in rank, at the tree's confidence, in the order reported."""
         found = margins(self.plan, self.confidence)
         return [found[place] for place in self.order]
 
     @cached_property
     def interval_reach(self) -> list[int] | None:
-        """By how many rows the ranks that intervals reach for lie below and above the wanted one,
+        """Distances in rows of the ranks that intervals reach for below and above the wanted one,
         in the order reported; None where there are no intervals."""
         if not self.plan.interval_share:
             return None
@@ -236,7 +236,7 @@ def exact_quantile(quantile: float) -> Fraction:
 
 
 def choice_entries(plan: ExponentialPlan) -> list[dict[str, object]]:
-    """What the choice of each quantile spends, and its law, in rising order."""
+    """The budget of the choice of each quantile, and its law, in rising order."""
     found = {path[-1].place: path for path in plan.first.paths()}
     measure = plan.budget.measure.value
     return [
@@ -278,8 +278,8 @@ _INTERVAL = ("ci_low", "ci_high")
 def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``chosen``.
 
-    How far their ranks may be off is told without the data (`dpcore.exponential.margins`), how far
-    their values are is not: without intervals, the ends of these are null.
+    The error of their ranks is bounded without the data (`dpcore.exponential.margins`), the error
+    of their values is not: without intervals, the ends of these are null.
     """
     keys, wanted = chosen.cells.shape
     # As they were requested, not as they rise.

@@ -2,8 +2,8 @@
 
 The middle one first, among all rows; it parts the rows, and the lower and the upper quantiles are
 chosen among those on their side, where they are quantiles of other parts: the q-quantile between
-those of a and b is the (q - a) / (b - a)-quantile of the rows between. So a row takes part in one
-choice of each depth, and m quantiles cost as much as log2(m + 1) of them.
+the quantiles of a and b is the (q - a) / (b - a)-quantile of the rows between. So a row takes part
+in one choice of each depth, and m quantiles cost as much as log2(m + 1) of them.
 
 Source: Kaplan, Schnapp, Stemmer, "Differentially Private Approximate Quantiles", ICML 2022
 (algorithm 1).

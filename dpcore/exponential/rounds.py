@@ -5,8 +5,8 @@ A quantile's group sends requests, and each chunk of its cells answers. There is
 depth of the tree of quantiles, one before them for the rows of each chunk, and one behind them for
 intervals.
 
-    asked     the rows of every chunk, the parts between quantiles that were chosen, and these
-    answered  of each part what the chunk chose in it, with the mass of its candidates; when all are
+    request   the rows of every chunk, the parts between quantiles that were chosen, and these
+    answer    of each part what the chunk chose in it, with the mass of its candidates; when all are
               chosen, how many rows lie below the edges of runs around them
 
 Together that is one choice among all cells, by the law of `dpcore.exponential.choosing` to the bit,
@@ -99,7 +99,7 @@ def answered(
     data: bytes,
     key_noise: NoiseSource,
 ) -> bytes:
-    """What a chunk answers.
+    """The answer of a chunk.
 
     Args:
         plan: of the quantiles.
@@ -179,7 +179,7 @@ def _all_edges(plan: ExponentialPlan, request: ChunkRequest) -> Integers:
 
 
 def _ranks_at(edges: Integers, cells: Cells) -> Integers:
-    """How many rows lie below edges, of those that are edges of some cells; 0 of the others."""
+    """Number of rows below edges, for edges of some cells; 0 for other edges."""
     places = edges - cells.first
     mine = (places >= 0) & (places < len(cells.ends) - 1)
     return np.where(mine, cells.ends[np.where(mine, places, 0)], 0)
@@ -193,7 +193,7 @@ def _with_ends(
     ranks: Integers,
     key_noise: NoiseSource,
 ) -> ChunkRequest:
-    """With the ends of intervals, from the ranks at `_all_edges`."""
+    """Add the ends of intervals, from the ranks at `_all_edges`."""
     ends, start = [], 0
     for place, cell in enumerate(request.found.cells.tolist()):
         edges = run_edges(cell, plan.cells)

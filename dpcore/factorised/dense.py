@@ -2,7 +2,7 @@
 
 The weights v of `dpcore.factorised.optimum` represent X = D^-1 (D G D)^(1/2) D^-1; M is its
 Cholesky factor times a scale, rounded to whole numbers. The rounding costs little (a part in 2^24
-of a column's square per entry) and no privacy: sensitivity and estimates are those of the whole
+of a column's square per entry) and no privacy: sensitivity and estimates belong to the whole
 numbers.
 
 The same matrix must come out on every processor, though eigenvectors differ there in their last
@@ -147,7 +147,7 @@ def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
 
     Args:
         read: what it is best for.
-        weights: (K,) v, of which four digits are kept.
+        weights: (K,) v; they are rounded to four digits.
     """
     rounded = tuple(float(f"{each:.{_DIGITS}g}") for each in weights)
     exact = _ExactFactor(read, rounded, SCALE)

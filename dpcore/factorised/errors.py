@@ -114,7 +114,7 @@ class FactorizedErrors:
         return float(self._less_total(np.array(dot(row, row) * self._noise), np.array(own)))
 
     def _less_total(self, variances: Floats, alpha: Floats) -> Floats:
-        """What is left of variances where the total is public."""
+        """Variances less the part of the total, where the total is public."""
         if not self._public_total:
             return variances
         return np.maximum(variances - alpha * alpha * self.measured_total, 0.0)

@@ -1,10 +1,10 @@
 """Trees whose cells are measured by a strategy, one per key, each within one chunk.
 
-What is measured of a tree is M x, with independent noise on every sum. Estimates of cells follow by
-M^-1, those of nodes and prefixes by adding up.
+The measurement of a tree is M x, with independent noise on every sum. Estimates of cells follow by
+M^-1, estimates of nodes and prefixes by adding up.
 
-Nonnegative integers follow from the closest rising prefixes, since it is prefixes whose errors a
-strategy keeps small, and all alike. Those of single cells are larger than a planned tree's, so that
+Nonnegative integers follow by isotonic regression of the prefixes, since a strategy keeps the
+errors of prefixes small, and all alike. Errors of single cells exceed a planned tree's, so that
 a repair of them from the top down is worse (docs/factorised.md has the figures).
 
 Source: `dpcore.factorised.strategy`, `dpcore.trees.closest_cdf`.

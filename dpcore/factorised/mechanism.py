@@ -51,7 +51,7 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @classmethod
     def from_entries(cls, left: dict[str, Any], **context: Any) -> FactorizedMechanism:
-        """Refuse fan-outs that are not those of such a tree."""
+        """Refuse fan-outs other than the fan-outs of such a tree."""
         mechanism: FactorizedMechanism = super().from_entries(left, **context)
         tree = mechanism.plan.tree
         listed = listed_tree(tree.leaves)
@@ -88,7 +88,7 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @property
     def strategy_in_words(self) -> str:
-        """What is measured, for a person."""
+        """Description of the measurements, for a person."""
         if self.plan.strategy.kind == "optimum":
             return "weighted sums of cells, those of the least error that there are"
         return "weighted sums of cells, the square root of prefix sums with even columns"
@@ -107,7 +107,8 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
 
     @property
     def _repaired(self) -> dict[str, object]:
-        """How counts are made consistent; earlier releases, from the root down, do not say it."""
+        """The repair that makes counts consistent; earlier releases, from the root down, do not
+        name it."""
         if self.consistency is Consistency.TOP_DOWN:
             return {}
         return {"consistency": self.consistency.value}

@@ -13,7 +13,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import UniformTree
 
-# The rows of a tree of which every sum with its noise is within 64 bits.
+# The most rows of a tree: every sum with its noise is then within 64 bits.
 ROWS = 2**33
 # The chance that a noise is larger than its bound.
 _BEYOND = 1e-30
@@ -22,7 +22,7 @@ _MOST = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class FactorizedPlan(Coded):
-    """How the cells of one tree are measured.
+    """The plan of one tree's cells: how they are measured.
 
     Args:
         tree: whose nodes are released, and whose counts add up; nothing is measured by its levels.

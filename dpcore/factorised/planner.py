@@ -1,4 +1,4 @@
-"""Chooses the strategy: the best there is for some thousand cells, above them a scalable one."""
+"""Choice of the strategy: the best there is for some thousand cells, above them a scalable one."""
 
 from __future__ import annotations
 

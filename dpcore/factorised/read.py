@@ -1,4 +1,4 @@
-"""What is read of the cells: the sums that a strategy is best for."""
+"""Sums of the cells that a strategy is optimized for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIXES = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Read(Coded):
-    """What is read of the cells.
+    """The sums of the cells that are read.
 
     Args:
         kind: "cdf": all prefixes; "centred": the same where the total is public, less their even

@@ -1,4 +1,4 @@
-"""How far one privacy unit moves what a strategy measures, and the noise that hides it.
+"""Sensitivity of a strategy's measurements to one privacy unit, and the noise that hides it.
 
 The one owner of the sensitivity of integer strategies.
 """
@@ -20,8 +20,8 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: MatrixStrategy, *, keyed: 
     (`PrivacyUnit.heaviest`), of squares that sum to m_2 (`PrivacyUnit.moved`).
 
     Under ``add_remove`` the sums of a key with v_k rows of the unit move by at most v_k sqrt(n), so
-    those of all keys by L2^2 = n sum v_k^2 <= n m_2, without keys n c^2. Attained by v_k rows in
-    the cell of the longest column.
+    the sums of all keys move by L2^2 = n sum v_k^2 <= n m_2, without keys n c^2. Attained by v_k
+    rows in the cell of the longest column.
 
     Under ``substitute`` and without keys, v rows leave and w come, both at most c: of these, min(v,
     w) pairs move the sums by at most sqrt(d) each, and the others by sqrt(n): at most c times the

@@ -42,7 +42,7 @@ from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.strategy import MatrixStrategy
 
-# Of the coefficients, the square root of this times K at least, of which the smallest keep bits.
+# Of the coefficients, the square root of this times K at least; the smallest ones keep bits.
 _SCALE_BITS = 8
 # Of the factors of columns.
 STEPS = 2**10

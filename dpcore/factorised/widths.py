@@ -15,7 +15,7 @@ from dpcore.codec import Coded
 
 @dataclass(frozen=True, kw_only=True)
 class NormalWidths(Coded):
-    """How wide intervals are on either side, in standard errors.
+    """Half-widths of intervals on either side, in standard errors.
 
     Args:
         confidence: the coverage.

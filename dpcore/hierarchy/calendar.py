@@ -6,7 +6,7 @@ written as ISO 8601 writes them, with Q1 to Q4 for quarters and Mon to Sun for t
 So the nodes of a level are a run of integers: nothing is sorted, and only the labels' codes are
 written down.
 
-Weeks are those of ISO 8601: they begin on Mondays and belong to the year of their Thursday. They do
+Weeks follow ISO 8601: they begin on Mondays and belong to the year of their Thursday. They do
 not nest in months, nor in years that begin on January 1: above weeks, a year is one of whole weeks.
 """
 
@@ -31,8 +31,8 @@ _WEEKS = ("year", "week", "weekday", "hour")
 _CHAINS = (_DATES, _WEEKS, ("year", "quarter", "month", "weekday", "hour"))
 WEEKDAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _WEEK, _DAY = 7, 24
-# Of a unit within the one above it: the picture of its label, the factor that makes room for it in
-# a code, and what comes before it.
+# Of a unit within the one above it: the picture of its label, the factor that shifts a code to
+# append it, and what comes before it.
 _LABELS = {
     "year": ("0000", 1, ""),
     "quarter": ("Q0", 10, "-"),
@@ -113,7 +113,7 @@ def universe_from_calendar(
             neither.
 
     Returns:
-        The universe; paths are ISO 8601 texts: "2013", "2013-02", "2013-02-28", "2013-02-28T23";
+        The universe; paths are ISO 8601 strings: "2013", "2013-02", "2013-02-28", "2013-02-28T23";
         or "2013-Q1", "2013-W09", "2013-W09-Thu", "2013-02-Thu", "ThuT23".
 
     Raises:
@@ -197,7 +197,7 @@ def _levels_again(names: Sequence[str], nodes: int) -> Iterator[_Level]:
 
 
 def check_calendar(levels: Sequence[str]) -> None:
-    """Refuse levels of which one does not nest in the one before it.
+    """Refuse levels unless each nests in the one before it.
 
     Raises:
         ValueError: which go together.
@@ -232,7 +232,7 @@ def _cut(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class CalendarLeaves:
-    """Which leaf of the universe of a calendar holds a moment.
+    """The leaf of the universe of a calendar that holds a timestamp.
 
     Args:
         universe: of a calendar, without the leaf "other".
@@ -337,7 +337,7 @@ def _check_beginning(levels: Sequence[str], field: str, bound: date, moment: np.
 def _child_starts(
     above: tuple[str, range], below: tuple[str, range], levels: Sequence[str]
 ) -> Integers:
-    """Where the units of a level begin among those of the level below it, (units + 1,)."""
+    """Starts of the units of a level among the units of the level below it, (units + 1,)."""
     (name, run), (finer, nodes) = above, below
     days = _unit(name, levels).begin(np.arange(run.start, run.stop + 1))
     places = days * _DAY if finer == "hour" else _unit(finer, levels).number(days)
@@ -404,8 +404,8 @@ def _node_codes(units: tuple[str, ...], levels: Sequence[str], nodes: Integers) 
 def _number_within(
     unit: str, levels: Sequence[str], days: Integers, hours: Integers | None
 ) -> Integers:
-    """What a label says of the unit that holds days: quarters, months, weeks and days are counted
-    from 1, weekdays and hours from 0."""
+    """The number in the label of the unit that holds days: quarters, months, weeks and days are
+    counted from 1, weekdays and hours from 0."""
     if unit == "hour":
         assert hours is not None
         return hours - days * _DAY

@@ -1,6 +1,6 @@
 """The columns from which the leaf of a row is read: how its values become codes.
 
-Codes are the positions of integers and texts on a list of labels, the numbers
+Codes are the positions of integers and strings on a list of labels, the numbers
 that codes of digits write, or the leaves of a calendar, which are found by arithmetic.
 """
 
@@ -35,7 +35,7 @@ _PARTS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ColumnReader(ABC):
-    """How the values of one column become codes.
+    """Reader that maps the values of one column to codes.
 
     Attributes:
         value_type: the type in which a file without types is read.
@@ -80,8 +80,8 @@ def column_readers(universe: Universe) -> tuple[ColumnReader, ...]:
         universe: the leaves, without the leaf "other".
 
     Returns:
-        One a level for a universe of columns, whose codes are those of the level's labels. Else one
-        in all: its codes are the numbers that codes of digits write, or else ids of leaves.
+        One a level for a universe of columns, whose codes are the codes of the level's labels. Else
+        one in all: its codes are the numbers that codes of digits write, or else ids of leaves.
 
     >>> from dpcore.hierarchy.leaves import universe_from_paths
     >>> (reader,) = column_readers(universe_from_paths(pa.array(["c", "a/b"]), "/"))
@@ -115,7 +115,7 @@ class _IntegerReader(ColumnReader):
 
 
 class _TextReader(ColumnReader):
-    """Listed texts; of numbers too where every text is an integer without leading zeros."""
+    """Listed strings; numbers too where every string is an integer without leading zeros."""
 
     value_type = pa.string()
 
@@ -184,7 +184,7 @@ class _CalendarReader(ColumnReader):
 
     def accepts(self, type: pa.DataType) -> bool:
         if pa.types.is_timestamp(type):
-            if self._leaves.is_recurring:  # no bounds show that days are those of UTC
+            if self._leaves.is_recurring:  # no bounds show that days are UTC days
                 return type.tz is None or is_utc(type.tz)
             return bool((type.tz is not None) == self._utc)
         return bool(pa.types.is_date(type)) and not self._utc

@@ -2,8 +2,8 @@
 
 A row's leaf depends on that row alone, so the policies for rows without a leaf leave the
 sensitivity as it is. A leaf is looked up by one integer, which the labels of its levels make by
-mixed radix; where that would pass 2^62, the levels are looked up in several runs, each of which
-goes on from the node that the one before has found.
+mixed radix; where that would pass 2^62, the levels are looked up in several runs, and each run
+continues from the node that the one before has found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HierarchyDomain(Coded):
     Attributes:
         universe: the public leaves, without the leaf "other".
         columns: what is read: a column a level for a universe of columns, else one column: of
-            codes, paths, moments, or names of leaves.
+            codes, paths, timestamps, or names of leaves.
         unknown: what happens to a row whose leaf is not in the universe: "drop", or "other", one
             more leaf at the end, directly below the root.
         missing: what happens to a row with a null in one of the columns: the same choices.
@@ -88,7 +88,7 @@ class HierarchyDomain(Coded):
 
     @property
     def form(self) -> str:
-        """How the universe lists its leaves."""
+        """The form in which the universe lists its leaves."""
         return self.universe.form
 
     @property
@@ -151,7 +151,8 @@ class HierarchyDomain(Coded):
         return self._apply_policies(self._find_leaves(codes), self.tree.leaves - 1)
 
     def _apply_policies(self, found: Integers, other: int) -> Integers:
-        """What was found for each row, with what the policies give where nothing was."""
+        """The leaf of each row; where a row has none, the leaf or the drop that the policies
+        assign."""
         lost = np.flatnonzero(found < 0)
         if len(lost):
             replacements = [
@@ -166,7 +167,7 @@ class HierarchyDomain(Coded):
         return self.universe.level_labels[-1].radix
 
     def slots(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
-        """Where the leaf of every row would be if each parent had `radix` children.
+        """Slot of every row's leaf if each parent had `radix` children.
 
         Only a row whose parent is not in the universe is seen to be unknown.
 
@@ -261,7 +262,7 @@ def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
 
 @lru_cache(maxsize=4)
 def _parent_index(universe: Universe) -> IntegerIndex:
-    """Where the codes of the parents of leaves are, of a universe of digits."""
+    """Index of the codes of the parents of leaves, in a universe of digits."""
     return IntegerIndex(_node_keys(universe, 1, universe.height - 1))
 
 

@@ -37,11 +37,11 @@ def quoted(label: object) -> str:
 def plain_labels(
     name: str, column: pa.Array | pa.ChunkedArray, *, may_be_null: bool = False
 ) -> pa.Array:
-    """The labels of a column of leaves as one array of texts or integers.
+    """The labels of a column of leaves as one array of strings or integers.
 
     Args:
         name: what messages call the column.
-        column: (leaves,), texts or integers of any width, plain or dictionary-encoded.
+        column: (leaves,), strings or integers of any width, plain or dictionary-encoded.
         may_be_null: whether a column of nothing but nulls, which has no type, is returned as it is.
 
     Returns:

@@ -40,9 +40,9 @@ def universe_from_columns(
     """The universe of leaves whose labels are in one column a level.
 
     Args:
-        columns: by name, from the level below the root to the leaves, (leaves,) each; texts or
+        columns: by name, from the level below the root to the leaves, (leaves,) each; strings or
             integers.
-        levels: the names of the levels, by default those of the columns.
+        levels: the names of the levels, by default the names of the columns.
 
     Returns:
         The universe.
@@ -82,8 +82,8 @@ def universe_from_codes(
     """The universe of leaves whose labels are runs of digits of one code.
 
     Args:
-        codes: (leaves,), texts of exactly sum(digits) digits, or integers, whose leading zeros are
-            restored.
+        codes: (leaves,), strings of exactly sum(digits) digits, or integers, whose leading zeros
+            are restored.
         digits: how many digits each level below the root has; at most 18 together.
         levels: the names of the levels; by default "first 2 digits" and so on.
         column: what messages call the codes.
@@ -247,7 +247,7 @@ def universe_from_paths(
     """The universe of leaves given by separated paths, such as "a/b/c", of unequal depths.
 
     Args:
-        paths: texts, (leaves,).
+        paths: strings, (leaves,).
         separator: what is between two labels; none begins, ends or doubles in a path.
         levels: the names of the levels; where given, every path must have as many labels.
         column: what messages call the paths.
@@ -332,7 +332,7 @@ def universe_from_parents(
     """The universe of a table of nodes, each with the name of its parent.
 
     Args:
-        nodes: the names, (nodes,), texts or integers, each once.
+        nodes: the names, (nodes,), strings or integers, each once.
         parents: the names of their parents, (nodes,), of the same type; null for a node that is
             directly below the root. A node that is nobody's parent is a leaf.
         columns: what messages call the two.
@@ -396,7 +396,7 @@ def _parent_rows(
 
 
 def _ancestors(columns: tuple[str, str], up: Integers, names: pa.Array) -> list[Integers]:
-    """The leaves' rows, those of their parents and so on up to the root's children."""
+    """Rows of the leaves, rows of their parents, and so on up to the root's children."""
     root = len(up) - 1
     has_child = np.zeros(len(up), np.bool_)
     has_child[up] = True
@@ -412,7 +412,7 @@ def _ancestors(columns: tuple[str, str], up: Integers, names: pa.Array) -> list[
 
 
 def _refuse_depth(columns: tuple[str, str], up: Integers, names: pa.Array) -> None:
-    """Tell a cycle from a path that is too deep: doubling jumps leave every path."""
+    """Distinguish a cycle from a path that is too deep: doubling jumps leave every path."""
     root = len(up) - 1
     below = up
     for _ in range(MAX_DEPTH - 1):

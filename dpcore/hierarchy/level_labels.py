@@ -1,8 +1,8 @@
 """The labels of the nodes of one level of a universe.
 
 A node's label is one integer, its code; what the codes represent is said once a level, either by a
-sorted list of values or by a picture of a number ("000": three digits). So nothing is held for a
-node but a few bytes, and texts are made for the nodes that are requested.
+sorted list of values or by a picture of a number ("000": three digits). So a node takes only a
+few bytes, and strings are made only for the requested nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LevelLabels:
         object.__setattr__(self, "codes", codes)
 
     def texts(self, nodes: Integers, *, escaped: bool = False) -> pa.Array:
-        """The labels of nodes as texts, (n,) large_string; null for a node without a label.
+        """The labels of nodes as strings, (n,) large_string; null for a node without a label.
 
         Args:
             nodes: ids, (n,).
@@ -92,14 +92,14 @@ class LevelLabels:
 
     @property
     def named(self) -> int:
-        """How many nodes have a label of their own."""
+        """Number of nodes with a label of their own."""
         if isinstance(self.codes, PartedIntegers):
             return len(self.codes) - len(self.codes.tail)
         return int(np.count_nonzero(self.codes != ABSENT))
 
     @property
     def width(self) -> int:
-        """How many characters a label has that is written as its picture shows."""
+        """Number of characters of a label that is written as its picture shows."""
         return len(self.picture.partition("|")[0])
 
     def with_unlabelled(self) -> LevelLabels:

@@ -169,7 +169,7 @@ class HierarchyQuestion(TreeQuestion[M]):
 
     @cached_property
     def slots(self) -> Slots | None:
-        """Where rows are counted before their leaves are known; None where they are looked up."""
+        """Slots that count rows before their leaves are known; None where leaves are looked up."""
         domain = self.domain
         tree = domain.tree.shape
         may_wait = self.mechanism.counts_in_slots and self.unit.is_row

@@ -114,11 +114,11 @@ class ReleasedHierarchy(ReleasedTree):
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """Return the number of rows from one timestamp to before another, for a calendar.
 
-        It is the sum of the largest nodes that lie inside, whose number is least; moments within
-        one of the smallest are rounded down to its beginning.
+        It is the sum of the fewest and largest nodes that lie inside; timestamps within one of
+        the smallest nodes are rounded down to its beginning.
 
         Raises:
-            ValueError: it is no calendar; lower after upper, or no such moments or key.
+            ValueError: it is no calendar; lower after upper, or no such timestamps or key.
         """
         time = self._time("range")
         start, stop = time.find_boundary(lower), time.find_boundary(upper)
@@ -153,7 +153,7 @@ class ReleasedHierarchy(ReleasedTree):
         return replace(self._sum_nodes(nodes, label, key), asked=asked)
 
     def _sum_nodes(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
-        """The count of some nodes together, of which none is below another."""
+        """Return the sum of the counts of some nodes; none is below another."""
         if len(nodes) == 1:
             return replace(self.node(*nodes[0], key), label=label)
         code = self._code(key)

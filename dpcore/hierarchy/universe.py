@@ -2,8 +2,8 @@
 
 Level 0 is the root, level h holds the leaves, and the children of a node are contiguous, so an
 array of a level is in the order of the leaves below it. Leaves are sorted by their labels, level by
-level (numbers as numbers, texts byte by byte). A leaf above level h is continued by single children
-without a label down to level h: it has the same count on all of them.
+level (numbers as numbers, strings byte by byte). A leaf above level h is continued by single
+children without a label down to level h: it has the same count on all of them.
 
 A universe is public by declaration, so messages may show its labels.
 """
@@ -140,11 +140,11 @@ class Universe:
         return digest.hexdigest()
 
     def remember_digest(self, digest: str) -> None:
-        """Takes a digest that was computed before."""
+        """Store a digest that was computed before."""
         self.__dict__["digest"] = digest
 
     def _hash_level(self, digest: hashlib._Hash, level: int) -> None:
-        """Adds where the children of a level start, and their labels."""
+        """Hash the starts of the children of a level, and their labels."""
         labels = self.level_labels[level]
         digest.update(_canonical(self.child_starts[level]))
         for start in range(0, len(labels.codes), _NODES_AT_ONCE):
@@ -153,7 +153,7 @@ class Universe:
             _hash_values(digest, labels.values)
 
     def _head(self) -> dict[str, object]:
-        """What is not an array, as plain JSON values."""
+        """The fields that are not arrays, as plain JSON values."""
         integers = [
             labels.values is not None and pa.types.is_integer(labels.values.type)
             for labels in self.level_labels
@@ -202,7 +202,8 @@ class Universe:
         return IrregularTree(child_starts=self.child_starts)
 
     def is_named(self, level: int, nodes: Integers) -> npt.NDArray[np.bool_]:
-        """Which nodes have a label, (n,): not those that only continue a leaf of an upper level."""
+        """Flags of the nodes that have a label, (n,): not those that only continue a leaf of an
+        upper level."""
         if level <= 1:
             return np.ones(len(nodes), np.bool_)
         named: npt.NDArray[np.bool_] = self.level_labels[level - 1].codes.take(nodes) != ABSENT
@@ -220,7 +221,7 @@ class Universe:
             nodes: ids, (n,) int64.
 
         Returns:
-            The texts, (n,): "" for the root, null for a node that only continues a leaf.
+            The labels, (n,): "" for the root, null for a node that only continues a leaf.
 
         Raises:
             ValueError: there is no such level or node.
@@ -243,7 +244,7 @@ class Universe:
             nodes: ids, (n,) int64.
 
         Returns:
-            The texts, (n,); "" for the root.
+            The paths, (n,); "" for the root.
 
         Raises:
             ValueError: there is no such level or node.

@@ -210,7 +210,7 @@ class HierarchyWorkload(
         return 0 if total and self.domain.tree.shape.leaves > 1 else None
 
     def _measured(self, budget: Budget, terms: ReleaseTerms) -> tuple[IrregularPlan, str]:
-        """How the tree is measured, and the name of its estimation."""
+        """The mechanism that measures the tree, and the name of its estimation."""
         shape, keyed = self.domain.tree.shape, self.keys is not None
         sensitivities: Sensitivities = ()
         if self.measure is not None:
@@ -242,8 +242,8 @@ class HierarchyWorkload(
 def predicted_hierarchy_error(
     question: HierarchyQuestion[IrregularMechanism],
 ) -> float:
-    """What a hierarchy is planned for: the weighted root mean square error in rows, or the
-    objective of errors relative to counts."""
+    """Predicted error that a hierarchy is planned for: the weighted root mean square error in rows,
+    or the objective of errors relative to counts."""
     if question.mechanism.objective is not None:
         objective = question.mechanism.objective
         least_squares = question.mechanism.estimation == LEAST_SQUARES

@@ -1,4 +1,4 @@
-"""How the bits of several axes make one code, and come apart again: a Morton order of any widths.
+"""Codes from the bits of several axes, and back: a Morton order of any widths.
 
 Level by level the axes are halved in turn, each until its bits are used up; the first bit of a code
 says which half of the first axis. A table of each axis holds its positions with their bits spread,

@@ -2,9 +2,9 @@
 
 A node inside the box counts whole, whatever is below it, since estimates and counts of children add
 up to their parent's; one outside counts nothing; one that the box cuts is looked into, if it was
-split, and else is a part of which a share counts, as if its rows were spread evenly in it. That is
-known of no part, so then there is no error of the sum, but what lies inside and all that is
-touched. As many nodes are visited as the box's sides cut, not as many as there are.
+split; otherwise a share of it counts, as if its rows were spread evenly in it. No region is known
+to be even, so then the sum has no error, but bounds: what lies inside and all that is touched. As
+many nodes are visited as the box's sides cut, not as many as there are.
 
 The variance of a weighted sum of leaves is that of `dpcore.partitions.least_squares`; a subtree
 that counts whole has alpha = 1 and e = 0 there, so that it need not be visited.

@@ -100,7 +100,7 @@ class HypercubeDomain(Coded):
 
     @cached_property
     def axis_bits(self) -> AxisBits:
-        """How the axes make a code."""
+        """Layout of the axes' bits in a code."""
         return AxisBits(depths=self.depths)
 
     @property
@@ -109,7 +109,7 @@ class HypercubeDomain(Coded):
         return sum(self.depths)
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that cannot be read.
+        """Refuse columns of types that cannot be read.
 
         Raises:
             ValueError: naming the column.
@@ -227,7 +227,7 @@ class HypercubeDomain(Coded):
         return tuple(math.ldexp(1.0, -halved) for halved in self.axis_bits.halvings(depth))
 
     def labels(self, depth: int, nodes: Nodes) -> pa.StringArray:
-        """(n,) the texts of nodes: every column with its range."""
+        """Labels of nodes, (n,): every column with its range."""
         texts = []
         for axis, start, stop in zip(self.axes, *self.ranges(depth, nodes), strict=True):
             # An axis has far fewer ranges than there are nodes.
@@ -246,7 +246,7 @@ class HypercubeDomain(Coded):
 
         Args:
             sides: of each axis the first cell, and the one after the last.
-            names_all: also axes of which the box has every cell.
+            names_all: also axes along which the box has every cell.
 
         Returns:
             "hours 96 and above, age [0, 64)"; None where no side has an end of a clamped axis.
@@ -270,7 +270,7 @@ class HypercubeDomain(Coded):
 
 
 def cell_bits(axis: OrderedDomain) -> int:
-    """How often an axis is halved until each part is one cell: ceil(log2 K).
+    """Number of times that an axis is halved until each part is one cell: ceil(log2 K).
 
     >>> from dpcore.ordered.integer import IntegerDomain
     >>> cell_bits(IntegerDomain(column="age", lower=0, upper=120))

@@ -24,7 +24,7 @@ class HeldCounts(ABC):
 
     @property
     def dense_cells(self) -> int:
-        """How many numbers a dense counter holds; 0 where there is none."""
+        """Number of integers that a dense counter holds; 0 where there is none."""
         return 0
 
     @abstractmethod
@@ -45,8 +45,8 @@ class HeldCounts(ABC):
 
     @abstractmethod
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
-        """What a place sends to where the partition grows: noisy, or exact where the noise of a
-        node is drawn when it is looked at."""
+        """The counts that a place sends to the growing partition: noisy, or exact where the noise
+        of a node is drawn when it is looked at."""
 
     @abstractmethod
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> Measurement:

@@ -105,7 +105,7 @@ class HeldTables(HeldCounts):
         return TableCounter(self, self.hashes(choices))
 
     def place_size(self, place: Place) -> int:
-        """How many numbers a place has."""
+        """Number of integers of a place."""
         if place == COUNTERS:
             return 1 << self.plan.depths[self._sketches.counters]
         return self._sketches.shape.cells

@@ -98,7 +98,7 @@ class ReleasedPartition:
         )
 
     def _column(self, name: str) -> list[Floats]:
-        """For each level (n,) of the tree a column of its tables; 0 of nodes without cells."""
+        """A column of the tables of each level (n,) of the tree; 0 for nodes without cells."""
         columns = []
         for level, table in zip(self.tree.levels, self._rows, strict=True):
             values = np.zeros(len(level))
@@ -112,7 +112,7 @@ class ReleasedPartition:
 
     @cached_property
     def estimates(self) -> list[Floats]:
-        """For each level (n,) of the tree, in rows; 0 of nodes without cells."""
+        """Estimates of each level (n,) of the tree, in rows; 0 for nodes without cells."""
         return self._column("estimate")
 
     @cached_property

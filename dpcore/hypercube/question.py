@@ -82,7 +82,7 @@ class HypercubeQuestion(Question):
 
     @cached_property
     def held(self) -> HeldCounts:
-        """How exact counts are held."""
+        """The form in which exact counts are held."""
         if isinstance(self.plan, PartitionPlan) and self.plan.holding is Holding.SKETCH:
             return HeldTables(tree=self.name, plan=self.plan, bits=self.domain.bits)
         return HeldCodes(tree=self.name, plan=self.plan, bits=self.domain.bits)

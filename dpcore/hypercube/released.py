@@ -78,8 +78,8 @@ class ReleasedHypercube(Released):
         return int(self._rows(0)["count"][0].as_py())
 
     def _interval(self, inner: WeightedSum, outer: WeightedSum) -> tuple[float, float]:
-        """From the lower end of what lies inside to the upper end of all that is touched; without
-        ends where nothing is said of errors."""
+        """Interval from the lower end of what lies inside to the upper end of all that is touched;
+        without ends where the plan states no errors."""
         if not self.question.plan.states_errors:
             return -math.inf, math.inf
         most = float(self.total) if self.question.plan.public_total else math.inf

@@ -28,7 +28,7 @@ BATCH_ROWS = 2**18
 
 @dataclass(frozen=True, kw_only=True)
 class RowSampler:
-    """Draws rows of a released partition; a `dpcore.questions.released.Sampler`.
+    """Sampler of rows of a released partition; a `dpcore.questions.released.Sampler`.
 
     Args:
         name: of the tree.

@@ -58,7 +58,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         return terms.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not terms.drops_rows
 
     def setting(self, share: Share, terms: ReleaseTerms) -> PartitionSetting:
-        """What the plan is made for."""
+        """The setting that the plan is made for."""
         return PartitionSetting(
             bits=self.domain.bits,
             diameters=lambda depth: max(self.domain.widths(depth)),

@@ -118,7 +118,7 @@ class AsMeasuredForest(IrregularForest):
 
     @cached_property
     def node_variances(self) -> list[Floats]:
-        """In rows^2, of every node's estimate, as `margins`."""
+        """Variance of every node's estimate, in rows^2, as `margins`."""
         return self._by_node(self.plan.class_variances)
 
     @cached_property
@@ -147,7 +147,7 @@ class AsMeasuredForest(IrregularForest):
         """The law of the error of the sum of the counts of some nodes.
 
         Args:
-            nodes: (level, node), of which none is below another.
+            nodes: (level, node); none is below another.
         """
         tree, terms = self.plan.tree, Counter[NoiseLaw]()
         for level, node in nodes:

@@ -9,7 +9,7 @@ coefficient T_w:
     more alpha_{l+1} where c = p_{l+1}. The measurement y_w has the coefficient (1 - m_w) T_w.
 
 On the path T_{p_l} = alpha_l r_l with r_root = 1, r_c = 1 + k_c (m_p r_p - 1), whatever the node v
-below. So the j-th cumulants of all nodes' errors follow in two passes from those of their noise:
+below. So the j-th cumulants of all nodes' errors follow in two passes from their noise's cumulants:
 
     up:    B_v = (1 - m_v)^j kappa_v + m_v^j sum B_c                                      of z_v
     down:  P_root = 0, P_c = k_c^j (P_p + ((1 - m_p) r_p)^j kappa_p
@@ -428,7 +428,7 @@ class IrregularErrors:
     def _kept(
         self, level: int, chains: Integers, coefficients: Floats, counts: Integers
     ) -> npt.NDArray[np.bool_]:
-        """Which nodes of a level have noise of their own in an estimate."""
+        """The nodes of a level that have noise of their own in an estimate."""
         size = self._tree.height + 1
         laws = self._laws[level * size : (level + 1) * size]
         noisy = np.array([law is not None and law.variance > 0 for law in laws])
@@ -496,7 +496,7 @@ class IrregularErrors:
     def _groups(self, terms: LawTerms, most: int) -> tuple[Integers, Integers]:
         """The group of each term, and the class of each group.
 
-        A class's coefficients fall into cells of one relative width, the last of which takes the
+        A class's coefficients fall into cells of one relative width, and the last cell takes the
         rest; a cell is cut evenly into a number of groups that follows the cube root of its share
         of the variance, which makes E D^2 least.
         """

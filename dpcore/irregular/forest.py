@@ -161,8 +161,8 @@ class IrregularForest(LinearForest):
         return tree.chains_below(level - 1, tree.chains[level - 1])[roots]
 
     def stream_code(self, level: int, chain: int) -> int:
-        """The number that names the keystream of a class among those of a chunk: distinct for each
-        level and chain, the level's own where no levels are pooled."""
+        """Number of the keystream of a class among the keystreams of a chunk: distinct for each
+        level and chain, and the level's own where no levels are pooled."""
         return level + chain * (self.plan.tree.height + 1)
 
     def chunk_variances(self, chunk: Chunk) -> list[Floats]:

@@ -1,4 +1,4 @@
-"""How much the count of each node of a tree matters, for planning."""
+"""Weights of the counts of a tree's nodes, for planning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcore.trees.irregular import IrregularTree
 
 @dataclass(frozen=True, kw_only=True)
 class NodeWeights(Coded):
-    """How much each count's variance matters.
+    """Weights of each count's variance.
 
     Args:
         levels: (h + 1,) the weight of the mean over each level's nodes, root first.

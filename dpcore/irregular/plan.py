@@ -15,8 +15,8 @@ chain have the same count, so the loss over all measured nodes is the sum, over 
 all nodes u of level l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete
 noise of the same parameters has the same guarantee.
 
-The proof requires of the counts only that those of a chain are equal and that a level's sensitivity
-bounds its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
+The proof requires only that the counts of a chain are equal and that a level's sensitivity bounds
+its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
 of `sum_sensitivities`.
 
 *Public levels.* The counts of one level, and so of all above it and of the single children that
@@ -95,7 +95,7 @@ def sum_sensitivities(
 
 @dataclass(frozen=True, kw_only=True)
 class IrregularPlan(Coded):
-    """How one irregular tree is measured. Holds no data.
+    """The plan of one irregular tree: how it is measured. Holds no data.
 
     Args:
         tree: its shape, of one root.
@@ -113,7 +113,7 @@ class IrregularPlan(Coded):
 
     Raises:
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
-            relation or the keys forbid them, sensitivities below those of a row.
+            relation or the keys forbid them, sensitivities below the sensitivities to one row.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -185,7 +185,7 @@ class IrregularPlan(Coded):
             raise ValueError("level_amounts: a level that is public needs no budget")
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the plan, not what is computed from it."""
+        """Send the plan alone to a worker, not the values computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def is_public(self, level: int, chain: int) -> bool:

@@ -50,7 +50,7 @@ _SMALLEST_SHARE = 1e-3
 _LEAST_LEAF_SHARE = 2e-5
 # All sets of measured levels are tried where parents times sets are no more than this.
 _EXHAUSTIVE = 2**22
-# Shares that move less than this in a step have settled.
+# Shares that move less than this in a step have converged.
 _SETTLED = {"rough": 1e-3, "final": 1e-7}
 _STEPS = {"rough": 12, "final": 200}
 # What a change of the measured levels must gain, so that rounding decides nothing.
@@ -217,7 +217,7 @@ class _Search:
                 yield changed
 
     def _try(self, shares: Floats) -> None:
-        """Settles shares, unless the same levels have been tried."""
+        """Optimize shares, unless the same levels have been tried."""
         support = tuple(bool(share) for share in shares)
         if support not in self._known:
             candidate = self._descend(shares / shares.sum(), "rough")

@@ -36,7 +36,7 @@ from dpcore.trees.irregular import IrregularTree
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeVariances:
-    """The variances of all estimates of a tree, from those of its measurements.
+    """Variances of all estimates of a tree, from the variances of its measurements.
 
     Args:
         tree: of height 1 or more and one root.
@@ -144,7 +144,7 @@ class NodeVariances:
                 1.0 + gain * (tree.to_children(level, bend) - 2.0)
             )
         fanout = tree.fanouts[-1]
-        # The leaves have one variance, A = n s: the terms of the pass down are those of Omega.
+        # The leaves have one variance, A = n s: the terms of the pass down are the terms of Omega.
         leaves = fanout * beta + leaf_weights * (1 - 1 / fanout)
         return results, leaves
 

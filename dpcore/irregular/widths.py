@@ -6,7 +6,7 @@ the laws of those at the ends of a cell (least and largest kurtosis, sixth cumul
 inverted; every node of the cell gets the widest of them, in standard errors. What is proved is the
 coverage of the nodes whose laws are inverted, and of all where a level has few different laws; of
 the others, that no cumulant up to the sixth lies beyond those inverted. The smoothing of the
-inversion leaves room for what remains, as in `dpcore.uniform.widths`.
+inversion leaves a margin for what remains, as in `dpcore.uniform.widths`.
 
 Where errors are of few rows and of many laws, coverage jumps from one node to the next with the
 lattice. There the width is that of the error blurred by half a row either side, and half a row more
@@ -36,7 +36,7 @@ _CELL = 0.4
 _MOST_CELLS = 6
 # A level of no more different laws has them all inverted.
 _FEW = 12
-# Cumulants that agree to so many digits are those of one law.
+# Cumulants that agree to so many digits belong to one law.
 _DIGITS = 9
 # Above this variance in rows^2, steps of the lattice are within the smoothing.
 _FINE = 1 / (SMOOTHING * SMOOTHING)
@@ -46,7 +46,7 @@ _OUTWARDS = 1.0 + 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class LevelWidths(Coded):
-    """How wide the intervals of one level's counts are on either side.
+    """Half-widths of the intervals of one level's counts, on either side.
 
     Args:
         bounds: (cells - 1,) the excess kurtoses, of the blurred errors, that part the cells.
@@ -203,7 +203,7 @@ class _Level:
         return np.unique(np.round(named, _DIGITS), return_index=True)[1].astype(np.int64)
 
     def ends(self, places: Integers) -> list[int]:
-        """Return, among some nodes, those of the least and the largest cumulants."""
+        """Return, among some nodes, the nodes with the least and the largest cumulants."""
         spread = self.moments.variance[places]
         scaled = (
             self.moments.fourth[places] / spread**2,

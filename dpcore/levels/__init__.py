@@ -1,6 +1,6 @@
 """Measured levels: the mechanisms of uniform trees, trees of any shape and thresholds.
 
-Floor 5: imports from floors 0 to 4. FACE lists the package's public API, by module;
+Floor 5: imports from floors 0 to 4. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

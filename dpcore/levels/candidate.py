@@ -69,7 +69,7 @@ class Candidate(ABC, Generic[Made]):
 
     @property
     def ways(self) -> frozenset[Way] | None:
-        """How the tree can spend beside a delta; None: as its noise can."""
+        """Ways in which the tree can spend beside a delta; None: as its noise can."""
         return None
 
     @property
@@ -84,7 +84,7 @@ class Candidate(ABC, Generic[Made]):
 
     @property
     def condition(self) -> str | None:
-        """What the predicted error holds for; None: it holds for any data."""
+        """Condition under which the predicted error holds; None: it holds for any data."""
         return None
 
 

@@ -55,7 +55,7 @@ def estimate_errors(plan: TreePlan) -> PlanErrors:
 def estimate_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     """The widths of the intervals of a plan's own estimates.
 
-    For the papers' estimators those of the widest law among nodes of each kind, and among
+    For the papers' estimators they come from the widest law among nodes of each kind, and among
     boundaries: all of a small tree, else the first, the last, the middle and the ends of subtrees.
 
     Args:

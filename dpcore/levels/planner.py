@@ -96,7 +96,7 @@ def plan_mechanism(
     """The plan of a mechanism by its name.
 
     Args:
-        name: "planned" (`plan_tree`; with level budgets, those of the given fan-outs), or "tree",
+        name: "planned" (`plan_tree`; with level budgets, for the given fan-outs), or "tree",
             "binary", "histogram", "independent" of `dpcore.papers.mechanisms`.
         setting, objective: as for `plan_tree`.
         fanouts: of "planned" and "tree", the shape; by default what is best.
@@ -251,7 +251,7 @@ class _TargetSearch:
         return point[1] <= self.rmse
 
     def bracket_above(self, low: _Point) -> tuple[_Point, _Point]:
-        """Two points, of which the second reaches the target. From one that does not, amounts are
+        """Two points, the second one at or past the target. From a point short of it amounts are
         doubled: at large budgets discrete noise vanishes far faster than continuous noise does."""
         most = decimal_rank(_LARGEST_AMOUNT[self.measure])
         while True:
@@ -276,7 +276,8 @@ class _TargetSearch:
         raise ValueError(f"rmse: any budget that 64-bit noise allows reaches {self.rmse}")
 
     def _log_ratio(self, point: _Point) -> float:
-        """By how much the amount of a point must change, were the noise continuous."""
+        """Change of the logarithm of a point's amount that reaches the target, were the noise
+        continuous."""
         if point[1] == 0:
             return -math.inf
         return (log(point[1]) - log(self.rmse)) / self._order

@@ -64,7 +64,7 @@ class RelativeObjective(Coded):
 
     Raises:
         ValueError: no such metric, its parameter missing or out of range, a negative guess, weights
-            of which none is above 0.
+            without one above 0.
 
     >>> RelativeObjective(metric="alpha_mrmse", alpha=0.5).unit
     'rows'
@@ -111,7 +111,7 @@ class RelativeObjective(Coded):
 
     @property
     def reads(self) -> str:
-        """What the error speaks of, for a person."""
+        """Description of the errors that the objective covers, for a person."""
         counts = "for the worst counts" if self.guess is None else "for the guessed counts"
         name = f"REL_{self.kappa:g}" if self.is_relative else f"{self.alpha:g}-RMSE"
         return f"the {'largest' if self.metric == 'alpha_mrmse' else 'mean'} {name}, {counts}"
@@ -176,7 +176,7 @@ class RelativeObjective(Coded):
         return gaussian_alpha_rmse(spread, truth, self.alpha or 0.0)
 
     def slope(self, variance: float, level: int, height: int) -> float:
-        """By how much the mean that the objective takes rises with the variance of a level."""
+        """Derivative of the objective's mean in the variance of a level."""
         ends = np.array([variance * (1 - _SLOPE_STEP), variance * (1 + _SLOPE_STEP)])
         if not 0 < variance < math.inf:
             return 0.0

@@ -1,6 +1,6 @@
 """Keyed streams of random bits and exact integer laws: noise that is drawn once.
 
-Floor 1: imports from floor 0 and dpcore.arrays. FACE lists the package's public API, by module;
+Floor 1: imports from floor 0 and dpcore.arrays. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

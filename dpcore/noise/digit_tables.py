@@ -15,7 +15,7 @@ the Laplace law the digits h and L are independent: this draws each by itself.)
 
 (h, s) is drawn by inverting its distribution function at a uniform U: a table over the first 16
 bits of U, and where a boundary between outcomes lies inside a table cell, as many more bits as
-settle the comparison. Acceptance compares a second uniform V, of which 12 bits mostly suffice.
+settle the comparison. Acceptance compares a second uniform V, and 12 bits of it mostly suffice.
 Every comparison is decided by enclosures (dpcore/noise/exponential_bounds.py), never by rounding:
 the law is exact.
 
@@ -269,7 +269,7 @@ def _signed_digits(outcome: Integers, low_bits: int) -> Integers:
 
 
 def _squeeze(exponent: Exponent, low_bits: int, count: int) -> Words:
-    """For each outcome the limit below which a word is accepted, L being at its worst: B - 1."""
+    """Limit below which a word is accepted for each outcome, L being at its worst: B - 1."""
     if low_bits == 0:
         return np.zeros(count, dtype=np.uint64)
     outcome = np.arange(count)

@@ -110,7 +110,7 @@ class RandomStream:
     def _keystream(self, n: int) -> npt.NDArray[np.uint8]:
         if n < 0:
             raise ValueError(f"{n} bytes were requested of a stream; the number must be 0 or more")
-        # Some versions of the cipher insist on room for one more block than they write.
+        # Some versions of the cipher insist on space for one more block than they write.
         out = np.empty(n + _COUNTER_BYTES, dtype=np.uint8)
         for start in range(0, n, len(_ZEROS)):
             size = min(len(_ZEROS), n - start)
@@ -120,7 +120,7 @@ class RandomStream:
 
 
 class PlacedStreams:
-    """A sequence of uniform random bits for each of 2^64 places, of which any may be read.
+    """Sequences of uniform random bits, one for each of 2^64 places; any of them may be read.
 
     What a place gives does not depend on which others are read, or when: noise of a tree too large
     to visit is a function of the node, drawn where it is looked at. Word w of place p is the first
@@ -190,8 +190,8 @@ class PlacedStreams:
 class KeyedBlocks:
     """A pseudorandom permutation of blocks of 16 bytes: AES-256 under a key of its own.
 
-    Choices that are no noise come from it (which rows of a unit stay): who has no key cannot
-    distinguish its values from those of a random permutation (NIST FIPS 197). Two blocks never have
+    Choices that are no noise come from it (which rows of a unit stay): without the key nobody can
+    distinguish its values from a random permutation (NIST FIPS 197). Two blocks never have
     one value.
 
     Args:
@@ -218,7 +218,7 @@ class KeyedBlocks:
             uint64, (n, 2).
         """
         given = np.ascontiguousarray(blocks, "<u8").reshape(-1).view(np.uint8)
-        # Some versions of the cipher insist on room for one more block than they write.
+        # Some versions of the cipher insist on space for one more block than they write.
         out = np.empty(given.size + _BLOCK_BYTES, np.uint8)
         for start in range(0, given.size, len(_ZEROS)):
             part = given[start : start + len(_ZEROS)]
@@ -385,8 +385,8 @@ class ReleaseKey:
     def stream(self, *parts: bytes | str | int) -> RandomStream:
         """Return the stream of random bits named by `parts`, from its start.
 
-        Whoever needs the same name gets the same bits, so a name must cover everything that
-        shapes the law of what is drawn from it (the same bits at two noise scales give the count
+        Equal names give equal bits, so a name must cover everything that shapes the law of what
+        is drawn from it (the same bits at two noise scales give the count
         away), and must be drawn from in one place only.
 
         Args:

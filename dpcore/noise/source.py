@@ -31,7 +31,7 @@ LARGEST_MEASURED = 2**50
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedChoices:
-    """Where the random choices of counting come from, which are no noise: functions that hash.
+    """Source of the random choices of counting, which are no noise: functions that hash.
 
     They are the same on every worker and in every run of a release under one key, so that partial
     counts add up; who has no key cannot choose rows that collide.
@@ -47,7 +47,7 @@ class KeyedChoices:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseSource:
-    """Where the noise of one release on one data set comes from.
+    """Source of the noise of one release on one data set.
 
     Args:
         key: the release key, loaded on the worker that draws.
@@ -56,7 +56,7 @@ class NoiseSource:
         global_digest: from `counts_digest` of every chunk, summed.
         own_digest: of the counts that get the noise, see `for_counts`.
         nonce: of the release's folder, public; empty in memory, where equal counts under one key
-            are to give equal noise, so that asking twice averages nothing out.
+            are to give equal noise, so that repetition averages nothing out.
     """
 
     key: ReleaseKey
@@ -94,7 +94,7 @@ class NoiseSource:
 
     @property
     def _name(self) -> tuple[bytes | str, ...]:
-        """What the name of every stream of this draw begins with."""
+        """Common prefix of the names of all streams of this draw."""
         return (
             self.release,
             self.nonce,
@@ -105,11 +105,11 @@ class NoiseSource:
 
     @property
     def choices(self) -> KeyedChoices:
-        """Where the choices of counting came from."""
+        """The source of the choices of counting."""
         return KeyedChoices(key=self.key, release=self.release)
 
     def record(self) -> bytes:
-        """What identifies this draw; it reveals nothing of the data to anyone without the key.
+        """Identification of this draw; it reveals nothing of the data to anyone without the key.
 
         Two records under one nonce are equal where the exact counts are: who has both learns that.
         """

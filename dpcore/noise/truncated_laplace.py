@@ -39,7 +39,7 @@ from dpcore.noise.randomness import Bits
 # Rejection keeps at least about 1 draw in 100 of the whole law.
 _LEAST_RADIUS = Fraction(1, 64)
 _MOST_RADIUS = 2**50
-# Below this radius moments are summed; above, their closed form has lost few digits.
+# Below this radius expectations are summed; above, their closed form has lost few digits.
 _SUMMED_RADIUS = 4096
 # Bits of an enclosure beyond the size of q^R: 1 - q may be 2^-40, and 2^-60 of delta is wanted.
 _GUARD_BITS = 192

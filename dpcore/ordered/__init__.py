@@ -1,6 +1,6 @@
 """Kind ordered: domains of values, the planner, CDFs and quantiles.
 
-Floor 6: imports from floors 0 to 5. FACE lists the package's public API, by module;
+Floor 6: imports from floors 0 to 5. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

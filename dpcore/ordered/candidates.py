@@ -35,7 +35,8 @@ class NamedPlan:
 
 
 def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[NamedPlan, ...]:
-    """What a plan is compared with, for the same leaves, budget and guarantee; itself is the last.
+    """Mechanisms that a plan is compared with, for the same leaves, budget and guarantee; itself is
+    the last.
 
     A mechanism whose noise would not fit 64-bit counts is left out.
 

@@ -25,13 +25,13 @@ from dpcore.rows.value_list import ValueList
 class CategoryDomain(OrderedDomain):
     """Listed values in the given order, one to a cell.
 
-    Accepts columns of texts (plain or dictionary-encoded) when the categories are texts, of
+    Accepts columns of strings (plain or dictionary-encoded) when the categories are strings, of
     numbers when they are integers: a float or decimal that is a whole number is that integer, as
-    writers make floats of integers where one is null. Texts are compared byte by byte.
+    writers make floats of integers where one is null. Strings are compared byte by byte.
 
     Attributes:
         column: the name of the column.
-        categories: the values, all texts or all integers, without duplicates.
+        categories: the values, all strings or all integers, without duplicates.
         unknown: what happens to a value that is not listed: "drop", "first" or "last" cell.
         missing: what happens to null and NaN: the same choices.
         ordered: the order of the list means something. Where it does not, the categories are

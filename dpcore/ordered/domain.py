@@ -122,7 +122,7 @@ class OrderedDomain(Coded, ABC):
     @property
     @abstractmethod
     def _policies(self) -> dict[str, str]:
-        """What happens to rows that have no cell, by the name of the policy."""
+        """Policies for rows that have no cell, by name."""
 
     @property
     def _missing_cell(self) -> int:
@@ -145,14 +145,14 @@ class OrderedDomain(Coded, ABC):
         return map_chunks(column, self._cell_ids, self._missing_cell)
 
     def labels(self, start: int, stop: int) -> pa.StringArray:
-        """The texts of cells start..stop-1: "[lower, upper)", or the one value of a cell.
+        """Labels of cells start..stop-1: "[lower, upper)", or the one value of a cell.
 
         Args:
             start: the first cell.
             stop: the cell after the last.
 
         Returns:
-            The texts, (stop - start,).
+            The labels, (stop - start,).
 
         Raises:
             ValueError: not 0 <= start <= stop <= K.
@@ -161,14 +161,14 @@ class OrderedDomain(Coded, ABC):
         return self._range_labels(np.arange(start, stop), np.arange(start + 1, stop + 1))
 
     def range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
-        """The texts of runs of cells, such as those below the nodes of a level.
+        """Labels of runs of cells, such as those below the nodes of a level.
 
         Args:
             start: the first cell of each run, (n,).
             stop: the cell after the last of each run, (n,).
 
         Returns:
-            The texts, (n,): "[lower, upper)", "first..last" of categories, or a run's one value.
+            The labels, (n,): "[lower, upper)", "first..last" of categories, or a run's one value.
 
         Raises:
             ValueError: not 0 <= start < stop <= K for a run.
@@ -236,7 +236,7 @@ class OrderedDomain(Coded, ABC):
         return row | {name: words for name, words in found.items() if words is not None}
 
     def _edge_texts(self, index: Integers) -> pa.StringArray:
-        """The texts of edges by their numbers."""
+        """Edges as strings, by their numbers."""
         raise ValueError(f"column {self.column!r}: a {self.kind} domain has no edges")
 
     def value_at(self, cell: Integers, share: Floats) -> pa.Array:
@@ -355,12 +355,12 @@ def policy_cell(policy: str, cells: int) -> int:
 def interval_labels(
     start: Integers, stop: Integers, edge_texts: Callable[[Integers], pa.StringArray]
 ) -> pa.StringArray:
-    """The texts "[lower, upper)" of runs of cells.
+    """Labels "[lower, upper)" of runs of cells.
 
     Args:
         start: the number of each lower edge, (n,).
         stop: the number of each upper edge, (n,).
-        edge_texts: the texts of edges by their numbers.
+        edge_texts: gives edges as strings, by their numbers.
 
     Returns:
         The labels, (n,).

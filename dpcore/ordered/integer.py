@@ -175,7 +175,7 @@ class DurationDomain(IntegerDomain):
 
 @dataclass(frozen=True, kw_only=True)
 class UnitRowsDomain(StepDomain):
-    """How many rows a privacy unit has: 1, 2, ..., most; more is counted as most.
+    """Number of rows of a privacy unit: 1, 2, ..., most; more is counted as most.
 
     Units are counted, each once, and not their rows, so what one unit moves does not grow with the
     rows that it has. It says where to bound the rows of a unit.

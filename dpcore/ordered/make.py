@@ -53,8 +53,8 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
     """Make a domain from plain values: a section of a configuration, or what `spec()` returned.
 
     `type` names the kind (default "number"); the other entries are the fields of that kind. Lists
-    may represent tuples and ISO 8601 texts for dates and times; a date may have `cells` instead of
-    `days_per_cell`.
+    may represent tuples and ISO 8601 strings for dates and times; a date may have `cells` instead
+    of `days_per_cell`.
 
     Args:
         values: the fields by name.

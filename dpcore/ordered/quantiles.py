@@ -26,7 +26,7 @@ from dpcore.questions.intervals import Ends
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuantileCells:
-    """Where quantiles lie, (trees, quantiles) each.
+    """Positions of quantiles, (trees, quantiles) each.
 
     Attributes:
         cell: the leaf that holds the quantile, -1 where unknown (or the total count is 0).
@@ -72,7 +72,7 @@ class QuantileCells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Totals:
-    """What the quantiles of subtrees need to know of the rest of their trees, (units,) each.
+    """The state of the rest of their trees that subtrees need for quantiles, (units,) each.
 
     Attributes:
         count: the final count of the whole tree; before_count, of all left of the subtree.
@@ -91,7 +91,7 @@ def chunk_quantiles(
     leaves: int,
     ends: Ends,
 ) -> QuantileCells:
-    """What the subtrees of a chunk say of the quantiles of their trees.
+    """Quantiles of trees as far as the subtrees of a chunk determine them.
 
     Args:
         quantiles: each in [0, 1].

@@ -227,7 +227,8 @@ def _upper_edges(question: OrderedQuestion[Any], chunk: Chunk, rows: int, wide: 
 def solved_quantiles(
     question: OrderedQuestion[Any], chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
 ) -> QuantileCells | None:
-    """What a solved chunk says of the question's quantiles; None where none were requested."""
+    """The question's quantiles as far as a solved chunk determines them; None where none were
+    requested."""
     if not question.quantiles:
         return None
     leaves = question.plan.tree.leaves

@@ -94,7 +94,7 @@ class ReleasedCdf(ReleasedTree):
         return self.question.labels_in_words(rows)
 
     def _in_words(self, start: int, stop: int) -> str | None:
-        """How a run of cells is called where values outside the domain are counted in it."""
+        """Name of a run of cells that also counts values outside the domain."""
         return self.question.domain.clamped_label(start, stop)
 
     def _answer(self, row: Mapping[str, object], total: int) -> Answer:

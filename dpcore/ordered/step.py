@@ -57,7 +57,7 @@ class StepDomain(OrderedDomain):
 
     @abstractmethod
     def _texts(self, steps: Integers) -> pa.StringArray:
-        """Steps as texts."""
+        """Steps as strings."""
 
     @abstractmethod
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:

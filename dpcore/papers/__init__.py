@@ -1,6 +1,6 @@
 """Mechanisms, estimates and formulas of the papers.
 
-Floor 4: imports from floors 0 to 3. FACE lists the package's public API, by module;
+Floor 4: imports from floors 0 to 3. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

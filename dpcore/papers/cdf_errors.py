@@ -8,8 +8,8 @@ the K points. The paper's normalized errors are these divided by N^2; the mean p
   N minus what lies to its right (F^tree,ref). Still above the error of least squares, for which see
   `dpcore.uniform.prefix_error`.
 
-Neighbors are those of the paper: one row is substituted, and the number of rows N is public. So
-the root carries no noise, level variances are those of levels 1..h, and the last prefix is N
+Neighbors are defined as in the paper: one row is substituted, and the number of rows N is public.
+So the root carries no noise, level variances cover levels 1..h, and the last prefix is N
 exactly. Variances are in rows^2, for zCDP and for discrete noise as well.
 
 Source: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
@@ -28,7 +28,7 @@ Amount = float | Fraction
 
 
 def covering_nodes(leaves: int, fanouts: Sequence[int]) -> tuple[int, ...]:
-    """How many nodes of each level the coverings of the K prefixes hold in all.
+    """Number of nodes of each level in all coverings of the K prefixes.
 
     The covering of the first t leaves has d_i(t) nodes of level i, d(t) being the digits of t in
     the number system of the fan-outs. The K-th prefix is the root, which costs nothing. Over t < K

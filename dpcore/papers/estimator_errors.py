@@ -15,7 +15,7 @@ intervals of a level, on which its noise has one coefficient. So any law takes O
 leaves.
 
 Source: Honaker, equations 8 to 13; Rameshwar, Tandon, Sharma, equations 5 and 11 to 14, section
-III-A; the runs are derived here. Laws of fully efficient estimates are those of `UniformErrors`.
+III-A; the runs are derived here. Laws of least squares estimates come from `UniformErrors`.
 All are equal to unit noise sent through the estimators (tests).
 """
 
@@ -146,7 +146,7 @@ class EstimatorErrors:
         """The error of the estimated count of leaves ``start`` to ``stop`` - 1.
 
         The estimate is the difference of two prefixes', so that ranges add up. Only for FULL is it
-        also the sum of the estimates of the nodes of which the range consists.
+        also the sum of the estimates of the nodes that make up the range.
 
         Args:
             start, stop: 0 <= start <= stop <= K.

@@ -15,7 +15,7 @@ Every one is linear in the measurements and unbiased. t- is the best estimate fr
 lies below it, t+ from all that does not lie below it, t* from everything: it is the generalized
 least squares estimate, which `dpcore.trees.least_squares` computes.
 
-Estimates of prefixes (points of the CDF) come from those of the nodes. The *cover* of a prefix is
+Estimates of prefixes (points of the CDF) come from the nodes' estimates. The *cover* of a prefix is
 the set of the largest nodes that make it up: the siblings left of the path to its end, or the root
 for the whole (Rameshwar et al., Lemma IV.1). Prefixes of none and below are sums over the cover;
 refined ones are the average of that and of N less the sum over the cover of the rest; above ones
@@ -288,7 +288,7 @@ def _above(
 
 
 def _siblings(tree: Shape, level: int, values: Floats) -> Floats:
-    """For each child of the nodes of a level, the sum over its siblings."""
+    """Sum over the siblings of each child of a level's nodes."""
     return tree.to_children(level, tree.child_sum(level, values)) - values
 
 
@@ -361,7 +361,7 @@ def _right_cover_sums(tree: UniformTree, levels: Sequence[Floats]) -> Floats:
 
 
 def _right_sum(tree: UniformTree, level: int, values: Floats) -> Floats:
-    """For each child, the sum over its siblings to the right: zero for the last, exactly."""
+    """Sum over the siblings to the right of each child: zero for the last, exactly."""
     *batch, size = values.shape
     parents = tree.level_sizes[level]
     fanout = min(tree.fanouts[level], size)  # of a single parent, no more than there are

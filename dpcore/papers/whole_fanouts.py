@@ -145,7 +145,7 @@ def _digit_sums(leaves: int, below: Integers, fanouts: Integers) -> Integers:
 
 
 def _least_part(nodes: Floats, levels: int) -> Floats:
-    """What levels above X real nodes add at least, in units of K / 2: see the module."""
+    """Lower bound on what levels above X real nodes add, in units of K / 2: see the module."""
     slack = 0 if levels == 1 else 1
     root = nodes if levels == 1 else np.sqrt(nodes) if levels == 2 else power(nodes, 1 / levels)
     least: Floats = levels * (root - 1) - slack

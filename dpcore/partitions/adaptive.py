@@ -76,7 +76,7 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePartitionPlan(PartitionMechanism):
-    """How an adaptive partition is measured and grown. Holds no data.
+    """The plan of an adaptive partition: how it is measured and grown. Holds no data.
 
     Args:
         depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
@@ -150,7 +150,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
         return noise_law(Budget(measure=self.measure, amount=amount), *sensitivity)
 
     def _decides(self, level: int) -> Fraction:
-        """What a level spends on its decisions alone."""
+        """Budget that a level spends on its decisions alone."""
         return self.amounts[level] * self.decision_part if level < self.height else Fraction(0)
 
     @cached_property
@@ -197,7 +197,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
 
     @property
     def spending(self) -> Spending:
-        """What any path spends.
+        """Budget that any path spends.
 
         Under a rho nothing more is stated: which laws a unit moves depends on what came out, so
         there is no certificate of them.
@@ -254,7 +254,7 @@ def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
 
 
 def _combined(first: Floats, second: Floats) -> Floats:
-    """The variances of the best means of two measurements of counts, of which one is finite."""
+    """Variances of the best means of two measurements of counts; one of the two is finite."""
     result: Floats = 1 / (1 / first + 1 / second)
     return result
 
@@ -292,7 +292,7 @@ class AdaptiveGrowth:
         return GrownTree(levels=tuple(levels))
 
     def _first(self, level: int, nodes: Nodes) -> MeasuredNodes:
-        """What is measured of nodes of a level that are looked at."""
+        """First measurements of the inspected nodes of a level."""
         return self._known(level, nodes, self.noise)
 
     def _decision(self, level: int, nodes: Nodes) -> MeasuredNodes:
@@ -309,7 +309,7 @@ class AdaptiveGrowth:
         return replace(self.noise, laws=laws, purpose=purpose)
 
     def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> MeasuredNodes:
-        """What is measured of nodes; 0, and known, of those without cells."""
+        """Measurements of nodes; 0, and known, for nodes without cells."""
         depth = self.plan.depths[level]
         filled = self.hierarchy.has_cells(depth, nodes)
         value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
@@ -319,8 +319,8 @@ class AdaptiveGrowth:
     def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.
 
-        A root of which nothing is known is split. Of a level that is not measured all that are
-        large enough are: they are few by what was split above.
+        A root without any measurement is split. On a level that is not measured, all nodes that
+        are large enough are split: the splits above leave few.
         """
         if level == self.plan.height:
             return np.empty(0, np.int64)
@@ -360,8 +360,8 @@ class AdaptiveGrowth:
 
 
 def _running(parents: Running | None, evidence: MeasuredNodes) -> Running:
-    """The estimates that decide, from those of the parents that were split: of nodes that are not
-    measured even parts of their parents', of which the children of such a node learn nothing."""
+    """The estimates that decide, from the estimates of the parents that were split: nodes that are
+    not measured have even parts of their parents', and their children learn nothing from it."""
     if parents is None:
         return Running(*evidence)
     shape = len(parents.estimate), -1

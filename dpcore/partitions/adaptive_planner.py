@@ -2,7 +2,7 @@
 
 Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around these:
 
-- levels as deep as those of `dpcore.partitions.planner`, down to where rows may still be
+- levels as deep as in `dpcore.partitions.planner`, down to where rows may still be
   distinguished by a public guess, some 4 bits apart from the root on, so that parts of two columns
   are squares; under a rho as well;
 - the budget rises by 2^1/2 from level to level, from three columns on by 2: what a level above
@@ -107,7 +107,7 @@ def _refuse(choices: PartitionChoices) -> None:
 
 
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
-    """Choose depths that step from the root as those of other partitions do; what remains is a step
+    """Choose depths that step from the root as in other partitions; what remains is a step
     of its own, or joins the last step where it is less than half of one."""
     columns = setting.dimensions
     apart = columns * max(1, round(BITS_APART / columns)) if columns <= 8 else BITS_APART

@@ -1,4 +1,4 @@
-"""How a budget is shared among the levels of a partition.
+"""Division of a budget among the levels of a partition.
 
 Lemma 5 (Holland et al., Appendix B, corrected: at the root, where Gamma_{l-1} is not defined, 1 is
 taken) minimizes the noise term of Theorem 3, sum_l A_l / sigma_l over sum sigma_l = epsilon, with
@@ -28,7 +28,7 @@ def lemma_5_shares(
 
     Args:
         depths: (h + 1,) of the levels, in bits.
-        diameter: gamma of the nodes of a depth, those of the whole being 1.
+        diameter: gamma of the nodes of a depth, gamma of the whole being 1.
         most: k, at most so many nodes of a level are split.
         measure: of the budget.
 

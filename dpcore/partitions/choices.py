@@ -1,4 +1,4 @@
-"""What a partition is planned for, and what its plan must have."""
+"""Settings that a partition is planned for, and choices that its plan must have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARES = ("planned", "equal", "lemma_5")
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSetting:
-    """What a plan is made for.
+    """The setting that a plan is made for.
 
     Args:
         bits: of a code, at least 1.
@@ -41,7 +41,7 @@ class PartitionSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionChoices:
-    """What is requested; None leaves a choice to the planner.
+    """The requested choices; None leaves a choice to the planner.
 
     Args:
         rows: N, a public guess of how many rows there are: it shapes the plan, nothing else.

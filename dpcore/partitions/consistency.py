@@ -27,7 +27,7 @@ class Running(NamedTuple):
 
 
 class GrowthConsistency(Protocol):
-    """How children come to agree with their parents while a partition grows."""
+    """Rule that makes children agree with their parents while a partition grows."""
 
     def root(self, value: Floats, variance: Floats) -> Running:
         """Begin with the root, (1,) each."""

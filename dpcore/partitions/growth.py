@@ -22,7 +22,7 @@ from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, desc
 
 @dataclass(frozen=True, kw_only=True)
 class GrowthRule(Coded):
-    """Which nodes of a level are split, from their running estimates.
+    """Rule that selects the nodes of a level to split, from their running estimates.
 
     Args:
         most: k, how many nodes of a level are split at most, those with the largest counts; at
@@ -78,7 +78,7 @@ def grow(
     rule: GrowthRule,
     consistency: GrowthConsistency,
 ) -> tuple[GrownTree, list[Running]]:
-    """Grows a partition from the root.
+    """Grow a partition from the root.
 
     Args:
         hierarchy: the domain.
@@ -125,7 +125,7 @@ def _split(
     parents: Nodes,
     above: int,
 ) -> MeasuredNodes:
-    """What is measured of the children of nodes; 0, and known, where no row can be."""
+    """Measurements of the children of nodes; 0, and known, where no row can be."""
     nodes = descendant_nodes(parents, depth - above)
     filled = hierarchy.has_cells(depth, nodes)
     value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))

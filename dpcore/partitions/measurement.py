@@ -26,7 +26,7 @@ _LEAST_VARIANCE = 2.0**-100
 
 
 class MeasuredNodes(NamedTuple):
-    """What is measured of some nodes.
+    """Measurements of some nodes.
 
     Attributes:
         value: (n,) in rows.

@@ -1,4 +1,4 @@
-"""What every mechanism offers that makes a partition from noisy counts.
+"""Interface of the mechanisms that make a partition from noisy counts.
 
 Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project makes of them),
 `dpcore.partitions.privtree` and `dpcore.partitions.adaptive`.
@@ -96,8 +96,8 @@ class PartitionMechanism(Coded, ABC):
 
     @property
     def variances(self) -> LevelVariances | None:
-        """Variances of what is measured, from which those of sums follow; None where they do
-        not."""
+        """Variances of the measurements if the variances of sums follow from them; otherwise
+        None."""
         return None
 
     @property
@@ -114,11 +114,11 @@ class PartitionMechanism(Coded, ABC):
     @property
     @abstractmethod
     def spending(self) -> Spending:
-        """What is spent."""
+        """The budget that is spent."""
 
     @abstractmethod
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
-        """Grows the partition and estimates its counts: a function of noisy counts alone."""
+        """Grow the partition and estimate its counts: a function of noisy counts alone."""
 
     @property
     @abstractmethod

@@ -2,10 +2,10 @@
 
 Guarantee. Whatever the partition does with them, it is a function of noisy counts that were private
 before: of the counts of all nodes of the measured levels (`dpcore.partitions.measurement`), or of
-those of the first levels and of the cells of a sketch for each level below
+the counts of the first levels and of the cells of a sketch for each level below
 (`dpcore.partitions.sketched`). A row is in one node of each level, so the levels compose: under a
 pure epsilon level l has discrete Laplace noise of scale D_l / epsilon_l, and the sum of epsilon_l
-is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are those of
+is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are defined by
 `dpcore.privacy.sensitivity`: of a level of counters 1 under ``add_remove`` and 2 under
 ``substitute`` (the paper's neighbors, while its proof takes add_remove); of a sketch of j rows
 j times that, and 4 j of a count sketch under ``substitute``, whose squared L2 is larger.
@@ -49,7 +49,7 @@ from dpcore.sketches.shape import SketchShape
 
 
 class Holding(Enum):
-    """How exact counts are held until noise is added."""
+    """The form in which exact counts are held until noise is added."""
 
     DENSE = "dense"  # a counter for every node of the last level
     SPARSE = "sparse"  # a counter for every node of the last level that a row touches
@@ -57,7 +57,7 @@ class Holding(Enum):
 
 
 class Estimation(Enum):
-    """How the counts of a grown tree are made to agree."""
+    """The estimation that makes the counts of a grown tree agree."""
 
     EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
     LEAST_SQUARES = "least_squares"
@@ -93,7 +93,7 @@ class LevelSketches(Coded):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan(PartitionMechanism):
-    """How a partition is measured and grown. Holds no data.
+    """The plan of a partition: how it is measured and grown. Holds no data.
 
     Args:
         depths: (h + 1,) of the measured levels, in bits, the root's 0 first, rising; h at least 1.
@@ -186,7 +186,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def variances(self) -> LevelVariances | None:
-        """Not those of sketches, whose collisions differ, nor of counts that were shared out."""
+        """None for sketches, whose collisions differ, and for counts that were shared out."""
         if self.estimation is Estimation.EVEN_SHARES or self.sketches is not None:
             return None
         results = [
@@ -220,7 +220,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def spending(self) -> Spending:
-        """What all levels spend together."""
+        """Budget that all levels spend together."""
         total = sum(self.amounts, Fraction())
         if self.measure is Measure.EPSILON:
             return Spending(epsilon=total)
@@ -228,7 +228,7 @@ class PartitionPlan(PartitionMechanism):
 
     @property
     def _moved(self) -> MovedCounts | None:
-        """How a unit moves the counts, or cells, of each law."""
+        """Moves of the counts, or cells, of each law by one unit."""
         return moved_of_levels(
             (law, self._sensitivity(level)) for level, law in enumerate(self.laws) if law
         )

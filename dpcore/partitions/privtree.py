@@ -9,7 +9,7 @@ and the parts, the nodes that are not split, get counts with noise of their own.
 Guarantee. Let a row be added. The counts of the nodes on its path grow by one, and b of each by one
 or not at all, where it stays at -D. For a node with b(v) = x after and x - 1 before, let q =
 exp(-1 / lambda); then ln P(x + Z > 0) - ln P(x - 1 + Z > 0) is 1 / lambda for x <= 1, and for
-x = 1 + j at most q^j / lambda: it is ln(1 + q^j (1 - q) / (1 + q - q^j)), of which the denominator
+x = 1 + j at most q^j / lambda: it is ln(1 + q^j (1 - q) / (1 + q - q^j)), whose denominator
 is at least 1 for j >= 1 and 1 - q <= 1 / lambda. Down the path c does not grow, so b falls by at
 least D a level until it is at -D, and among the nodes that moved at most one has x <= 0; the others
 have x >= 1, 1 + D, 1 + 2 D, .... So the splits reveal at most (1 / lambda) (1 + sum_i q^(i D)) =
@@ -59,7 +59,7 @@ from dpcore.privacy.unit import PrivacyUnit
 
 @dataclass(frozen=True, kw_only=True)
 class PrivTreePlan(PartitionMechanism):
-    """How PrivTree splits and counts. Holds no data.
+    """The plan of PrivTree: how it splits and counts. Holds no data.
 
     Args:
         bits_apart: log2 of the fan-out beta, at least 1.
@@ -110,7 +110,7 @@ class PrivTreePlan(PartitionMechanism):
 
     @property
     def _moved(self) -> int:
-        """How far a unit moves the counts of all parts together."""
+        """Largest change of the counts of all parts together by one unit."""
         return level_sensitivity(self.unit, single_node=False)[0]
 
     @cached_property

@@ -62,7 +62,7 @@ class SketchedCounts:
 
     @cached_property
     def _best(self) -> dict[int, tuple[SketchEstimator, ErrorMoments]]:
-        """The estimator of each sketched level's counts, and the moments of its error."""
+        """The estimator of each sketched level's counts, and the bias and variance of its error."""
         assert self.plan.sketches is not None
         result = {}
         for level, table in self.tables.items():

@@ -24,7 +24,7 @@ MOST_BITS = 64
 
 
 class Hierarchy(Protocol):
-    """What a partition needs to know of the domain that it divides."""
+    """The properties of the divided domain that a partition needs."""
 
     @property
     def bits(self) -> int:
@@ -63,7 +63,7 @@ class GrownLevel:
         return len(self.nodes)
 
     def fanout(self, above: GrownLevel) -> int:
-        """Into how many nodes those of the level above were split."""
+        """Number of nodes into which each node of the level above was split."""
         return 1 << (self.depth - above.depth)
 
     def split(self, above: GrownLevel) -> Integers:
@@ -83,7 +83,7 @@ class GrownTree:
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return sum(map(len, self.levels))
 
     def pairs(self) -> Iterator[tuple[int, GrownLevel, GrownLevel]]:
@@ -92,7 +92,7 @@ class GrownTree:
             yield place, self.levels[place - 1], self.levels[place]
 
     def leaves(self) -> list[Flags]:
-        """For each level (n,) which nodes were not split."""
+        """Flags of the nodes that were not split, for each level (n,)."""
         ends = [np.ones(len(level), np.bool_) for level in self.levels]
         for place, above, level in self.pairs():
             ends[place - 1][level.split(above)] = False

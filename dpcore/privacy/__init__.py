@@ -1,6 +1,6 @@
 """Budgets, sensitivities, conversions between measures of privacy, group privacy.
 
-Floor 2: imports from floors 0 and 1. FACE lists the package's public API, by module;
+Floor 2: imports from floors 0 and 1. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

@@ -25,7 +25,7 @@ _SHARE_UNITS = 2**20
 
 
 class Neighbors(Enum):
-    """Which data sets the guarantee makes hard to distinguish."""
+    """Neighboring relation: the pairs of data sets that the guarantee makes hard to distinguish."""
 
     ADD_REMOVE = "add_remove"
     SUBSTITUTE = "substitute"

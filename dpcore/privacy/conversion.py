@@ -210,7 +210,8 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
 
 
 def _extrapolated(known: Sequence[tuple[float, float]], target: float) -> float:
-    """Where y(x) reaches ``target``: on the line through the last two points, of slope 1/4 to 4."""
+    """The point where y(x) reaches ``target``: on the line through the last two points, of slope
+    1/4 to 4."""
     x, y = known[-1]
     slope = 1.0
     if len(known) > 1 and known[-2][0] != x:

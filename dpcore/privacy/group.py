@@ -21,7 +21,7 @@ FACTOR_BITS = 128
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPrivacy:
-    """What one row may cost so that a unit of several rows keeps (epsilon, delta).
+    """Budget of one row such that a unit of several rows keeps (epsilon, delta).
 
     A mechanism that is (row_epsilon, row_delta)-DP for one row added or removed is (epsilon, delta)
     -DP for units of at most c rows. Such a unit, added or removed, is a path of k = c steps of one

@@ -1,4 +1,4 @@
-"""Which epsilon noise of a zCDP budget keeps at a delta: by certificate, and never by less.
+"""The epsilon that noise of a zCDP budget keeps at a delta: by certificate, and never by less.
 
 Sources: as `dpcore.privacy.loss` and `dpcore.privacy.conversion`.
 """

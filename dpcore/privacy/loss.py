@@ -1,4 +1,4 @@
-"""Which delta a release really has: the composition of the privacy losses of its counts.
+"""The true delta of a release: the composition of the privacy losses of its counts.
 
 **Certificate.** A release measures levels with independent noise; between two neighboring data
 sets some counts move by one. For a Gaussian law of parameter sigma^2 the privacy loss of one such
@@ -8,7 +8,7 @@ bounds from above, closely.
 
 Which neighbors. Write Y = exp(-L), the likelihood ratio, of mean 1. max(0, 1 - exp(epsilon) y y')
 is convex in y for every y' >= 0, so replacing one factor of Y by a mean-preserving spread of it
-never lowers delta. (1) A count that does not move has Y = 1, of which every other Y is a spread:
+never lowers delta. (1) A count that does not move has Y = 1, and every other Y is a spread of it:
 hence the worst neighbors change as many counts as `level_sensitivity` allows at every level, and
 a row that stays inside its node at the upper levels, or that a policy drops, loses less. (2) The
 laws are symmetric, so a count that moves up, one that moves down, and the two data sets exchanged
@@ -90,8 +90,8 @@ _CERTIFIED_DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class MovedTogether:
-    """The noise of counts of which a unit moves some by more than one: the number beside it is the
-    squared L2 norm of the largest move, in place of how many counts move by one.
+    """Noise of counts that a unit may move by more than one: the number beside it is the squared L2
+    norm of the largest move, in place of how many counts move by one.
 
     Args:
         law: of large variance.
@@ -111,7 +111,7 @@ Moved = NoiseLaw | MovedTogether
 
 
 def moved_by(law: NoiseLaw, l1: int, l2_squared: int) -> tuple[Moved, int] | None:
-    """What the certificate takes of a level of counts or sums.
+    """Return the entry of a level of counts or sums in the certificate.
 
     Args:
         law: of its noise.
@@ -265,7 +265,7 @@ _Loss = _GaussianLoss | _LaplaceLoss
 
 
 def _coordinates(counts: Mapping[Moved, int]) -> dict[_Loss, int]:
-    """The losses of all counts, those of large sigma in one."""
+    """The losses of all counts; the losses of counts with a large sigma are merged."""
     losses: Counter[_Loss] = Counter()
     variances: list[tuple[float, int]] = []
     total = merged = 0.0
@@ -400,7 +400,7 @@ def _outside(grids: Sequence[tuple[_GridLoss, int]], first: int, size: int, orde
 
 
 def _valid_counts(moved: Sequence[tuple[Moved, int]]) -> dict[Moved, int]:
-    """How many counts move under each distinct law."""
+    """Number of counts that move under each distinct law."""
     counts: Counter[Moved] = Counter()
     for law, n in moved:
         if not isinstance(law, DiscreteGaussian | DiscreteLaplace | MovedTogether):

@@ -1,4 +1,5 @@
-"""Which keys exist: the optimal (epsilon, delta) decision about a key, by how many units have it.
+"""Private partition selection: the optimal (epsilon, delta) decision about a key, by its number of
+units.
 
 A key that only one unit has must hardly ever be released, and which keys the data hold is itself
 private. The decision about a key with n units is a coin that falls on "released" with probability
@@ -31,7 +32,7 @@ A unit that changes the counts of m keys changes m independent coins: m eps and 
 (basic composition).
 
 Decisions are exact: the recursion runs in integers that enclose pi(n), 64 random bits are compared
-with pi(n) 2^64, and a tie is settled by more bits. No rounding decides.
+with pi(n) 2^64, and more bits break a tie. No rounding decides.
 
 Source: Desfontaines, Voss, Gipson, Mandayam, "Differentially private partition selection" (PoPETs
 2022), theorem 1 (optimality) and definition 6 (the recursion); corollary 1 for several keys.

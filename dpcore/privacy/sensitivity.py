@@ -1,4 +1,4 @@
-"""How far one privacy unit moves what is measured, and the noise that hides it.
+"""Sensitivity of measurements to one privacy unit, and the noise that hides it.
 
 The one owner of every sensitivity of a level: the design, section 4, in integers.
 """
@@ -161,7 +161,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
 
     ``add_remove``: one cell of each row moves by one: L1 = j, L2^2 = j. ``substitute``: one count
     leaves a cell and another enters a cell, by row of the sketch. In two cells they move each by
-    one: 2 and 2. In one cell the counts of a count-min sketch cancel; those of a count sketch
+    one: 2 and 2. In one cell the counts of a count-min sketch cancel; counts of a count sketch
     cancel or, of opposite signs, move that cell by two: 2 and 4. So L1 = 2 j, L2^2 = 2 j unsigned
     and 4 j signed; all are attained, in all rows at once. A row that a policy drops from one of
     the data sets moves no more than under ``add_remove``. The rows of a unit of c may all hash into
@@ -191,7 +191,8 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
 def rank_sensitivity(
     unit: PrivacyUnit, part: Fraction, *, whole: bool, keyed: bool
 ) -> tuple[Fraction, Fraction]:
-    """How far one privacy unit moves distances of ranks apart: L1, and squared L2, over the parts.
+    """Sensitivity of the distances of ranks to one privacy unit: L1, and squared L2, over the
+    parts.
 
     A part of the cells in order (of a key: all of them, or the rows between two chosen quantiles)
     has n rows, and the rank ``part`` n =: t is wanted, with q for ``part``. A candidate is a place

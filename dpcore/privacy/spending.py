@@ -1,6 +1,6 @@
-"""What a tree of a release spends, or several together: a value, and how it adds up.
+"""Privacy budget that one or more trees of a release spend: a value, and how it adds up.
 
-Pure and approximate losses add up (basic composition), and so do those of zCDP. Trees that share a
+Pure and approximate losses add up (basic composition), and so do zCDP losses. Trees that share a
 rho are composed under one certificate: the laws of all their noise, and how many counts of each a
 row moves, say more than their rho (`dpcore.privacy.loss`).
 """
@@ -31,7 +31,7 @@ def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> Moved
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What is spent on one privacy unit.
+    """Budget spent on one privacy unit.
 
     Args:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
@@ -77,7 +77,7 @@ class Spending:
 
         Args:
             epsilon, delta: the claim.
-            rho: the whole of which `rho` is spent, where it is more than that.
+            rho: the whole budget, where it exceeds the `rho` that is spent.
 
         >>> Spending(epsilon=Fraction(1)).keeps(Fraction(1), Fraction(0))
         True

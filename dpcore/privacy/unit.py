@@ -21,7 +21,7 @@ MOST_ROWS = 2**20
 
 
 class NullUnits(Enum):
-    """What rows are whose unit is null; never one unit that all of them share."""
+    """Treatment of rows whose unit is null; never one unit that all of them share."""
 
     DROP = "drop"  # left out
     OWN = "own"  # each is a unit of its own
@@ -30,13 +30,13 @@ class NullUnits(Enum):
 class UnitType(Enum):
     """The type of a unit's values, where files write one value in several ways."""
 
-    INTEGER = "integer"  # 7, 7.0 and the texts "7", "007", "7.0" are one unit
-    TEXT = "text"  # texts as they are written
+    INTEGER = "integer"  # 7, 7.0 and the strings "7", "007", "7.0" are one unit
+    TEXT = "text"  # strings as they are written
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyUnit(Coded):
-    """What neighboring data sets differ in, and how much of it a tree counts.
+    """The difference between neighboring data sets, and the bounds on how much of it a tree counts.
 
     Args:
         neighbors: the neighboring relation: a unit more, or a unit with other rows.
@@ -109,7 +109,7 @@ class PrivacyUnit(Coded):
 
     @property
     def bounds_in_words(self) -> str:
-        """How much of a unit is counted."""
+        """Describe how much of a unit is counted."""
         bounds = [_several(self.rows, "row")]
         if self.keys is not None:
             bounds.append(_several(self.keys, "key"))
@@ -143,8 +143,8 @@ class PrivacyUnit(Coded):
 
         A unit has at most c rows, and without keys all may lie in one node: q = 1, r = c. With at
         most r rows under a key and m keys it has c' = min(c, m r). A node belongs to one key, so at
-        most r rows lie in it; the vectors of counts are sums of at most c' of which no entry is
-        above r, whose hull has the corners of q = floor(c' / r) entries r and one that is the rest.
+        most r rows lie in it; the vectors of counts sum to at most c' and have no entry above
+        r; their hull has the corners with q = floor(c' / r) entries r and one that is the rest.
         A convex function of the counts, as a norm is, is largest at a corner.
 
         Args:

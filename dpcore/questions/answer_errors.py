@@ -76,7 +76,7 @@ class AnswerErrors(ABC):
         """Return the error of the count of several nodes together.
 
         Args:
-            nodes: (level, node), of which none is below another.
+            nodes: (level, node); none is below another.
             key: code of the tree's key.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What the manifest says of a tree, whatever its kind: its budget and policies."""
+"""Manifest entry of a tree, whatever its kind: its budget and policies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:  # which call this file
 
 
 def budget_entry(question: TreePrivacy) -> dict[str, object]:
-    """What a tree may spend, by its measure; nothing where that is an epsilon with a delta."""
+    """Budget of a tree, by its measure; nothing where that is an epsilon with a delta."""
     own = question.budget
     return {} if own is None else {own.measure.value: str(own.amount)}
 
 
 def column_policies(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
-    """What becomes of values that a tree's domain or keys do not list, by column."""
+    """Policies for values that a tree's domain or keys do not list, by column."""
     kept = ("outside", "missing", "unknown")
     spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
     policies: dict[str, dict[str, object]] = {

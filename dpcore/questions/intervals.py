@@ -46,7 +46,7 @@ def difference_ends(
 
 
 class IntervalRule(ABC):
-    """How a mechanism turns solved levels and prefixes into confidence intervals.
+    """A mechanism's rule that turns solved levels and prefixes into confidence intervals.
 
     `dpcore.questions.mechanism.Mechanism.intervals` makes it from a forest and its widths.
     """

@@ -34,7 +34,7 @@ W = TypeVar("W", bound=Coded)
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkLayout:
-    """How the trees of all keys are divided into chunks.
+    """Division of the trees of all keys into chunks.
 
     Args:
         keys: how many trees.
@@ -51,7 +51,7 @@ class ChunkLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(Coded, ABC, Generic[F, W]):
-    """How a tree of known leaves is measured, and how accurate its estimates are.
+    """Mechanism that measures a tree of known leaves, and the accuracy of its estimates.
 
     Args:
         plan: the budget, and how it is divided.
@@ -98,7 +98,7 @@ class Mechanism(Coded, ABC, Generic[F, W]):
 
     @property
     def spending(self) -> Spending:
-        """What the plan spends."""
+        """Budget that the plan spends."""
         own = self.plan.budget
         assert own is not None
         if own.measure is Measure.EPSILON:

@@ -13,7 +13,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """What names are sorted by.
+    """Sort key of names.
 
     >>> sorted(["b", "a10", "a2", "10", "9", "a"], key=natural_key)
     ['9', '10', 'a', 'a2', 'a10', 'b']

@@ -31,7 +31,8 @@ class NodeCounts:
     """Counts by node, as exact counts of rows or as noisy ones.
 
     Args:
-        keys: uint64 or large_string, (n,), none null, rising (texts by their bytes), no two alike.
+        keys: uint64 or large_string, (n,), none null, rising (strings by their bytes), no two
+            alike.
         counts: int64, (n,), in rows.
 
     >>> counts = NodeCounts.grouped(pa.array([7, 3, 7], pa.uint64()))

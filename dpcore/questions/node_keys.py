@@ -1,8 +1,8 @@
-"""Keys of the nodes of a large sparse tree: prefixes of texts, parts by a hash, canonical bytes.
+"""Keys of the nodes of a large sparse tree: string prefixes, parts by a hash, canonical bytes.
 
-A node is named by its key: an unsigned integer (the leading bits of a code) or a text (the labels
-from the root down, joined). Texts are compared and grouped by value; a hash only says in which part
-of the data a node is handled, so that two nodes of one hash do no harm.
+A node is named by its key: an unsigned integer (the leading bits of a code) or a string (the
+labels from the root down, joined). Strings are compared and grouped by value; a hash only selects
+the part of the data in which a node is handled, so that two nodes of one hash do no harm.
 
 Source: the multiply-shift mixer is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 """
@@ -64,7 +64,7 @@ def text_prefixes(texts: pa.Array, labels: int, separator: int) -> pa.Array:
 def _slices(
     data: npt.NDArray[np.uint8], starts: Integers, ends: Integers, absent: npt.NDArray[np.bool_]
 ) -> pa.Array:
-    """The texts data[starts:ends], which follow each other without overlap."""
+    """The strings data[starts:ends], which follow each other without overlap."""
     filled = ends > starts
     # A letter is kept if more slices have begun than ended; empty ones would begin twice.
     change = np.zeros(len(data) + 1, np.int8)
@@ -79,7 +79,8 @@ def _slices(
 
 
 def key_parts(keys: pa.Array, parts: int) -> Integers:
-    """In which of `parts` parts of the data each node is handled: a function of its key alone.
+    """Index of the part of the data, of `parts`, in which each node is handled: a function of its
+    key alone.
 
     Args:
         keys: uint64 or large_string, (n,), none null.

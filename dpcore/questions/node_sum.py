@@ -11,7 +11,7 @@ _NAMED = 3
 
 
 class NamedRun(NamedTuple):
-    """What one name of a sum represents.
+    """The nodes that one name of a sum represents.
 
     Attributes:
         name: as it is shown.
@@ -24,7 +24,7 @@ class NamedRun(NamedTuple):
 
 
 def check_apart(runs: Sequence[NamedRun]) -> None:
-    """Refuses sums of nothing, and those that would count rows twice.
+    """Refuse sums of nothing, and those that would count rows twice.
 
     Raises:
         ValueError: nothing is named; one is there twice, or lies within another.
@@ -51,7 +51,7 @@ def check_apart(runs: Sequence[NamedRun]) -> None:
 
 
 def sum_label(names: Sequence[str]) -> str:
-    """What a sum is called.
+    """Name of a sum.
 
     >>> sum_label(["a", "b", "c"]), sum_label(["a", "b", "c", "d"])
     ('a + b + c', 'a + ... + d (4 parts)')

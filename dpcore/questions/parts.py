@@ -1,4 +1,4 @@
-"""What a question about known leaves needs of its domain and its plan: no kind of them.
+"""Interface that a question about known leaves needs of its domain and its plan: no kind of them.
 
 Implemented by `dpcore.ordered.domain` and `dpcore.hierarchy.domain`; by `dpcore.uniform.plan`,
 `dpcore.irregular.plan` and `dpcore.thresholds.forest`.
@@ -51,7 +51,7 @@ class Domain(Protocol):
 
 
 class MechanismPlan(Protocol):
-    """How a tree is measured."""
+    """Plan of a mechanism: how a tree is measured."""
 
     @property
     def tree(self) -> Shape:
@@ -63,7 +63,7 @@ class MechanismPlan(Protocol):
 
     @property
     def budget(self) -> Budget | None:
-        """What all levels may spend; None where that is an epsilon with a delta."""
+        """Budget of all levels; None where that is an epsilon with a delta."""
 
     @property
     def keyed(self) -> bool:
@@ -71,7 +71,7 @@ class MechanismPlan(Protocol):
 
 
 class ChunkAnswer(NamedTuple):
-    """What is released of a chunk.
+    """Released results of a chunk.
 
     Attributes:
         tables: by their kind.

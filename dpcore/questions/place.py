@@ -1,4 +1,4 @@
-"""What travels between the steps of a release, for every kind of tree alike.
+"""Messages between the steps of a release, for every kind of tree alike.
 
     rows -> Increments -> Partial, of a Place -> Counts -> Drawn -> Gathered -> ReleasedPart
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Increments(NamedTuple):
-    """What the rows of a batch that a policy keeps add, and where.
+    """Increments by the rows of a batch that a policy keeps, and their places.
 
     Attributes:
         cells: (kept,) global leaf ids, or keys of leaves.
@@ -58,7 +58,7 @@ class Increments(NamedTuple):
 
 
 class RowIncrements(NamedTuple):
-    """What the rows of a batch add, each by itself.
+    """Increments by the rows of a batch, each by itself.
 
     Attributes:
         increments: of the rows that a policy keeps, in their order.
@@ -87,8 +87,8 @@ class Matched(NamedTuple):
     """Counts that were sent to a place before it was known what they count for.
 
     Attributes:
-        partials: what they count for, of this place and of others: of which follows from the place
-            alone. Together they hold what is not dropped.
+        partials: what they count for, of this place and of others; the place alone determines
+            which. Together they hold what is not dropped.
         total: the sum of what was sent.
     """
 
@@ -133,7 +133,7 @@ class Counts(Protocol):
 
 
 class Drawn(NamedTuple):
-    """What remains of the exact counts of a place once noise is drawn.
+    """The remainder of the exact counts of a place once noise is drawn.
 
     Attributes:
         sent: to the gathering of the place's group, which waits for that of each of its places; of
@@ -164,7 +164,7 @@ class Part:
 
 
 class ReleasedPart(NamedTuple):
-    """What is released of a part.
+    """Released results of a part.
 
     Attributes:
         part: which.
@@ -178,7 +178,7 @@ class ReleasedPart(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What the places of a group say together.
+    """Combined results of the places of a group.
 
     Attributes:
         returned: to each place, for `Question.finish`.

@@ -135,7 +135,7 @@ class Question(
 
     @property
     def key_count(self) -> int:
-        """How many trees there are."""
+        """Number of trees."""
         return 1 if self.keys is None else self.keys.size
 
     @property
@@ -161,7 +161,7 @@ class Question(
 
     @property
     def run(self) -> SeriesRun | None:
-        """Which run of which series the release is; None where it is alone."""
+        """The run of a series that the release is; None for a single release."""
         return None
 
     @property

@@ -1,6 +1,6 @@
 """A released tree: the answers about its nodes, each with its error.
 
-`Released` has every asking that there is; what a kind of tree cannot answer it refuses by itself.
+`Released` has a method for every query, and refuses the queries that a kind of tree cannot answer.
 `released_tree` answers about trees of known leaves, `dpcore.ordered.released` about ordered
 domains, `dpcore.hierarchy.released` about paths, `dpcore.sparse.released` about what was published
 of a tree too large to list. A query reads only the parts of a release that it needs.
@@ -22,7 +22,7 @@ from dpcore.noise.randomness import RandomStream
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
 
-# Of which the totals are added up.
+# The most keys whose totals are added up.
 _MOST_KEYS = 256
 
 
@@ -77,7 +77,7 @@ class Total(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Draws synthetic rows of a released tree."""
+    """Sampler of synthetic rows of a released tree."""
 
     @property
     def total(self) -> int:
@@ -278,7 +278,7 @@ class Released(ABC):
         raise ValueError(f"box: tree {self._name} is no hypercube, so it has no boxes")
 
     def sampler(self) -> Sampler:
-        """What draws synthetic rows of the tree.
+        """Return the sampler of synthetic rows of the tree.
 
         Raises:
             ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.

@@ -69,7 +69,7 @@ class _PlacedTree(_Named):
 
 
 class TreeColumns(_ReadTree):
-    """Which columns a tree reads, and as what."""
+    """The columns that a tree reads, and their roles."""
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class TreeColumns(_ReadTree):
 
 
 class TreeCounting(_ReadTree, _PlacedTree):
-    """From rows to exact counts, on workers."""
+    """Counting: from rows to exact counts, on workers."""
 
     @abstractmethod
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
@@ -131,7 +131,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
     @property
     def dense_cells(self) -> int:
-        """How many numbers a dense counter holds; 0 where there is none."""
+        """Number of integers that a dense counter holds; 0 where there is none."""
         return 0
 
     @property
@@ -153,7 +153,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
     @property
     def carried_places(self) -> Sequence[Place]:
-        """Places that get counts from an earlier run beside those of the rows, each once."""
+        """Places that get counts from an earlier run beside the counts of the rows, each once."""
         return ()
 
     def place_balance(self, place: Place) -> int:
@@ -187,7 +187,7 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
 
 class UnitRows(_ReadTree):
-    """Rows of privacy units, of which some are left out before they are counted."""
+    """Contribution bounding: some rows of a privacy unit are left out before rows are counted."""
 
     @property
     @abstractmethod
@@ -243,8 +243,8 @@ class TreeRounds(_GroupedTree):
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are before `TreeDrawing.draw`; 0: none. After rounds, `draw` gets
-        the last request in place of the exact counts."""
+        """Number of rounds before `TreeDrawing.draw`; 0: none. After rounds, `draw` gets the last
+        request in place of the exact counts."""
         return 0
 
     def answer(self, place: Place, counts: bytes, request: bytes, noise: NoiseSource) -> bytes:
@@ -273,7 +273,7 @@ class TreeRounds(_GroupedTree):
 
 
 class TreeDrawing(_GroupedTree):
-    """From exact counts to released parts.
+    """Drawing: from exact counts to released parts.
 
     `draw`, `draw_branch` and `gather` are pure functions of counts and key: an engine may call them
     any number of times.
@@ -362,7 +362,7 @@ class TreeTables(_Named):
 
 
 class TreePrivacy(_Named):
-    """What a tree protects, and what it spends."""
+    """The privacy unit that a tree protects, and the budget that it spends."""
 
     @property
     @abstractmethod
@@ -371,13 +371,14 @@ class TreePrivacy(_Named):
 
     @property
     def budget(self) -> Budget | None:
-        """What the plan may spend; None where that is an epsilon with a delta."""
+        """Budget of the plan; None where that is an epsilon with a delta."""
         return None
 
     @property
     @abstractmethod
     def spending(self) -> Spending:
-        """What the plan spends: its epsilon, an epsilon with a delta, or a rho that it shares."""
+        """Budget that the plan spends: its epsilon, an epsilon with a delta, or a rho that it
+        shares."""
 
     @property
     def declared_public(self) -> str | None:
@@ -392,7 +393,7 @@ class TreePrivacy(_Named):
 
 
 class TreeRecord(_Named, Coded):
-    """What is written about a tree, and what of it is large or slow to compute."""
+    """The record of a tree, and its values that are large or slow to compute."""
 
     # Fields of the specification that shape the output alone.
     output_only: ClassVar[tuple[str, ...]]

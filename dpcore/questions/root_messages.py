@@ -1,4 +1,4 @@
-"""What chunks, branches and the spine of a tree of known leaves send each other, as bytes.
+"""Messages between the chunks, branches and spine of a tree of known leaves, as bytes.
 
 up     z of roots, and their exact counts: of what the noise above is a function
 down   the solution of each root
@@ -19,7 +19,7 @@ from dpcore.trees.forest import Measurements, RootSolutions
 
 
 def pack_roots(roots: Floats, totals: Integers) -> bytes:
-    """What goes up from a chunk, or from a branch.
+    """Pack the message up from a chunk, or from a branch.
 
     Args:
         roots: (units,) z of its roots; of adaptive trees (units, 2), z and a.
@@ -30,11 +30,11 @@ def pack_roots(roots: Floats, totals: Integers) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SentRoots:
-    """What came up from several places, in the order of leaf ids.
+    """The messages up from several places, in the order of leaf ids.
 
     Attributes:
         places: in this order.
-        stops: after how many roots those of each place end.
+        stops: after how many roots the roots of each place end.
         roots: (n,) z of all roots; or (n, 2), z and a.
         totals: (n,) their exact counts.
 
@@ -52,7 +52,7 @@ class SentRoots:
 
     @classmethod
     def from_messages(cls, sent: Mapping[Place, bytes]) -> SentRoots:
-        """What places sent, from `pack_roots`."""
+        """Read the messages of places, from `pack_roots`."""
         # The numbers of branches fall from -2 on.
         places = sorted(sent, key=lambda place: (place.group, abs(place.number)))
         messages = [unpack_many(sent[place]) for place in places]
@@ -70,12 +70,12 @@ class SentRoots:
 def pack_solutions(
     solutions: RootSolutions, places: Sequence[Place], stops: Sequence[int]
 ) -> dict[Place, bytes]:
-    """What goes down to each place.
+    """Pack the messages down to each place.
 
     Args:
         solutions: of all roots.
         places: in the order of leaf ids.
-        stops: after how many roots those of each place end.
+        stops: after how many roots the roots of each place end.
     """
     starts = [0, *stops[:-1]]
     return {
@@ -85,7 +85,7 @@ def pack_solutions(
 
 
 def unpack_solutions(returned: bytes, kind: type[RootSolutions] = RootSolutions) -> RootSolutions:
-    """What came down to a place, of its roots."""
+    """Unpack the message down to a place, about its roots."""
     array = np.frombuffer(returned, dtype=np.int64)
     return kind.from_array(array.reshape(kind.width(), -1))
 

@@ -58,7 +58,7 @@ class Slots:
 
     @property
     def parents(self) -> int:
-        """How many nodes are parents of leaves, in the tree of one key."""
+        """Number of nodes that are parents of leaves, in the tree of one key."""
         return self.tree.level_sizes[-2]
 
     @property
@@ -81,7 +81,7 @@ class Slots:
         return key * self.per_key + parent * self.radix + number
 
     def within(self, chunk: Chunk) -> Integers:
-        """Where the leaves of a chunk are among its slots, (leaves,), rising."""
+        """Positions of the leaves of a chunk among its slots, (leaves,), rising."""
         low = chunk.start % self.tree.leaves
         high = low + chunk.leaves // chunk.rows
         starts = self.tree.child_starts[-1]

@@ -104,7 +104,7 @@ class TreeQuestion(Question, Generic[M]):
 
     @property
     def layout(self) -> ChunkLayout:
-        """How the trees of all keys are divided into chunks."""
+        """Division of the trees of all keys into chunks."""
         return ChunkLayout(
             keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed
         )
@@ -152,7 +152,7 @@ class TreeQuestion(Question, Generic[M]):
 
     @cached_property
     def rule(self) -> IntervalRule:
-        """How estimates get their intervals."""
+        """Rule that gives estimates their intervals."""
         return self.mechanism.intervals(self.forest, self.widths)
 
     def prepare(self) -> None:
@@ -164,7 +164,7 @@ class TreeQuestion(Question, Generic[M]):
         self.remember_widths(self.mechanism.widths_kind.from_spec(widths))
 
     def remember_widths(self, widths: Coded) -> None:
-        """Takes widths that were computed before."""
+        """Store widths that were computed before."""
         self.__dict__["widths"] = widths
 
     @property
@@ -195,7 +195,7 @@ class TreeQuestion(Question, Generic[M]):
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
-        """Solves a chunk.
+        """Solve a chunk.
 
         Args:
             chunk: one of the forest's.
@@ -209,7 +209,8 @@ class TreeQuestion(Question, Generic[M]):
         return float(roots.total[0]) if self.public_total else None
 
     def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which nodes of a level are rows of the output, (n,): those that repeat a leaf are not."""
+        """Flags of the nodes of a level that are rows of the output, (n,): those that repeat a leaf
+        are not."""
         return np.ones(nodes.size, dtype=bool)
 
     def nodes_table(
@@ -288,7 +289,7 @@ class TreeQuestion(Question, Generic[M]):
         return None if self.keys is None else cells // self.domain.cells
 
     def _all_increments(self, columns: Mapping[str, pa.Array]) -> tuple[Increments, Flags | None]:
-        """What every row adds, and whether a policy keeps it, (rows,); None: all are kept."""
+        """Increment of every row, and whether a policy keeps it, (rows,); None: all are kept."""
         ids = self._all_leaf_ids(columns)
         return Increments(ids), ids >= 0 if self._drops_rows else None
 
@@ -337,7 +338,7 @@ class TreeQuestion(Question, Generic[M]):
             )
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that cannot be read.
+        """Refuse columns of types that cannot be read.
 
         Raises:
             ValueError: naming the column, the type and what is needed.

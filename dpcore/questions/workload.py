@@ -23,7 +23,7 @@ Planned = TypeVar("Planned", bound=Question)
 
 
 class Way(Enum):
-    """How a tree can spend beside a delta."""
+    """A way in which a tree can spend beside a delta."""
 
     SHARED = "shared"  # a part of a rho that trees share under one certificate
     LAPLACE = "laplace"  # a part of epsilon, and no delta
@@ -39,14 +39,14 @@ class Noise(Enum):
 
     @property
     def ways(self) -> frozenset[Way]:
-        """How a tree with this noise can spend beside a delta."""
+        """Ways in which a tree with this noise can spend beside a delta."""
         own = {Noise.LAPLACE: {Way.LAPLACE}, Noise.GAUSSIAN: {Way.SHARED}}
         return frozenset(own.get(self, {Way.SHARED, Way.LAPLACE}))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTerms:
-    """What all trees of a release have in common, beside the budget.
+    """Terms that all trees of a release have in common, beside the budget.
 
     Args:
         unit: what neighbors differ in.
@@ -64,7 +64,7 @@ class ReleaseTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """What one tree may spend.
+    """One tree's share of the budget.
 
     Args:
         budget: an epsilon or a rho.
@@ -100,7 +100,7 @@ class Workload(ABC, Generic[Planned]):
 
     @property
     def ways(self) -> frozenset[Way]:
-        """How the tree can spend beside a delta."""
+        """Ways in which the tree can spend beside a delta."""
         return self.noise.ways
 
     @property
@@ -115,7 +115,7 @@ class Workload(ABC, Generic[Planned]):
         return None
 
     def check(self, measure: Measure, *, delta: bool) -> None:
-        """Refuses choices that the guarantee of the release does not have.
+        """Refuse choices that the guarantee of the release does not have.
 
         Args:
             measure: of the release's budget.
@@ -155,7 +155,8 @@ class Workload(ABC, Generic[Planned]):
         return 1.0
 
     def condition(self, question: Planned) -> str | None:
-        """What the predicted error of a plan holds for; None where it holds whatever the data.
+        """Condition under which the predicted error of a plan holds; None where it holds whatever
+        the data.
 
         Args:
             question: one of `planned`.

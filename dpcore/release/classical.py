@@ -1,4 +1,4 @@
-"""What the noise of a release would cost by classical composition, beside what is certified.
+"""Cost of a release's noise by basic composition, beside the certified guarantee.
 
 Each tree alone keeps an epsilon and a delta, which add up (basic composition); or the rho that
 trees share is converted as a whole. What a release states was certified for the laws of all counts
@@ -22,7 +22,7 @@ from dpcore.release.plan import ReleasePlan, total_spending
 
 @dataclass(frozen=True, kw_only=True)
 class Classical:
-    """What the noise of a release would cost by classical composition.
+    """Cost of a release's noise by basic composition.
 
     Args:
         trees: what each tree alone keeps: an epsilon and a delta, or a rho where the release states
@@ -41,7 +41,7 @@ class Classical:
 
 
 def classical_composition(plan: ReleasePlan) -> Classical:
-    """What the noise of a release would cost by classical composition.
+    """Return the cost of a release's noise by basic composition.
 
     Trees that share a rho have parts of the delta that others leave in proportion to their rho; the
     epsilon of each alone is certified, so that what the sum is more is the composition's alone.

@@ -41,7 +41,7 @@ _CHANGED_GAIN, _MOST_SEARCHES = 1e-3, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What a release may spend, and how its trees share it.
+    """The budget of a release, and its division among the trees.
 
     Args:
         budget: an epsilon or a rho.
@@ -206,7 +206,7 @@ class _Composition:
 
     @cached_property
     def total_error(self) -> float:
-        """What compositions are compared by."""
+        """The error that compositions are compared by."""
         return joint_error(
             self.guarantee.split,
             [workload.weight for workload in self.workloads],
@@ -304,7 +304,7 @@ class _Composition:
 
     @property
     def _left(self) -> tuple[Fraction, Fraction]:
-        """What trees that spend by themselves leave of epsilon and delta."""
+        """The epsilon and delta left by the trees that spend by themselves."""
         assert self.guarantee.delta is not None
         epsilon = self.guarantee.budget.amount * (1 - self._part(self.own | self.laplace))
         return epsilon, self.guarantee.delta * (1 - self._part(self.own))

@@ -1,4 +1,4 @@
-"""What a release guarantees, in words and numbers, for its manifest, report and summary."""
+"""Privacy guarantee of a release, in words and numbers, for its manifest, report and summary."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _is_mixed(plan: ReleasePlan) -> bool:
 
 
 def _unit(plan: ReleasePlan) -> str:
-    """What the guarantee protects, and what of it counts."""
+    """The protected privacy unit, and how much of it counts."""
     unit = plan.unit
     several = "rows" if unit.is_row else "units"
     promised = plan.promised
@@ -153,14 +153,14 @@ def _unit(plan: ReleasePlan) -> str:
 
 
 def _counted(plan: ReleasePlan) -> str:
-    """Where the budget adds up with those of other releases."""
+    """Sentence on the ledger that adds the budget to the budgets of other releases."""
     if plan.dataset is None:
         return ""
     return f" A ledger counts its budget with all others of the data set {plan.dataset}."
 
 
 def _agreement(plan: ReleasePlan) -> str:
-    """What else two data sets must share to be protected from each other: the invariants."""
+    """Further agreement required of two neighboring data sets: the invariants."""
     declared = invariants(plan)
     if not declared:
         return ""
@@ -172,7 +172,7 @@ def _agreement(plan: ReleasePlan) -> str:
 
 
 def _selected(plan: ReleasePlan) -> str:
-    """What the selection of keys spent of the whole."""
+    """The part of the budget that the selection of keys spent."""
     if plan.selection is None:
         return ""
     columns = "; ".join(", ".join(each.columns) for each in plan.selection.questions)
@@ -224,7 +224,7 @@ def _selection_numbers(plan: ReleasePlan) -> dict[str, str]:
 
 
 def plan_manifest(plan: ReleasePlan) -> dict[str, object]:
-    """What the manifest says beside the nonce, the record and the list of parts.
+    """The manifest apart from the nonce, the record and the list of parts.
 
     It holds nothing of the data: no number of rows, no time, no fingerprint.
     """

@@ -101,7 +101,7 @@ def _by_place(question: Question, partials: Iterable[Partial]) -> dict[Place, li
 def _plain_increments(
     plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
 ) -> Iterator[CountedRows]:
-    """What the rows of each batch add to each tree."""
+    """Increments of each tree by the rows of each batch."""
     for batch in batches:
         for question in plan.questions:
             columns = {name: batch.column(name) for name in question.columns}

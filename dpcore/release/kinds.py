@@ -42,7 +42,7 @@ ReadKeys = Callable[[str], KeyTable]
 
 
 class ReadTerms(NamedTuple):
-    """What the specification of a question is read with: what it shares with its release.
+    """Terms that the specification of a question shares with its release, needed to read it.
 
     Attributes:
         unit: what neighbors differ in.

@@ -120,7 +120,7 @@ class ReleasePlan:
 
     @property
     def spending(self) -> Spending:
-        """What all trees spend together."""
+        """Budget that all trees spend together."""
         return total_spending(self.questions)
 
     @property
@@ -135,13 +135,13 @@ class ReleasePlan:
 
     @property
     def run(self) -> SeriesRun | None:
-        """Which run of a series this release is; None where it is alone. All runs of a series
+        """The run of a series that this release is; None for a single release. All runs of a series
         spend the budget together, once."""
         return self.questions[0].run
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that all questions read and those of the unit, each once."""
+        """The columns of all questions and of the privacy unit, each once."""
         read = (name for question in self.questions for name in question.columns)
         return tuple(dict.fromkeys((*read, *self.unit.columns)))
 
@@ -192,7 +192,7 @@ class ReleasePlan:
 
 
 def total_spending(questions: Iterable[Question]) -> Spending:
-    """What some questions spend together."""
+    """Budget that some questions spend together."""
     return sum((question.spending for question in questions), start=Spending())
 
 

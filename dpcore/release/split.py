@@ -1,4 +1,5 @@
-"""How trees share a budget: by weight, so that their errors are equal, or their sum is the least.
+"""Split of a budget among trees: by weight, so that their errors are equal, or their sum is the
+least.
 
 A tree's predicted error falls about as a power of its part of the budget: for noise of an epsilon
 as 1 / part, for noise of a rho as 1 / sqrt(part), a little faster where the lattice is felt. Taken
@@ -46,7 +47,7 @@ _NOTHING = 1e-300
 
 
 class BudgetSplit(Enum):
-    """What the shares of a budget are chosen for."""
+    """The aim of the shares of a budget."""
 
     WEIGHTS = "weights"  # shares are in proportion to the weights
     EQUAL_ERRORS = "equal_errors"  # predicted errors times weights are equal
@@ -54,7 +55,7 @@ class BudgetSplit(Enum):
 
 
 def check_split(split: BudgetSplit, workloads: Sequence[Workload[Any]]) -> None:
-    """Refuses shares that are chosen for errors where a tree has none to compare.
+    """Refuse shares that are chosen for errors where a tree has none to compare.
 
     Args:
         split: what shares are chosen for.
@@ -91,7 +92,7 @@ def check_split(split: BudgetSplit, workloads: Sequence[Workload[Any]]) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedErrors:
-    """What trees' errors are at some shares, and how they change nearby.
+    """Errors of the trees at some shares, and their change nearby.
 
     Args:
         shares: of the trees; positive.
@@ -108,8 +109,8 @@ class SharedErrors:
     order: float = 1.0
 
     def loss(self, split: BudgetSplit) -> float:
-        """What a split makes small: the logarithm of the largest over the least error, or of the
-        sum of errors."""
+        """The loss that a split minimizes: the logarithm of the largest over the least error, or of
+        the sum of errors."""
         logs = self._log_errors
         if split is BudgetSplit.EQUAL_ERRORS:
             return float(logs.max() - logs.min())
@@ -248,9 +249,9 @@ def rounded_shares(shares: Sequence[float] | Floats) -> tuple[Fraction, ...]:
 
 
 def joint_error(split: BudgetSplit, weights: Sequence[Fraction], errors: Sequence[float]) -> float:
-    """What compositions are compared by: the weighted sum of the logarithms of the trees' errors
-    where shares follow the weights, else the logarithm of the largest error times its weight, or
-    of the sum of these."""
+    """The error that compositions are compared by: the weighted sum of the logarithms of the trees'
+    errors where shares follow the weights, else the logarithm of the largest error times its
+    weight, or of the sum of these."""
     logs = [log(max(error, _NOTHING)) for error in errors]
     pairs = list(zip(weights, logs, strict=True))
     if split is BudgetSplit.WEIGHTS:

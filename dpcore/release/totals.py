@@ -78,7 +78,7 @@ def odd_totals(totals: Sequence[Total]) -> Iterator[OddTotal]:
 
 
 def error_width(std_error: float, chance: float) -> float:
-    """What the error of a total passes with a probability of at most a chance, at one end.
+    """Bound that the error of a total passes with a probability of at most a chance, at one end.
 
     Args:
         std_error: of noise as above; 0: there is none.

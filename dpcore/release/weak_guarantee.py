@@ -47,7 +47,7 @@ def weak_guarantees(plan: ReleasePlan, rows: float | None = None) -> Iterator[st
 
 
 def _stated(plan: ReleasePlan) -> tuple[float, Fraction, bool]:
-    """Return epsilon and delta, and whether they are those of a rho."""
+    """Return epsilon and delta, and whether they are converted from a rho."""
     if plan.promised is not None:
         epsilon, delta = plan.promised
         return float(epsilon), delta, False

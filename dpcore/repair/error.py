@@ -1,7 +1,7 @@
-"""What the counts of a plan will be off by, at a public guess of the number of rows: a model.
+"""Predicted error of a plan's counts, at a public guess of the number of rows: a model.
 
-The estimates' errors follow from the plan alone. Those of the nonnegative counts beside them depend
-on the data, too: they are simulated (`dpcore.repair.paths`) on public histograms
+The estimates' errors follow from the plan alone. The errors of the nonnegative counts depend on
+the data, too: they are simulated (`dpcore.repair.paths`) on public histograms
 (`dpcore.repair.references`), and the figure is the geometric mean of the histograms' root mean
 square errors. Measured on others it was off by less than a quarter (a test).
 """
@@ -76,14 +76,14 @@ def count_error(
     *,
     shrunk: bool = False,
 ) -> CountError:
-    """What the counts of a plan are off by, root mean square, by the model.
+    """Root mean square error of a plan's counts, by the model.
 
     Args:
         plan: of measured levels, estimated efficiently, made nonnegative from the top down.
         objective: what is read.
         rows: a public guess.
         pairs: of boundaries looked at.
-        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
+        shrunk: whether the counts come from `dpcore.trees.shrunk`.
 
     Raises:
         ValueError: the tree has too many children a node.

@@ -1,4 +1,4 @@
-"""What consistent counts are off by, simulated along paths from the root to leaf boundaries.
+"""Errors of consistent counts, simulated along paths from the root to leaf boundaries.
 
 `dpcore.trees.consistency` repairs estimates to nonnegative integers that add up. Where most nodes
 hold many rows that changes little; where most hold none it changes the error by a factor, which no
@@ -10,7 +10,7 @@ draws down to where they part.
 The draws come from a public stream (`dpcore.noise.randomness.public_stream`): a prediction is the
 same in every run, and for planning only.
 
-Source: derived here; the recursions are those of `dpcore.trees.least_squares`.
+Source: derived here; the recursions are the same as in `dpcore.trees.least_squares`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def boundary_errors(
         reference: how the rows lie.
         rows: how many there are.
         stops: (pairs, 2) boundaries: so many leaves lie left of each.
-        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
+        shrunk: whether the counts come from `dpcore.trees.shrunk`.
 
     Returns:
         (pairs, 2) count minus truth of the leaves left of each boundary, and (pairs,) that of the
@@ -126,8 +126,8 @@ def _levels(
 
 
 def _from_below(plan: TreePlan, levels: Sequence[_Children]) -> tuple[Floats, list[Floats]]:
-    """(pairs, 2) the estimates of the root from below, and (pairs, 2, n) those of all children, the
-    root's first."""
+    """Estimates of the root from below, (pairs, 2), and estimates of all children, (pairs, 2, n),
+    the root's first."""
     stream, values = public_stream("counts", plan.tree.height), list[Floats]()
     noise = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:])
     path: Floats | None = None
@@ -199,7 +199,7 @@ def _weight(law: NoiseLaw, below: float) -> float:
 
 
 def _put_on_paths(children: _Children, value: Floats, path: Floats) -> None:
-    """Puts the estimates of the paths' nodes in the place of drawn ones, for both paths of a pair
+    """Put the estimates of the paths' nodes in the place of drawn ones, for both paths of a pair
     where they still share a parent."""
     pairs = np.arange(len(value))
     shared = pairs[children.shared]
@@ -262,6 +262,6 @@ def _normal(stream: RandomStream, size: int) -> Floats:
 
 
 def _uniform(stream: RandomStream, size: int) -> Floats:
-    """In (0, 1)."""
+    """Uniform numbers in (0, 1)."""
     drawn: Floats = ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return drawn

@@ -12,7 +12,7 @@ level to the next. So the plans tried are
 
 and the shares of the best one are refined level by level where there are few. By the model, over
 4,096 cells and at n epsilon = 100 / 1,000 / 10,000 / 100,000 the counts of ranges are then off by
-0.53 / 0.76 / 0.93 / 1 times what they are under the plan for ranges, those of prefixes by 0.6 /
+0.53 / 0.76 / 0.93 / 1 times what they are under the plan for ranges, counts of prefixes by 0.6 /
 0.82 / 0.93 / 1 times what they are under the plan for the CDF.
 
 Source: derived here, by simulation (docs/plans.md).
@@ -69,8 +69,8 @@ def plan_for_counts(
         best: the best plan for estimates.
         objective: what will be read.
         rows: a public guess of how many there are.
-        fixed_shape: whether to keep the plan's shape, of which the shares alone are searched.
-        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
+        fixed_shape: whether to keep the plan's shape and search its shares alone.
+        shrunk: whether the counts come from `dpcore.trees.shrunk`.
 
     Returns:
         A plan of the same setting; ``best`` where no other is better by 1 %, or where its nodes
@@ -119,7 +119,7 @@ def _least_fanout(leaves: int, height: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What is wanted of a plan, judged by no more than so many pairs of boundaries."""
+    """Search for a plan, judged by no more than so many pairs of boundaries."""
 
     setting: TreeSetting
     objective: Objective
@@ -128,7 +128,7 @@ class _Search:
     shrunk: bool
 
     def error(self, plan: TreePlan, pairs: int) -> float:
-        """To four digits, so that the last bits of a machine decide nothing."""
+        """Return the error to four digits, so that the last bits of a machine decide nothing."""
         pairs = min(pairs, self.pairs)
         error = count_error(plan, self.objective, self.rows, pairs, shrunk=self.shrunk)
         return float(f"{error.typical:.3e}")

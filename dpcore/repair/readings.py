@@ -1,4 +1,4 @@
-"""Which boundaries a simulation of counts looks at, and what a reader makes of their errors.
+"""Boundaries that a simulation of counts samples, and the errors that a reader of them sees.
 
 Each objective of `dpcore.uniform.objectives` reads sums of leaves between boundaries; here are some
 of them, spread evenly, a pair of boundaries a simulated release.
@@ -52,7 +52,7 @@ class Reading:
 def objective_reading(
     objective: Objective, tree: UniformTree, reference: Distribution, pairs: int
 ) -> Reading:
-    """What an objective reads of data that lie as a reference.
+    """The reading of an objective, for data that lie as a reference.
 
     Args:
         objective: any of `dpcore.uniform.objectives`.

@@ -69,7 +69,7 @@ REFERENCES: tuple[Distribution, ...] = (_uniform, _gamma, _zipf, _spiky, _heaped
 
 
 def rows_below(reference: Distribution, rows: int, parts: Floats) -> Integers:
-    """How many of so many rows of a distribution lie below points.
+    """Number of a distribution's rows below points.
 
     Row i is at the quantile (i + v_i) / rows, where v_i, the fractional part of i times the
     golden ratio, is as good as uniform; so counts of cells differ as samples' do, if by less.

@@ -1,6 +1,6 @@
 """From Arrow columns to numbers: lookups, keys of a group-by, bounded values, policies.
 
-Floor 1: imports from floor 0 and dpcore.arrays. FACE lists the package's public API, by module;
+Floor 1: imports from floor 0 and dpcore.arrays. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

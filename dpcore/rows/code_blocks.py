@@ -107,7 +107,7 @@ class CodeTwice(ValueError):
 
 
 class _Counted:
-    """How often integers occur, in memory of a few times the different ones."""
+    """Frequencies of integers, in memory of a few times the different ones."""
 
     def __init__(self) -> None:
         self._found, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)

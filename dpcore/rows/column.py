@@ -65,7 +65,7 @@ def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
 
 
 def null_rows(column: pa.Array) -> Flags | None:
-    """Which rows are null, or None when none is.
+    """Flags of the null rows, or None when no row is null.
 
     Args:
         column: any array with a validity bitmap, (rows,).
@@ -104,7 +104,7 @@ def filled_indices(indices: pa.Array) -> Integers:
 
 
 def missing_rows(column: pa.Array) -> Flags | None:
-    """Which rows are null or NaN, or None when none is.
+    """Flags of the rows that are null or NaN, or None when none is.
 
     Args:
         column: any array with a validity bitmap, (rows,).
@@ -215,10 +215,10 @@ def value_type(type: pa.DataType) -> pa.DataType:
 
 
 def is_text(type: pa.DataType) -> bool:
-    """Whether columns of this plain type hold texts, as letters or as bytes, or truth values, which
-    are the texts `true` and `false` where texts are read.
+    """Whether columns of this plain type hold strings, as letters or as bytes, or truth values,
+    which are the strings `true` and `false` where strings are read.
 
-    Writers make bytes of a whole column of texts in which one value is bytes.
+    Writers make bytes of a whole column of strings in which one value is bytes.
 
     >>> is_text(pa.string()), is_text(pa.large_binary()), is_text(pa.bool_()), is_text(pa.int8())
     (True, True, True, False)
@@ -236,13 +236,13 @@ def is_text(type: pa.DataType) -> bool:
 
 
 def large_texts(column: pa.Array) -> pa.Array:
-    """Texts of any type as a large_string array, whose bytes nobody has checked to be UTF-8.
+    """Strings of any type as a large_string array, without a check that their bytes are UTF-8.
 
     Readers of files do not check them either. Large offsets never overflow, and Arrow computes
     little on views.
 
     Args:
-        column: of a type of texts, (rows,).
+        column: of a type of strings, (rows,).
 
     Returns:
         large_string, (rows,).
@@ -255,7 +255,7 @@ def large_texts(column: pa.Array) -> pa.Array:
 
 
 def readable_texts(texts: pa.Array) -> pa.Array:
-    """Texts with null for those that are not UTF-8.
+    """Strings with null for those that are not UTF-8.
 
     Args:
         texts: string or large_string, (rows,).
@@ -292,7 +292,7 @@ def is_utc(zone: str | None) -> bool:
 
 
 def as_int64(block: AnyArray) -> Integers:
-    """Integers of any type as int64, those of uint64 beyond it saturated.
+    """Integers of any type as int64; larger uint64 integers are saturated.
 
     >>> as_int64(np.array([5, 2**64 - 1], np.uint64)) == [5, 2**63 - 1]
     array([ True,  True])

@@ -36,7 +36,7 @@ from dpcore.rows.lookup import IntegerIndex, TextIndex
 from dpcore.rows.number_texts import ABSENT, text_buffers
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 
-# Its index and its texts stay within some GB.
+# Its index and its strings stay within some GB.
 MOST_KEYS = 2**25
 TEXT, INTEGER = pa.large_string(), pa.int64()
 _NEEDED = {TEXT: "texts", INTEGER: "integers"}
@@ -115,7 +115,7 @@ class KeyTable:
         }
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that keys cannot be read from.
+        """Refuse columns of types that keys cannot be read from.
 
         Raises:
             ValueError: naming the column, the type and what is needed.
@@ -138,9 +138,9 @@ class KeyTable:
 
     @cached_property
     def _beginnings(self) -> tuple[list[IntegerIndex], Integers, int]:
-        """A key's first 1, 2, ... values have a rank among those of all keys. From a rank, and the
-        position of the next value, to the next rank; the rank of each whole key; and how many
-        whole keys there are."""
+        """Tables from a rank, and the position of the next value, to the next rank; the rank of
+        each whole key; and the number of whole keys. A key's first 1, 2, ... values have a rank
+        among all keys' first values."""
         steps, rank = [], _positions(self._indexes[0], self._columns[0])
         distinct = self._sizes[0]
         for index, size, column in zip(
@@ -160,7 +160,7 @@ class KeyTable:
         return places
 
     def positions(self, columns: Mapping[str, pa.Array]) -> Integers:
-        """Where each row's key is.
+        """Position of each row's key.
 
         Args:
             columns: by name, (rows,), plain or dictionary-encoded, of types that `check_types`
@@ -205,7 +205,7 @@ def product_table(lists: Mapping[str, tuple[str, ...] | tuple[int, ...]]) -> Key
     """All tuples of the values of some columns, the last column's the fastest.
 
     Args:
-        lists: the values of each column, all texts or all integers, none twice.
+        lists: the values of each column, all strings or all integers, none twice.
 
     Raises:
         Refusal: a list of another kind, or more tuples than a table may hold.
@@ -271,7 +271,7 @@ def split_label(label: str) -> list[str] | None:
 
 
 def check_key_type(name: str, type: pa.DataType, expected: pa.DataType) -> None:
-    """Refuses a column that keys of a type cannot be read from.
+    """Refuse a column that keys of a type cannot be read from.
 
     Args:
         name: of the column.
@@ -290,7 +290,7 @@ def check_key_type(name: str, type: pa.DataType, expected: pa.DataType) -> None:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Without what a file adds: chunks, metadata, and small offsets of texts."""
+    """The table without what a file adds: chunks, metadata, and small offsets of strings."""
     types = [
         pa.field(field.name, TEXT if is_text(field.type) else field.type) for field in table.schema
     ]
@@ -310,7 +310,7 @@ def _index(column: pa.Array) -> _INDEX:
 
 
 def _positions(index: _INDEX, plain: pa.Array) -> Integers:
-    """Where the values of a column are among distinct ones; -1 where null or not listed."""
+    """Positions of a column's values among distinct ones; -1 where null or not listed."""
     if isinstance(index, TextIndex):
         encoded = large_texts(plain).dictionary_encode()
         distinct = index.positions(encoded.dictionary)

@@ -73,7 +73,7 @@ class Keys(Coded, ABC):
 
     @abstractmethod
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that keys cannot be read from.
+        """Refuse columns of types that keys cannot be read from.
 
         Raises:
             ValueError: naming the column, the type and what is needed.
@@ -95,7 +95,7 @@ class Keys(Coded, ABC):
 
     @abstractmethod
     def labels_between(self, start: int, stop: int) -> pa.StringArray:
-        """The texts of the keys of the codes start..stop-1."""
+        """Labels of the keys of the codes start..stop-1."""
 
     @abstractmethod
     def find_code(self, value: object) -> int:
@@ -113,7 +113,7 @@ class KeyList(Keys):
 
     Attributes:
         column: the name of the column.
-        keys: the values, all texts or all integers, without duplicates, at most 1e6.
+        keys: the values, all strings or all integers, without duplicates, at most 1e6.
         unknown: what happens to null and to a value that is not listed: "drop", or "other", one
             more key at the end, labeled "other".
 
@@ -167,7 +167,7 @@ class KeyList(Keys):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The texts of all keys, in the order of their codes."""
+        """Labels of all keys, in the order of their codes."""
         other = (OTHER,) if self.unknown == OTHER else ()
         return tuple(map(str, self.keys)) + other
 
@@ -242,7 +242,8 @@ def value_list(column: str, name: str, values: object) -> ValueList:
 
 
 def listed_values(values: Sequence[object]) -> tuple[object, ...]:
-    """The values of a list as a tuple; truth values as the texts that columns of them are read as.
+    """The values of a list as a tuple; truth values as the strings that columns of them are read
+    as.
 
     >>> listed_values([True, False, "unknown"])
     ('true', 'false', 'unknown')
@@ -252,7 +253,7 @@ def listed_values(values: Sequence[object]) -> tuple[object, ...]:
 
 def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
-        # Of truth values no other texts can come.
+        # Truth values give no other strings.
         others = pa.types.is_boolean(type) and not set(_TRUTHS.values()) & set(values.values)
         if is_text(type) and not others:
             return None
@@ -280,7 +281,7 @@ def not_listed(column: str, noun: str, value: object, listed: Sequence[object]) 
 
 
 def keys_from_spec(spec: object) -> Keys | None:
-    """The keys of a specification; None where it has none. Those of a table were read before
+    """The keys of a specification; None where it has none. Keys of a table were read before
     (`dpcore.release.plan.plan_from_spec`)."""
     return make_key_list(spec) if isinstance(spec, Mapping) else cast("Keys | None", spec)
 

@@ -1,7 +1,7 @@
-"""Where integers and texts are on a list of distinct ones.
+"""Positions of integers and strings on a list of distinct ones.
 
 Integers are found in a table over their span, or by hashing with linear probing (Knuth, The Art of
-Computer Programming 3, section 6.4); texts by a 64-bit hash of their bytes and one comparison.
+Computer Programming 3, section 6.4); strings by a 64-bit hash of their bytes and one comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCK = 2**14
 # Integers are looked up by position in a table of at most this many entries, or this many a value.
 _TABLE_ENTRIES = 2**16
 _TABLE_SHARE = 4
-# Longest list of texts that Arrow's index_in hashes again for each batch.
+# Longest list of strings that Arrow's index_in hashes again for each batch.
 _SHORT_LIST = 2**12
 # Odd numbers near 2^64 / golden ratio and from SplitMix64 (Steele, Lea, Flood 2014).
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -30,7 +30,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 
 class IntegerIndex:
-    """Where integers are on a list of distinct ones.
+    """Positions of integers on a list of distinct ones.
 
     >>> IntegerIndex(np.array([40, 10**15, -3])).positions(np.array([10**15, 7, -3])).tolist()
     [1, -1, 2]
@@ -100,7 +100,7 @@ class IntegerIndex:
 
 
 class TextIndex:
-    """Where texts are on a list of distinct ones, compared byte by byte.
+    """Positions of strings on a list of distinct ones, compared byte by byte.
 
     Args:
         values: large_string, (n,).
@@ -124,7 +124,7 @@ class TextIndex:
     def _make_index(self) -> None:
         hashes = text_hashes(self._values, self._seed)
         while _has_equal(hashes):
-            # Two texts with one hash: some 1 in 10^6 for 8 million texts.
+            # Two strings with one hash: some 1 in 10^6 for 8 million strings.
             self._seed += 1
             hashes = text_hashes(self._values, self._seed)
         self._index = IntegerIndex(hashes)
@@ -134,7 +134,7 @@ class TextIndex:
         listed."""
         if self._index is None:
             return filled_indices(pc.index_in(rows, value_set=self._values))
-        # What is longer than all listed texts need not be read to its end.
+        # A string longer than all listed strings need not be read to its end.
         places = self._index.positions(text_hashes(rows, self._seed, self._longest))
         same = pc.equal(self._values.take(pa.array(np.maximum(places, 0))), rows).fill_null(False)
         places[~same.to_numpy(zero_copy_only=False)] = ABSENT

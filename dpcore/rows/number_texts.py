@@ -1,7 +1,7 @@
-"""Numbers as texts of one width, and the bytes of Arrow's texts.
+"""Numbers as strings of one width, and the bytes of Arrow's strings.
 
 A picture says how a number is written: "0000-00" has six digits with a hyphen between the fourth
-and the fifth. Many texts are written and read at once, a digit place at a time, and no Python
+and the fifth. Many strings are written and read at once, a digit place at a time, and no Python
 object is made for one.
 """
 
@@ -21,7 +21,7 @@ _BLOCK = 2**14
 
 
 def write_numbers(numbers: AnyArray, picture: str) -> pa.Array:
-    """Nonnegative integers as texts of one width.
+    """Nonnegative integers as strings of one width.
 
     Args:
         numbers: (n,), less than 10 to the number of digits.
@@ -52,7 +52,7 @@ def _write(numbers: AnyArray, picture: str, texts: npt.NDArray[np.uint8]) -> Non
 
 
 def read_numbers(texts: pa.Array, picture: str) -> Integers:
-    """The integers that `write_numbers` would write as these texts.
+    """The integers that `write_numbers` would write as these strings.
 
     Args:
         texts: large_string, (n,).
@@ -100,7 +100,7 @@ def _numbers(letters: npt.NDArray[np.uint8], picture: str) -> Integers:
 
 
 def text_buffers(texts: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:
-    """Where each text starts, (n + 1,), in the bytes of a large_string array.
+    """Start of each string, (n + 1,), in the bytes of a large_string array.
 
     >>> offsets, data = text_buffers(pa.array(["ab", "c"], pa.large_string())[1:])
     >>> bytes(data[offsets[0] : offsets[1]])

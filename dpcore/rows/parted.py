@@ -1,7 +1,7 @@
-"""A long list of integers that lies elsewhere, in parts, of which a few are held at a time.
+"""A long list of integers that lies elsewhere in parts; a few parts are in memory at a time.
 
-What is requested is read part by part, so who goes through the list in order reads each part once
-and holds no more than a few of them.
+Requested integers are read part by part, so a pass through the list in order reads each part once
+and holds no more than a few parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray
 
-# So many parts are held: that of two neighbors and those of who reads beside.
+# So many parts are held: two neighbors, and the parts of other readers.
 _HELD = 4
 
 
@@ -43,7 +43,7 @@ class PartedIntegers:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """What reads cannot travel, so who receives it holds the whole list."""
+        """Send the whole list, since a reader of parts cannot be pickled."""
         return np.array, (self[:],)
 
     def __len__(self) -> int:

@@ -1,4 +1,5 @@
-"""What maps from rows to numbers share: a version, the mark of a dropped row, checks of fields."""
+"""Shared base of the maps from rows to numbers: a version, the mark of a dropped row, checks of
+fields."""
 
 from __future__ import annotations
 

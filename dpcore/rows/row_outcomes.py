@@ -1,6 +1,6 @@
-"""What becomes of rows that are not simply counted: why, by which policy, and which they are.
+"""Rows that were dropped, clamped or counted elsewhere: why, by which policy, and which rows.
 
-This is for who has the rows and looks after them; it is exact, and no release reveals any of it.
+These results are exact and only for people with access to the raw data; no release reveals them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class RowOutcome(NamedTuple):
 
 
 def missing_flags(column: pa.Array | pa.ChunkedArray) -> Flags:
-    """Which rows are null or NaN, (rows,), whatever the column's chunks and dictionaries.
+    """Flags of the rows that are null or NaN, (rows,), whatever the column's chunks and
+    dictionaries.
 
     >>> missing_flags(pa.array([1.0, None, float("nan")])).tolist()
     [False, True, True]

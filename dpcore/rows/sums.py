@@ -133,7 +133,7 @@ class MeasureColumn(Coded):
             )
 
     def values(self, column: pa.Array | pa.ChunkedArray) -> tuple[Integers, Flags | None]:
-        """What every row adds to the sums of the nodes that hold it.
+        """Value that every row adds to the sums of the nodes that hold it.
 
         Args:
             column: the rows, (rows,), of a type that `check_type` accepts; plain or

@@ -90,7 +90,7 @@ class TableKeys(Keys):
 
 
 class UnlistedKeys(TableKeys):
-    """Stands for keys that are yet to be selected, where a tree is planned: for one of them."""
+    """Placeholder for keys that are yet to be selected, where a tree is planned: for one key."""
 
     is_listed = False
 

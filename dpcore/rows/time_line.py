@@ -1,7 +1,7 @@
 """Equal units of time in a row, such as the leaves of a calendar, to be queried for any interval.
 
-Of a calendar there are texts alone; where its units begin is read from the first text, and that
-they are all the units from there on is seen by the last.
+A calendar has only strings: the first string gives where its units begin, and the last one shows
+that they are all the units from there on.
 """
 
 from __future__ import annotations

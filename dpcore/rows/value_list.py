@@ -1,8 +1,8 @@
 """A list of distinct values and the position of every row's value on it.
 
-Short lists of texts use Arrow's index_in. That function hashes the whole list again at each call
-(some 0.2 s for a million texts), so for long lists a batch is dictionary-encoded and its distinct
-values are looked up in a hash table made once. Texts are compared byte by byte and never decoded,
+Short lists of strings use Arrow's index_in. That function hashes the whole list again at each call
+(some 0.2 s for a million strings), so for long lists a batch is dictionary-encoded and its distinct
+values are looked up in a hash table made once. Strings are compared byte by byte and never decoded,
 as rows may hold any bytes. Integers use a table when they lie close together, else a binary search.
 """
 
@@ -19,7 +19,7 @@ from dpcore.rows.column import AnyArray, filled_indices, large_texts
 from dpcore.rows.lookup import TextIndex
 from dpcore.rows.whole_numbers import whole_numbers
 
-# Longest list of texts that is hashed again for each batch.
+# Longest list of strings that is hashed again for each batch.
 _SHORT_LIST = 2**12
 # Integers are looked up in a table of at most this many entries, or this many per value.
 _TABLE_ENTRIES = 2**16
@@ -28,7 +28,7 @@ _ABSENT = -1
 
 
 class ValueList:
-    """Distinct texts or distinct 64-bit integers in a given order.
+    """Distinct strings or distinct 64-bit integers in a given order.
 
     What is derived from the values is made on first use and not pickled.
 
@@ -103,7 +103,7 @@ class ValueList:
         """The position of each row's value.
 
         Args:
-            column: plain, (rows,): texts of any type, or for a list of integers what
+            column: plain, (rows,): strings of any type, or for a list of integers what
                 `dpcore.rows.whole_numbers` reads.
 
         Returns:

@@ -115,7 +115,7 @@ def floored_decimals(column: pa.Array) -> Integers:
 
 
 def _floored(column: pa.Array) -> tuple[list[Integers], Flags]:
-    """Each decimal rounded down, as limbs of 32 bits, the lowest first, of which the last has the
+    """Each decimal rounded down, as limbs of 32 bits, the lowest first; the last one has the
     sign; and whether nothing was cut off, (rows,).
 
     Long division by powers of ten. Arrow's own overflows, raises, or is off by one at large values.

@@ -1,6 +1,6 @@
 """Private partition selection: the keys of a release, selected before trees are made of them.
 
-Floor 4: imports from floors 0 to 3. FACE lists the package's public API, by module;
+Floor 4: imports from floors 0 to 3. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

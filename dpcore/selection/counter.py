@@ -1,4 +1,4 @@
-"""From the packed keys of rows to exact counts by key, in parts of the data.
+"""Counter of keys: from packed keys of rows to exact counts by key, in parts of the data.
 
 Counts leave after a number of rows, not of keys: how often they do reveals nothing of the keys.
 """
@@ -13,7 +13,7 @@ from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Counter, Increments, Partial, Place
 
 MOST_ROWS = 2**21
-# Keys that wait to be grouped, in bytes: those of many batches together, since a key that is rare
+# Keys that wait to be grouped, in bytes: many batches together, since a key that is rare
 # in each would be sorted in each.
 _MOST_BYTES = 2**26
 

@@ -1,9 +1,9 @@
 """The columns of keys that nobody lists: from the rows of a batch to packed keys, and back.
 
-In flight a key is one number or one text: an integer of one column with its sign bit turned, so
-that unsigned keys rise as the integers do; else the texts of all columns, joined by a sign of one
+In flight a key is one number or one string: an integer of one column with its sign bit turned, so
+that unsigned keys rise as the integers do; else the strings of all columns, joined by a sign of one
 byte, which is escaped inside them. What becomes of a row depends on that row alone: one with a
-null, a text that is empty or not UTF-8, or a number that is no integer, has no key.
+null, a string that is empty or not UTF-8, or a number that is no integer, has no key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpcore.rows.whole_numbers import whole_numbers
 
 TYPES = {"text": TEXT, "integer": INTEGER}
 _SIGN = np.uint64(2**63)
-# Between the texts of a key. A text that holds it, or the sign that escapes it, is escaped.
+# Between the strings of a key. A string that holds it, or the sign that escapes it, is escaped.
 _JOINT, _ESCAPE = "\x00", "\x01"
 _ESCAPES = ((_ESCAPE, _ESCAPE + "A"), (_JOINT, _ESCAPE + "B"))
 
@@ -83,7 +83,7 @@ class KeyColumns(Coded):
         return {name: plain[type] for name, type in zip(self.columns, self.types, strict=True)}
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuses columns of types that keys cannot be read from.
+        """Refuse columns of types that keys cannot be read from.
 
         Raises:
             ValueError: naming the column, the type and what is needed.
@@ -115,7 +115,7 @@ class KeyColumns(Coded):
         return pc.binary_join_element_wise(*texts, pa.scalar(_JOINT, TEXT))
 
     def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
-        """How many rows of a batch have each packed key."""
+        """Number of a batch's rows with each packed key."""
         return NodeCounts.grouped(self.row_keys(columns).drop_null())
 
     def table(self, keys: pa.Array) -> pa.Table:

@@ -13,7 +13,7 @@ from dpcore.refusal import Refusal
 
 
 def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
-    """A unit of which one row counts under each of its keys, as keys are selected.
+    """The unit with one row under each of its keys, as for the selection of keys.
 
     Its bounds are of rows, one under a key: the m that stay are those with the smallest hashes of
     (unit, key), of what the keys are. A bound of keys would choose by the codes of keys, which keys
@@ -32,7 +32,7 @@ def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan(Coded):
-    """How the keys of a group-by are selected.
+    """The plan of the selection of a group-by's keys.
 
     A unit counts once for each of at most m keys. With a unit more, m counts move by one, and m
     decisions change; with a unit of other rows 2 m, m that it leaves and m that it enters. Each

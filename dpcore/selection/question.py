@@ -44,7 +44,7 @@ SHARDS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionQuestion(Question):
-    """Which keys exist.
+    """Private selection of the keys that exist.
 
     Args:
         domain: the columns of keys.

@@ -1,4 +1,4 @@
-"""A released selection: the table of keys. It has no counts to ask for."""
+"""A released selection: the table of keys. It has no counts to query."""
 
 from __future__ import annotations
 

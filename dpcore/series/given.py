@@ -1,6 +1,6 @@
 """Forests whose estimates are given: linear combinations of estimates that were released.
 
-Consistency and errors are then those of any tree.
+Consistency and errors then follow as for any tree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _estimates(measurements: Known) -> list[Floats]:
 
 
 def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
-    """Lets a question take estimates in place of measurements.
+    """Let a question take estimates in place of measurements.
 
     Args:
         question: one of `dpcore.series.linear.windowed`.

@@ -29,7 +29,7 @@ _LEAST_VARIANCE = 1e-100
 
 
 def check_linear(question: object) -> None:
-    """Refuses trees whose temporal nodes could not be put together.
+    """Refuse trees whose temporal nodes could not be put together.
 
     Raises:
         Refusal: of the domain, where leaves are not known; of the mechanism, where answers are not
@@ -108,7 +108,7 @@ def _variance(law: NoiseLaw) -> float:
 
 
 def _ratio(measure: Measure, own: float, wanted: float) -> float:
-    """By what the amount of a level's budget is multiplied to get another variance.
+    """Factor of the amount of a level's budget that gives another variance.
 
     Discrete Laplace noise of scale 1 / e has the variance 1 / (cosh e - 1).
     """

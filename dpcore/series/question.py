@@ -125,7 +125,7 @@ class SeriesQuestion(Question):
     def from_trees(
         cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion[Any]], name: str
     ) -> SeriesQuestion:
-        """The question of some trees, whose names become those of temporal levels.
+        """The question of some trees, whose names become the names of temporal levels.
 
         Args:
             temporal, period: as of the class.
@@ -256,7 +256,7 @@ class SeriesQuestion(Question):
         yield from self.levels[0].split_counts(counts, choices)
 
     def opened(self, place: Place, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
-        """What the run after this one merges with the partial counts of a place.
+        """The counts that the next run merges with the partial counts of a place.
 
         Args:
             place: which.
@@ -325,7 +325,7 @@ class SeriesQuestion(Question):
         return parts
 
     def _together(self, by_level: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
-        """The parts of all closing nodes, those of one place together in one table."""
+        """Parts of all closing nodes; the parts of one place are in one table."""
         result = []
         for same in zip(*by_level, strict=True):
             tables = [

@@ -1,4 +1,4 @@
-"""The columns that say of which periods a released row speaks."""
+"""Columns that state the periods of a released row."""
 
 from __future__ import annotations
 

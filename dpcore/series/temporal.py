@@ -105,7 +105,7 @@ class TemporalTree:
 
     @cached_property
     def fanouts(self) -> tuple[int, ...]:
-        """How many children a node of each level has; 0 of a period."""
+        """Number of children of a node of each level; 0 for a period."""
         return (0, *(above // below for below, above in pairwise(self.spans)))
 
     def find_span(self, level: int, period: int) -> Span:
@@ -120,7 +120,7 @@ class TemporalTree:
         return [each for each in levels if self.find_span(each, period).last <= self.periods]
 
     def closing(self, period: int) -> list[int]:
-        """The levels of which a node closes with a period."""
+        """Levels with a node that closes with a period."""
         return [
             each for each in self.counted(period) if self.find_span(each, period).last == period
         ]
@@ -230,7 +230,7 @@ def best_split(periods: int, power: int) -> TemporalSplit:
     >>> best_split(14, 2).tree.spans, round(best_split(14, 2).error, 2)
     ((1,), 2.74)
     """
-    # Wider trees have a root above the periods, of which few totals to date make use.
+    # Wider trees have a root above the periods, which few totals to date use.
     widest = max(2, min(periods, _WIDEST))
     trees = (TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1))
     found = (_earning(_split(tree, power), power) for tree in trees)

@@ -81,7 +81,7 @@ def level_factors(tree: TemporalTree, weights: Mapping[Span, float]) -> tuple[fl
 
 
 class _Backward:
-    """Follows the estimation backwards from a window.
+    """Follow the estimation backwards from a window.
 
     Attributes:
         weights: of the measurements, so far.
@@ -107,7 +107,7 @@ class _Backward:
         return mean
 
     def add(self, span: Span, weight: float) -> None:
-        """Adds a weight of z of a node, as weights of the measurements inside it."""
+        """Add a weight of z of a node, as weights of the measurements inside it."""
         if not weight:
             return
         level = span.level

@@ -1,4 +1,4 @@
-"""What the guarantee of a release says of the series that it is a run of."""
+"""Statement of the guarantee about the series that a release is a run of."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dpcore.questions.question import SeriesRun
 
 
 def run_in_words(run: SeriesRun | None) -> str:
-    """What one budget covers, and whom it protects how much; nothing about an existing release
-    alone.
+    """State what one budget covers, and whom it protects how much; nothing about an existing
+    release alone.
 
     Args:
         run: of a series.

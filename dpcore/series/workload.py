@@ -57,7 +57,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     Args:
         own: the workload of the tree.
         series: the runs.
-        was_open: other mechanisms were open, of which no series can be.
+        was_open: other mechanisms were open, which no series can have.
     """
 
     own: Workload[Any]

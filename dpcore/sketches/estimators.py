@@ -30,7 +30,7 @@ from dpcore.sketches.shape import SketchKind
 
 
 class SketchEstimator(Enum):
-    """What is made of the estimates of a sketch's rows."""
+    """Estimator that combines the estimates of a sketch's rows."""
 
     MINIMUM = "minimum"  # of count-min's cells as they are
     MEDIAN = "median"  # of unbiased estimates

@@ -25,12 +25,12 @@ columns). So a sketch first scrambles codes by two keyed rounds of
 
     x <- k x mod 2^64 (k odd);  x <- x xor (x >> s),
 
-each of which is one-to-one. Different codes stay different, so pairs stay exactly uniform, and
+and each step is one-to-one. Different codes stay different, so pairs stay exactly uniform, and
 sequences are broken: the deviation is that of random columns (tests/dpcore/sketches).
 
 Source: Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
 arithmetic without primes", STACS 1996, theorem 3; Thorup, "High speed hashing for integers and
-strings", arXiv 1504.06804, sections 3.2 and 3.5. The rounds are those of MurmurHash3's finaliser,
+strings", arXiv 1504.06804, sections 3.2 and 3.5. The rounds come from MurmurHash3's finaliser,
 with keyed factors.
 """
 
@@ -187,7 +187,7 @@ class SketchHashes:
         return codes
 
     def check(self, codes: Codes) -> None:
-        """Refuses what are no codes of these functions.
+        """Refuse what are no codes of these functions.
 
         Raises:
             TypeError: they are not uint64.

@@ -62,7 +62,7 @@ class PrefixSketches:
 
     @property
     def cells(self) -> int:
-        """How many integers they hold together; 8 bytes each in memory."""
+        """Number of integers that they hold together; 8 bytes each in memory."""
         return len(self.levels) * self.shape.cells
 
     def empty(self) -> Integers:

@@ -1,4 +1,4 @@
-"""How far off a sketch's estimates will be, and which estimator is the best.
+"""Predicted error of a sketch's estimates, and the choice of the best estimator.
 
 Let F2 be the sum of all squared counts, n the sum of counts, w the width, v the variance of a
 cell's noise. The error of one row's unbiased estimate of a code of count c has mean 0 and
@@ -13,9 +13,9 @@ can see.
 
 A code that was never counted has as its error a random cell: the cells of a noisy table, which may
 be looked at, are themselves the law of a row's error, with its tails, where F2 gives its variance
-alone. The rows are independent, so order statistics of that law give the moments of the minimum and
-the median, exactly for the law. It is also, up to its own share c of one cell, that of a code which
-was counted.
+alone. The rows are independent, so order statistics of that law give the bias and the variance of
+the minimum and the median, exactly for the law. It is also, up to its own share c of one cell, that
+of a code which was counted.
 
 Source: Charikar, Chen, Farach-Colton 2002, lemma 1; Alon, Matias, Szegedy 1999 (F2 of the cells);
 David, Nagaraja, "Order Statistics", sections 2.1 and 2.2.
@@ -35,7 +35,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.sketches.estimators import SketchEstimator, kind_estimators
 from dpcore.sketches.shape import SketchShape
 
-# Atoms that represent a normal law: its moments are then right to 1e-3.
+# Atoms that represent a normal law: bias and variance are then right to 1e-3.
 _ATOMS = 2**13
 
 
@@ -204,8 +204,8 @@ def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
 
 
 def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
-    """Return the moments of the median of independent draws; for an even number the mean of the
-    middle two."""
+    """Return the bias and variance of the median of independent draws; for an even number the mean
+    of the middle two."""
     half = rows // 2
     if rows % 2:
         return _moments(atoms, _order_weights(atoms.size, rows, half + 1))

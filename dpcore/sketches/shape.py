@@ -1,4 +1,4 @@
-"""What a sketch is, before it counts: its kind, how many rows, how wide."""
+"""Shape of a sketch before it counts: its kind, its number of rows, and its width."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ROWS = 500
 
 
 class SketchKind(Enum):
-    """How a code counts in its cell of a row."""
+    """Kind of a sketch: how a code counts in its cell of a row."""
 
     COUNT_MIN = "count_min"  # by 1
     COUNT_SKETCH = "count_sketch"  # by 1 or -1, as the code's sign in that row says
@@ -70,7 +70,7 @@ class SketchShape(Coded):
 
     @property
     def cells(self) -> int:
-        """How many integers it holds; 8 bytes each in memory."""
+        """Number of integers that it holds; 8 bytes each in memory."""
         return self.rows * self.width
 
     def empty(self) -> Integers:
@@ -135,8 +135,8 @@ def _power_of_two(least: float) -> int:
 
 
 def _rows_of_median(beyond: float, failure: float) -> int:
-    """The least odd number of rows of which half or more are beyond with at most that probability;
-    above `MAX_ROWS` if none is.
+    """The least odd number of rows such that half of them or more are beyond with at most that
+    probability; above `MAX_ROWS` if none is.
 
     >>> _rows_of_median(0.25, 0.25), _rows_of_median(0.25, 0.1)
     (1, 7)

@@ -59,7 +59,7 @@ def update(
 
 
 def _increments(signs: Integers | None, counts: Integers | None) -> Integers | int:
-    """What codes add to their cells."""
+    """Increments that codes add to their cells."""
     if signs is None:
         return 1 if counts is None else counts
     return signs if counts is None else signs * counts

@@ -1,6 +1,6 @@
-"""Addresses and prefixes of codes as texts: "10.1.0.7" to a number, a number to "10.1.0.0/16".
+"""Addresses and prefixes of codes as strings: "10.1.0.7" to a number, a number to "10.1.0.0/16".
 
-Many texts are read and written at once, and no Python object is made for one. An address is four
+Many strings are read and written at once, and no Python object is made for one. An address is four
 decimal numbers from 0 to 255 without leading zeros (RFC 6943, section 3.1.1: other forms are read
 differently by different programs); a prefix is written as in RFC 4632, section 3.1.
 """
@@ -55,7 +55,7 @@ def read_addresses(texts: pa.Array) -> Integers:
 
 
 def _octets(data: AnyArray, starts: Integers, lengths: Integers) -> Integers:
-    """The numbers from 0 to 255 in the fields of texts; -1 where there is another text."""
+    """The numbers from 0 to 255 in the fields of strings; -1 where a field is anything else."""
     values, wrong = np.zeros(starts.shape, np.int64), (lengths < 1) | (lengths > 3)
     for place in range(3):
         inside = place < lengths
@@ -69,7 +69,7 @@ def _octets(data: AnyArray, starts: Integers, lengths: Integers) -> Integers:
 
 
 def prefix_texts(codes: AnyArray, bits: int, *, hex_digits: int | None = None) -> pa.Array:
-    """Prefixes of codes as texts, with the number of their bits.
+    """Prefixes of codes as strings, with the number of their bits.
 
     Args:
         codes: uint64, (n,), zero behind the prefix.

@@ -1,4 +1,4 @@
-"""What published nodes of a sparse tree say about their counts and about each other.
+"""Bounds on the counts of a sparse tree's nodes, from the published nodes.
 
 A published node may have an ancestor that did not pass the threshold of its own level. It exists
 for certain, since a node has the rows of its descendants, so it is put into the tree as an
@@ -18,9 +18,9 @@ less has a probability of at most (1 - confidence) / 2. So for every n, given th
 published, the interval covers n with at least the confidence. Since |Z| <= R, n is in
 [Y - R, Y + R] for certain.
 
-This is said of all nodes that pass their threshold. Whoever selects among them by Y again, as the
-pruning of `dpcore.sparse.pruning` does, has fewer covered of those that are left, but for certain
-intervals.
+This holds over all nodes that pass their threshold. A further selection among them by Y, such as
+the pruning of `dpcore.sparse.pruning`, lowers the coverage among the nodes that are left, except
+for certain intervals.
 
 Given publication the laws of Y for the different n have a monotone likelihood ratio (the noise is
 log-concave, and a threshold keeps that), so both probabilities are monotone in n.
@@ -135,7 +135,7 @@ def _places(keys: pa.Array, among: pa.Array) -> Integers:
 
 
 def child_sums(level: KnownLevel, values: Integers, parents: int) -> Integers:
-    """For each node of the level above the sum over its children, (parents,)."""
+    """Sum over the children of each node of the level above, (parents,)."""
     sums = np.zeros(parents, np.int64)
     np.add.at(sums, level.parents, values)
     return sums
@@ -234,7 +234,7 @@ def _ends(
 
 
 def _first(holds: Callable[[Integers], Flags], below: Integers, above: Integers) -> Integers:
-    """For each place the least n above `below` where a rising condition holds; it does at `above`
+    """The least n above `below` where a rising condition holds, for each place; it does at `above`
     (and is never evaluated there)."""
     low, high = below.copy(), above.copy()
     while np.any(high - low > 1):

@@ -31,8 +31,8 @@ Bounds = Sequence[tuple[Integers, Integers]]
 def consistent_counts(
     plan: SparsePlan, tree: Sequence[KnownLevel], bounds: Bounds, kept: Sequence[Flags]
 ) -> list[Integers]:
-    """(h + 1,) the counts of each level's nodes, in rows; those of a node's kept children sum to at
-    most its own.
+    """Counts of each level's nodes, (h + 1,), in rows; the counts of a node's kept children sum to
+    at most its own.
 
     Args:
         plan: of the tree.
@@ -91,8 +91,8 @@ def _met_counts(
 def _met(
     level: KnownLevel, spread: Floats, sums: Integers, below: Floats
 ) -> tuple[Integers, Floats]:
-    """The counts and variances of nodes, of which `spread` are their own variances, `sums` and
-    `below` those of their children."""
+    """Counts and variances of nodes. `spread` has their own variances; `sums` and `below` have the
+    counts and variances of their children."""
     excess = np.maximum(sums - level.noisy, 0)
     both = spread + below
     share = np.divide(spread, both, out=np.zeros_like(both), where=both > 0)

@@ -1,4 +1,5 @@
-"""From batches of rows to the exact counts of all nodes of a large sparse tree that rows touch.
+"""Counter of a large sparse tree: from batches of rows to the exact counts of all nodes that rows
+touch.
 
     batches -> counts of leaves -> counts of every level -> parts of the data by the node's key
 

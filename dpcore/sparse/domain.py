@@ -66,7 +66,7 @@ class SparseDomain(Coded, ABC):
 
     @property
     def leaves(self) -> int | None:
-        """How many leaves there are; None: no list of them is public."""
+        """Number of leaves; None: no list of them is public."""
         return None
 
     @property
@@ -77,7 +77,7 @@ class SparseDomain(Coded, ABC):
     @property
     @abstractmethod
     def policies(self) -> dict[str, str]:
-        """What becomes of rows without a leaf, by what they have instead; for the manifest."""
+        """Policies for rows without a leaf, by what they have instead; for the manifest."""
 
     @abstractmethod
     def accepts(self, type: pa.DataType) -> bool:
@@ -123,11 +123,11 @@ class SparseDomain(Coded, ABC):
 
     @abstractmethod
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
-        """What nodes of a level are called, (n,) large_string."""
+        """Names of nodes of a level, (n,) large_string."""
 
     @property
     def has_texts(self) -> bool:
-        """Whether labels are texts, of which the order of the keys is that of their letters."""
+        """Whether labels are strings, whose keys are in the order of their letters."""
         return False
 
     def as_written(self, path: str) -> str:
@@ -177,8 +177,8 @@ class SparseDomain(Coded, ABC):
         return pa.array([0 if pa.types.is_integer(self.key_type) else ""], self.key_type)
 
     def _checked(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-        """The columns in order, whole, without dictionaries; texts as string or large_string, with
-        null for what is not UTF-8."""
+        """The columns in order, whole, without dictionaries; strings as string or large_string,
+        with null for what is not UTF-8."""
         plain = []
         for name in self.columns:
             column = columns[name]
@@ -197,8 +197,8 @@ class CodeDomain(SparseDomain):
     """Codes of up to 64 bits; level l has their leading w_1 + ... + w_l bits.
 
     Args:
-        column: of numbers that are integers, or of addresses as texts ("10.1.0.7") in the notation
-            of "ipv4".
+        column: of numbers that are integers, or of addresses as strings ("10.1.0.7") in the
+            notation of "ipv4".
         widths: (h,) in bits, top down, each at least 1, at most 64 together.
         notation: "ipv4" ("10.1.0.0/16", 32 bits) or "hex" ("0a01000000000000/16").
 
@@ -257,7 +257,7 @@ class CodeDomain(SparseDomain):
 
     @property
     def value_type(self) -> pa.DataType:
-        """Texts of addresses, else integers."""
+        """Addresses as strings, other keys as integers."""
         return pa.string() if self.notation == "ipv4" else pa.uint64()
 
     @property
@@ -271,7 +271,7 @@ class CodeDomain(SparseDomain):
         return {"missing": "drop", "outside": "drop"}
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Numbers; texts as well in the notation of addresses."""
+        """Accept numbers, and strings in the notation of addresses."""
         plain = value_type(type)
         if pa.types.is_boolean(plain):
             return False  # which is no code
@@ -362,7 +362,7 @@ def _shifted(keys: pa.Array, bits: int) -> pa.Array:
 
 
 def _plain(chunk: pa.Array) -> pa.Array:
-    """A column without a dictionary; texts as string or large_string, with null for what is not
+    """A column without a dictionary; strings as string or large_string, with null for what is not
     UTF-8."""
     if pa.types.is_null(value_type(chunk.type)):
         return pa.nulls(len(chunk))
@@ -374,7 +374,7 @@ def _plain(chunk: pa.Array) -> pa.Array:
         return values.take(chunk.indices)
     if not is_text(chunk.type):
         return chunk
-    # Arrow groups texts with small offsets much faster.
+    # Arrow groups strings with small offsets much faster.
     return readable_texts(chunk if pa.types.is_string(chunk.type) else large_texts(chunk))
 
 

@@ -67,7 +67,7 @@ class LabelDomain(_TextDomain):
     label, is dropped.
 
     Args:
-        label_columns: (h,) texts or integers (floats and decimals that are integers, too), all
+        label_columns: (h,) strings or integers (floats and decimals that are integers, too), all
             different; none is called root.
 
     Raises:
@@ -118,7 +118,7 @@ class LabelDomain(_TextDomain):
         }
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Texts and numbers."""
+        """Accept strings and numbers."""
         plain = value_type(type)
         return is_text(plain) or is_number(plain) or bool(pa.types.is_null(plain))
 
@@ -168,14 +168,14 @@ class LabelDomain(_TextDomain):
 
 @dataclass(frozen=True, kw_only=True)
 class PathDomain(_TextDomain):
-    """Texts of labels with a separator, such as URLs; a row counts down to where its text ends.
+    """Strings of labels with a separator, such as URLs; a row counts down to where its string ends.
 
     Labels below level h are cut off. Separators at the beginning are passed over, as if they were
     not there, and a text without any label is dropped; further on two separators in a row have an
     empty label between them.
 
     Args:
-        column: of texts.
+        column: of strings.
         depth: h, at least 1.
         separator: one ASCII character.
 
@@ -234,7 +234,7 @@ class PathDomain(_TextDomain):
         }
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Texts."""
+        """Accept strings."""
         plain = value_type(type)
         return is_text(plain) or bool(pa.types.is_null(plain))
 
@@ -263,7 +263,7 @@ class PathDomain(_TextDomain):
         return pc.if_else(pc.not_equal(keys, ""), keys, pa.scalar(None, keys.type))
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
-        """The texts as they are; "" is the root."""
+        """The strings as they are; "" is the root."""
         return keys
 
     def as_written(self, path: str) -> str:
@@ -298,7 +298,7 @@ def _within(path: str, labels: int, height: int) -> int:
 
 
 def _labels(column: pa.Array) -> pa.Array:
-    """Texts and integers to group by, with null for a number that is no integer."""
+    """Strings and integers to group by, with null for a number that is no integer."""
     if pa.types.is_large_string(column.type):
         # Arrow groups them some five times more slowly than their codes.
         return column.dictionary_encode()

@@ -55,7 +55,7 @@ _ROOT_BITS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SparseLevel(Coded):
-    """What one level of the tree may spend.
+    """Budget and noise of one level of the tree.
 
     Args:
         name: of the level; not empty.
@@ -86,7 +86,7 @@ class SparseLevel(Coded):
 
 @dataclass(frozen=True, kw_only=True)
 class SparsePlan(Coded):
-    """How one large sparse tree is measured. Holds no data.
+    """The plan of one large sparse tree: how it is measured. Holds no data.
 
     Args:
         levels: (h + 1,) root first, h at least 1; the names differ.
@@ -146,7 +146,7 @@ radius=50))
             raise ValueError(f"levels: their deltas sum to {self.delta}, which must be below 1")
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the plan, not what is computed from it."""
+        """Send the plan alone to a worker, not the values computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -161,12 +161,12 @@ radius=50))
 
     @property
     def epsilon(self) -> Fraction:
-        """What all levels spend together."""
+        """The epsilon that all levels spend together."""
         return sum((level.epsilon for level in self.levels), Fraction(0))
 
     @property
     def delta(self) -> Fraction:
-        """What all levels spend together."""
+        """The delta that all levels spend together."""
         return sum((level.delta for level in self.levels), Fraction(0))
 
     @cached_property
@@ -240,7 +240,7 @@ radius=50))
         return high
 
     def predictions(self, probability: float = 0.95) -> list[dict[str, Any]]:
-        """What the plan promises of each level, root first, as plain JSON; known without data.
+        """The plan's predictions for each level, root first, as plain JSON; known without data.
 
         Args:
             probability: with which nodes of `heavy_count` rows are published.

@@ -44,14 +44,12 @@ Bounds = Sequence[tuple[Integers, Integers]]
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """By which rule subtrees are folded into their parents.
+    """Rule by which subtrees are folded into their parents.
 
-    The mechanism itself folds what the noise does not distinguish from nothing: a node that is
-        published
-    is not empty, and one of a single unit's rows is published with a probability of at most
-    delta_l. A larger `rows` folds what is not distinguished from less than so many rows, which
-    selects nodes
-    by their intervals: what these cover is said of the nodes before it.
+    The mechanism itself folds counts that the noise does not distinguish from 0: a published node
+    is not empty, and a node of a single unit's rows is published with a probability of at most
+    delta_l. A larger `rows` folds counts that are not distinguished from less than so many rows.
+    It selects nodes by their intervals, whose coverage holds over the nodes before it.
 
     Args:
         rows: a node is kept if its interval begins at so many rows or more, or one below it does;
@@ -94,7 +92,7 @@ its parent.')
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrunedLevel:
-    """What is said of the nodes of one level, keys rising.
+    """Results for the nodes of one level, keys rising.
 
     Args:
         keys: uint64 or large_string, (n,).
@@ -209,7 +207,7 @@ def _intervals(
 
 
 def _kept(tree: Sequence[KnownLevel], intervals: Bounds, pruning: Pruning) -> list[Flags]:
-    """Which nodes are not folded; with a node all its ancestors."""
+    """Flags of the nodes that are not folded; with a node all its ancestors."""
     kept: list[Flags] = []
     for number in range(len(tree) - 1, -1, -1):
         own = intervals[number][0] >= pruning.rows

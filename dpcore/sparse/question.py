@@ -98,7 +98,7 @@ class SparseQuestion(Question):
         self._check_noise()
 
     def _check_noise(self) -> None:
-        """Refuses a budget whose noise cannot be drawn now, not when it is drawn."""
+        """Refuse a budget whose noise cannot be drawn now, not when it is drawn."""
         try:
             for level in range(self.plan.height + 1):
                 self.plan.law(level)
@@ -136,7 +136,7 @@ class SparseQuestion(Question):
         return RowIncrements(Increments(keys.drop_null()), np.flatnonzero(keys.is_valid()))
 
     def regrouped(self, increments: Increments) -> Increments:
-        """By leaf: keys rising, no two alike."""
+        """Increments by leaf: keys rising, no two alike."""
         assert isinstance(increments.cells, pa.Array)
         leaves = NodeCounts.grouped(increments.cells)
         return Increments(leaves.keys, leaves.counts)

@@ -121,9 +121,9 @@ class ReleasedSparse(Released):
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Return the sum of published nodes, as `Released.sum` does.
 
-        The noise of one node is independent of another's. The interval adds up those of the nodes,
-        each at the confidence at which all of them hold together, since what a count with noise
-        says depends on that it passed its threshold.
+        The noise of one node is independent of another's. The interval adds up the intervals of
+        the nodes, each at the confidence at which all of them hold together, since a noisy count
+        is conditional on having passed its threshold.
 
         Raises:
             ValueError: no such path, one that was not published, or rows would count twice.
@@ -156,7 +156,7 @@ class ReleasedSparse(Released):
         )
 
     def _check_apart(self, names: Sequence[str]) -> None:
-        """Refuses paths that are there twice, or lead to nodes below each other."""
+        """Refuse paths that are there twice, or lead to nodes below each other."""
         domain = self.question.domain
         if not names:
             raise ValueError("sum: nothing is named that could be summed")

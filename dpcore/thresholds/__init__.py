@@ -1,6 +1,6 @@
 """Counts between thresholds (Ghazi et al.): the same nouns as `uniform`.
 
-Floor 3: imports from floors 0 to 2. FACE lists the package's public API, by module;
+Floor 3: imports from floors 0 to 2. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

@@ -8,7 +8,7 @@ estimate
 
 U_j being the largest count that round j may well miss; below all rounds L_0 = 0, so that e_0 = E
 and U_1 = 2 E / (1 - alpha). (The paper takes U_{j+1} itself as the estimate, which reaches a factor
-of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be room for
+of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be space for
 
     U_j - L_j = R + (z_t + z_u) 2 c / (s epsilon_j),
 
@@ -66,7 +66,7 @@ _ESTIMATE_UNIT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """What is given, as floats: a row's epsilon and delta, h, alpha, and the root's bound."""
+    """The given values, as floats: a row's epsilon and delta, h, alpha, and the root's bound."""
 
     epsilon: float
     delta: float
@@ -77,8 +77,8 @@ class _Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
-    """What is searched: L_j / U_j of the first and of the later rounds, the most c, z_u, how seldom
-    a level is found TOP without a node, and how tight c is."""
+    """The searched values: L_j / U_j of the first and of the later rounds, the most c, z_u, how
+    seldom a level is found TOP without a node, and how tight c is."""
 
     first_floor: float
     floor: float
@@ -103,7 +103,8 @@ class _Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class _Room:
-    """What a round must fit: its number, L_j and U_j, c, E, and what a node of U_{j+1} loses."""
+    """The conditions that a round must meet: its number, L_j and U_j, c, E, and what a node of
+    U_{j+1} loses."""
 
     number: int
     upper: float
@@ -205,7 +206,7 @@ class _Search:
         return _Scored(value=self.score(errors), plan=plan)
 
     def _with_least(self, found: _Scored) -> _Scored:
-        """Perhaps another estimate of what no round finds."""
+        """Return the plan with the best estimate of the counts that no round finds."""
         tried = [
             self._score_plan(replace(found.plan, least=_short(float(found.plan.least) * part)))
             for part in _LEAST
@@ -282,7 +283,7 @@ def _drafts(setting: _Setting, shape: _Shape, error: float) -> list[_Draft] | No
 
 
 def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
-    """The cheapest round with room between floor and upper: s is best for a / (1 - s) + b / s.
+    """The cheapest round with space between floor and upper: s is best for a / (1 - s) + b / s.
 
     a represents the radius of the looks, b for the margins of the search; both depend on the budget
     by logarithms only.

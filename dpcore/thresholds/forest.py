@@ -33,7 +33,7 @@ _ALL_ROUNDS = -2
 
 @dataclass(frozen=True, kw_only=True)
 class TreeThresholds(Coded):
-    """How one tree is measured by thresholds. Holds no data.
+    """The plan of one tree by thresholds: how it is measured. Holds no data.
 
     Args:
         tree: its shape, of one root and at most 2^17 leaves, since it is searched as a whole.

@@ -1,4 +1,4 @@
-"""Which nodes of a tree are heavy: Classification of Ghazi et al., on forests of subtrees.
+"""Heavy nodes of a tree: Classification of Ghazi et al., on forests of subtrees.
 
 From the leaves up, the sparse vector technique finds the levels where some node has about tau rows
 or more: one query a level, for the largest count there. Only levels answered TOP are looked at node
@@ -28,7 +28,7 @@ _MOST_COUNT = 2**40
 
 
 class Classifier(Protocol):
-    """What fixes the law of a classification."""
+    """The parameters that fix the law of a classification."""
 
     @property
     def sparse_vector(self) -> SparseVectorParameters:
@@ -150,7 +150,7 @@ def classify_forest(
 def _looked_at(
     weights: Integers, owners: Integers, left: Integers, sparse: SparseVector
 ) -> Integers:
-    """Return those of the nodes `left` of a level that lie in trees whose largest count is TOP."""
+    """Return the nodes among `left` of a level that lie in trees whose largest count is TOP."""
     if not left.size:
         return left
     # A tree's nodes of a level are contiguous, so each tree is one run of equal owners.

@@ -125,7 +125,7 @@ class ThresholdRound(Coded):
 
     @property
     def epsilon(self) -> Fraction:
-        """What the round spends, per row."""
+        """The epsilon that the round spends, per row."""
         return self.search_epsilon + self.node_epsilon
 
     @cached_property
@@ -215,7 +215,7 @@ class ThresholdPlan(Coded):
 
     @cached_property
     def group(self) -> GroupPrivacy:
-        """What one row may cost."""
+        """The budget of one row."""
         return GroupPrivacy(epsilon=self.epsilon, delta=self.delta, unit=self.unit)
 
     @cached_property

@@ -30,7 +30,7 @@ def finding_rounds(
     """The number of the round that finds each node, of several trees of one shape.
 
     Round by round over all trees: the tables that a round's noise is drawn from take far longer
-    than a draw, and those of all rounds are too many to keep.
+    than a draw, and the tables of all rounds are too many to keep.
 
     Guarantee: see `ThresholdPlan`.
 

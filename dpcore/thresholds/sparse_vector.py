@@ -28,10 +28,10 @@ _MOST_VALUE = 2**60
 
 @dataclass(frozen=True, kw_only=True)
 class SparseVectorParameters:
-    """What fixes the law of the answers of the sparse vector technique.
+    """The parameters that fix the law of the answers of the sparse vector technique.
 
-    Guarantee: the answers to any number of adaptively chosen integer queries, each of which changes
-    by at most 1 between neighbors, are epsilon-differentially private.
+    Guarantee: the answers to any number of adaptively chosen integer queries, each of them
+    changing by at most 1 between neighbors, are epsilon-differentially private.
 
     Proof sketch. A run is at most c stages in sequence, each ending with an answer TOP; a fresh
     noisy threshold makes a stage a mechanism of its own, so the losses of the stages add up, and
@@ -44,7 +44,7 @@ class SparseVectorParameters:
     exp(1 / (2 c / epsilon) + 2 / (4 c / epsilon)) = exp(epsilon / c). A last stage without TOP
     costs half of it at most.
 
-    Monotone queries, none of which falls while another rises between neighbors, need half of the
+    Monotone queries, where no query falls while another rises between neighbors, need half of the
     noise of a query: g' - g and f_k' - f_k are then both from 0 to 1 or both from -1 to 0, so x
     moves by at most 1, which costs exp(1 / (2 c / epsilon)).
 
@@ -162,7 +162,8 @@ class SparseVector:
         Args:
             values: (n,) the exact values of the queries, integers that change by at most 1 between
                 neighbors.
-            runs: (n,) which runs ask, each at most once; all of them by default.
+            runs: (n,) the runs that the queries belong to, each at most once; all of them by
+                default.
 
         Returns:
             (n,) True for TOP.

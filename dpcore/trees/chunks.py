@@ -2,11 +2,11 @@
 
 The leaves of all keys are in one row: global leaf id = key code * K + leaf. A *chunk* is a run of
 whole subtrees with at most 2^17 leaves together: many small trees (one per key) where a tree fits a
-chunk, else consecutive subtrees below one level of one key, the *split level*, the highest one of
-which no subtree is too large. The levels above it are the key's *spine*. Nothing in flight ever
+chunk, else consecutive subtrees below one level of one key, the *split level*, the highest level
+with no subtree that is too large. The levels above it are the key's *spine*. Nothing in flight ever
 holds more than a chunk or a spine, so no element grows with the domain or with the number of keys.
 
-The subtrees of a chunk of a uniform tree are alike: they are rows of its arrays. Those of an
+The subtrees of a chunk of a uniform tree are alike: they are rows of its arrays. Subtrees of an
 irregular tree need not be: they lie side by side in one tree of several roots. Where a node has
 more children than a chunk has leaves, and these are leaves, the split level is h and the spine as
 large as the tree: such a level should be cut in two when the tree is made.
@@ -42,7 +42,7 @@ SPINE = -1
 
 
 def branch_index(number: int) -> int:
-    """What is in place of a chunk's index for a branch, from its number among those of a key;
+    """Substitute for a chunk's index that names a branch, from its number among the key's branches;
     its own inverse.
 
     >>> branch_index(0), branch_index(-2)
@@ -123,7 +123,7 @@ class Chunking(ABC):
 
     @property
     def branches(self) -> int:
-        """How many branches a key has; 0: the chunks are directly below the spine."""
+        """Number of branches of a key; 0: the chunks are directly below the spine."""
         return 0
 
     def branch(self, key: int, number: int) -> Chunk:
@@ -139,14 +139,14 @@ class Chunking(ABC):
         raise IndexError(branch)
 
     def holders(self, level: int, first: int, last: int) -> list[int]:
-        """In place of chunks' indices: what holds the nodes ``first`` to ``last`` of a level above
-        the split level."""
+        """Indices, in place of chunks' indices, of the holders of the nodes ``first`` to ``last``
+        of a level above the split level."""
         return [SPINE]
 
     @property
     @abstractmethod
     def _parts(self) -> int:
-        """How many chunks the subtrees of one key make."""
+        """Number of chunks that the subtrees of one key make."""
 
     @abstractmethod
     def _part(self, index: int) -> Chunk:
@@ -181,7 +181,7 @@ class Chunking(ABC):
 
     @property
     def chunks_per_key(self) -> int:
-        """How many chunks a key has; 1 where chunks hold whole trees."""
+        """Number of chunks of a key; 1 where chunks hold whole trees."""
         return 1 if self.split_level == 0 else self._parts
 
     @property

@@ -14,7 +14,7 @@ The paper walks a trellis of K stages and N + 1 states, in O(K N^2). Less is eno
   all suffixes. (sum_i d(x_i, h_i) = const + sum_t sum_{x_i > t} D_i(t), and as D_i grows with t the
   smallest minimizers are nested, as are the largest, so all thresholds can be met at once.)
   For squares this is isotonic regression, rounded and clipped (`closest_cdf_l2`); for absolute
-  differences one bit of all x_i is settled per pass over the cells (`closest_cdf_l1`).
+  differences one bit of all x_i is determined per pass over the cells (`closest_cdf_l1`).
 
 Of several optima: the optima are closed under pointwise minimum and maximum (the chains are a
 lattice and the cost is a sum over cells), so there is a least one and a greatest one. The functions
@@ -127,8 +127,8 @@ def _pooled(sums: list[float], sizes: list[int], first: list[bool]) -> tuple[Flo
 def closest_cdf_l1(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     """The CDF with the least sum of absolute differences: O(K log N), 0.2 s for K = 2^17.
 
-    Isotonic medians. The bits of x are settled from the highest down: where x_i = a so far and the
-    bit is 2^j, a run of cells with one a needs the suffix to be raised, those with x_i > t =
+    Isotonic medians. The bits of x are determined from the highest down: where x_i = a so far and
+    the bit is 2^j, a run of cells with one a needs the suffix to be raised, those with x_i > t =
     a + 2^j - 1, whose sum of D_i(t) = 1 - 2 min(1, max(0, h_i - t)) is least. All runs (and all
     CDFs of a batch) take one pass over the cells together. Estimates outside 0, ..., N are moved to
     the nearer end, which changes the cost of every x by the same amount.
@@ -183,7 +183,7 @@ def _isotonic_medians(values: Floats, bits: int, *, greatest: bool) -> Integers:
 
 
 def _best_suffixes(costs: Integers, starts: Integers, *, largest: bool) -> Integers:
-    """Where the suffix with the least sum begins, in each run of cells.
+    """Start of the suffix with the least sum, in each run of cells.
 
     A suffix is cheapest where what comes before it sums highest.
 
@@ -223,7 +223,7 @@ def read_estimates(estimates: npt.ArrayLike, total: int | Integers) -> tuple[Flo
 
 
 def with_last(shape: tuple[int, ...], totals: Integers) -> Integers:
-    """(CDFs, K) integers, of which only the last, N, is set."""
+    """Integers, (CDFs, K); only the last, N, is set."""
     closest = np.empty(shape, dtype=np.int64)
     closest[:, -1] = totals
     return closest

@@ -134,7 +134,7 @@ def split_level(
 def split_counts(
     estimates: Floats, below: Floats, totals: Integers, *, shrunk: bool = False
 ) -> Integers:
-    """Splits each node's count among its children.
+    """Split each node's count among its children.
 
     Args:
         estimates: (nodes, n) u of the children.

@@ -6,8 +6,8 @@ rows: a sum reaches 2^71.
 
 *Words.* A value is high * 2^32 + low, with -2^31 <= low < 2^31. The words of up to 2^31 values are
 added each for itself, in int64, and none comes near 2^63: low words stay within 2^62; high words of
-values within 2^62 do, and those of a sum over all rows stay within 2^40. So sums over rows are the
-true ones, whatever the order, the batches, the bundles and the merges.
+values within 2^62 do, and high words of a sum over all rows stay within 2^40. So sums over rows are
+the true ones, whatever the order, the batches, the bundles and the merges.
 
 *Saturation.* S(x) = min(max(x, -2^62), 2^62) is taken of whole sums alone: of a leaf's, over all
 its rows, and of a node's, over all its children's S, in a tree that follows from the plan. Never of
@@ -65,7 +65,7 @@ def words_total(words: Integers) -> int:
 
 
 def _exact_total(words: Integers) -> int:
-    """The sum of 64-bit integers: in halves, of which 2^31 add up within 64 bits."""
+    """The sum of 64-bit integers: in halves; 2^31 halves add up within 64 bits."""
     upper, lower = words >> _LOW_BITS, words & (2**_LOW_BITS - 1)
     return (int(upper.sum()) << _LOW_BITS) + int(lower.sum())
 
@@ -89,7 +89,7 @@ def saturated_sums(words: Integers) -> Integers:
 
 
 def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
-    """S of every node's sum, from those of the leaves.
+    """S of every node's sum, from S of the leaves.
 
     Args:
         tree: the shape.
@@ -130,7 +130,7 @@ class LeafSums:
         self._largest = 0  # what the low words may have come to, by public bounds
 
     def add(self, ids: Integers, values: Integers | None = None) -> None:
-        """Adds rows to their leaves.
+        """Add rows to their leaves.
 
         Args:
             ids: (rows,) the leaves, at most 2^30 of them.

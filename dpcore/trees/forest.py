@@ -1,4 +1,4 @@
-"""What every forest offers: trees, one per key, cut in chunks that any worker measures and solves.
+"""Interface of every forest: trees, one per key, cut in chunks that any worker measures and solves.
 
     measure      exact counts of a chunk -> noisy counts of its levels
     chunk_roots  noisy counts of a chunk -> z of its subtrees' roots, for the spine
@@ -60,7 +60,7 @@ class Forest(Protocol):
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """Solves the levels above the chunks.
+        """Solve the levels above the chunks.
 
         Args:
             tree: the name of the tree.
@@ -76,7 +76,7 @@ class Forest(Protocol):
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """Solves the levels of a chunk, from the split level to the leaves.
+        """Solve the levels of a chunk, from the split level to the leaves.
 
         Args:
             chunk: which one.
@@ -91,7 +91,7 @@ class Forest(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RootSolutions:
-    """What a chunk needs to know of the rest of the tree, (units,) each, for its subtrees' roots.
+    """The state of the rest of the tree that a chunk needs, (units,) each, for its subtrees' roots.
 
     Attributes:
         estimate: u of the root; before, of all leaves left of it; total, of the whole tree.
@@ -122,7 +122,7 @@ class RootSolutions:
 
     @classmethod
     def from_branch(cls, leaves: LevelSolution, roots: RootSolutions) -> RootSolutions:
-        """The solutions of a branch's leaves, in their order, from those of its roots."""
+        """Solutions of a branch's leaves, in their order, from the solutions of its roots."""
         estimate, count = leaves.estimate.reshape(-1), leaves.count.reshape(-1)
         return cls(
             estimate=estimate,
@@ -134,7 +134,8 @@ class RootSolutions:
         )
 
     def with_counts(self: Roots, first: LevelSolution) -> Roots:
-        """With the counts that a chunk of whole trees came to itself; else as they are.
+        """Return the roots with the counts that a chunk of whole trees came to itself; else as they
+        are.
 
         Args:
             first: the chunk's first level.

@@ -74,8 +74,8 @@ class IrregularTree:
 
         Args:
             fanouts: per level the number of children of each of its nodes, in order. A 0 is a leaf
-                of the hierarchy above the lowest level: it is continued by single children, of
-                which the lower levels of ``fanouts`` know nothing.
+                of the hierarchy above the lowest level: it is continued by single children,
+                which are not in the lower levels of ``fanouts``.
             roots: the nodes of level 0.
 
         Raises:
@@ -136,7 +136,7 @@ class IrregularTree:
         return tuple(chains[: self.height])
 
     def chains_below(self, level: int, chains: Integers) -> Integers:
-        """The chains of level + 1, (n_{level+1},), from those of a level, (n_level,)."""
+        """Chains of level + 1, (n_{level+1},), from the chains of a level, (n_level,)."""
         return self.to_children(level, np.where(self.fanouts[level] == 1, chains + 1, 0))
 
     def children(self, level: int, node: int) -> range:
@@ -205,7 +205,7 @@ class IrregularTree:
         return sums
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1}).
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1}).
 
         A last axis of one value represents all nodes of the level.
         """
@@ -214,13 +214,13 @@ class IrregularTree:
         return np.repeat(values, self.fanouts[level], axis=-1)
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
         if level == self.height:
             return values
         return np.repeat(values, np.diff(self.leaf_starts[level]), axis=-1)
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape.
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape.
 
         Exact for int64; of floats, to the rounding of the sum of the whole level.
         """
@@ -228,7 +228,7 @@ class IrregularTree:
         return before - self.to_children(level, before[..., self.child_starts[level][:-1]])
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
         levels = [leaf_counts]
         for level in reversed(range(self.height)):
             levels.append(self.child_sum(level, levels[-1]))
@@ -242,7 +242,7 @@ class IrregularTree:
         return digest.digest()
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to a worker: the shape alone, a few megabytes for millions of leaves."""
+        """Send the shape alone to a worker, a few megabytes for millions of leaves."""
         return {"child_starts": self.child_starts, "roots": self.roots}
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ none does. Lambda only grows, so no dropped child comes back (Michelot 1986), an
 third round.
 
 *Smallest first.* The projection takes the same off every child (per unit of its a), so small nodes
-gain and large ones lose: of 25,181 blocks the 7,537 empty ones get 1.4 persons each, and those of
+gain and large ones lose: of 25,181 blocks the 7,537 empty ones get 1.4 persons each, and blocks of
 more than 100 lose .8. Of all x >= 0 with sum x = t, those that take the excess off the smallest
 estimates first are as close in absolute differences, and change no large node at all: with the
 estimates, adjusted to sum to t, in rising order and P_j the sum of the first j, the j-th becomes
@@ -45,7 +45,7 @@ def split_among_children(
     signed: bool = False,
     smallest_first: bool = False,
 ) -> Integers:
-    """Splits each node's count among its children.
+    """Split each node's count among its children.
 
     Args:
         fanouts: (nodes,) the children of each node, at least 1.
@@ -56,8 +56,8 @@ def split_among_children(
         smallest_first: what there is too much of is taken off the smallest children first.
 
     Returns:
-        (children,) integers; those of a node sum to its total. Nonnegative unless ``signed``, and
-        then within 1 of the real solution.
+        (children,) integers; the integers of a node sum to its total. Nonnegative unless
+        ``signed``, and then within 1 of the real solution.
 
     >>> split_among_children(np.array([3]), np.array([2.6, -4.7, 0.5]), np.ones(3), np.array([-1]),
     ...                      signed=True).tolist()
@@ -118,7 +118,7 @@ def _project(fanouts: Integers, estimates: Floats, below: Floats, totals: Intege
         left = np.repeat(unfinished, fanouts)
         if places is None:
             places = np.flatnonzero(left)
-            shares = solution  # those of unfinished nodes are overwritten later
+            shares = solution  # unfinished nodes are overwritten later
         else:
             shares[places] = solution
             places = places[left]
@@ -171,7 +171,7 @@ def _largest_remainder(fanouts: Integers, shares: Floats, totals: Integers) -> I
     remainders = np.rint((shares[among] - floors[among]) * _REMAINDERS).astype(np.int64)
     begins = np.cumsum(sizes) - sizes
     ranks = _ranks(sizes, begins, 2**_REMAINDER_BITS - remainders)
-    # Sorted as a whole, each node's ranks stand where its children stood.
+    # Sorted as a whole, each node's ranks are where its children were.
     last = begins + np.minimum(missing[short], sizes) - 1
     counts[among] += ranks <= np.repeat(np.sort(ranks)[last], sizes)
     return counts

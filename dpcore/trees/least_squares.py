@@ -204,7 +204,7 @@ def estimate_down(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrefixWeights:
-    """How the error of each prefix of the leaves follows from that of the root, (K,) each.
+    """Weights that give the error of each prefix of the leaves from that of the root, (K,) each.
 
     The estimate of the count left of a boundary is alpha U + rest, where U is the root's estimate
     and the rest's error, of variance ``residual``, is independent of U's.

@@ -37,11 +37,11 @@ class LinearForest(ABC):
         chunking: the cut into chunks.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
         smallest_first: which children give way, see `dpcore.trees.irregular_consistency`.
-        shrunk: whether counts are those of `dpcore.trees.shrunk`; of uniform trees alone.
+        shrunk: whether counts come from `dpcore.trees.shrunk`; of uniform trees alone.
         root_is_known: the root is no measurement but a public number.
     """
 
-    # Of which level of the exact spine, from below, the noise of the spine is a function.
+    # The level of the exact spine, from below, that determines the noise of the spine.
     spine_noise_level: ClassVar[int]
 
     chunking: Chunking
@@ -91,7 +91,7 @@ class LinearForest(ABC):
         return self.spine_weights.variances(self.root_variance)
 
     def estimate_spine(self, measurements: Known, root: Floats | None) -> list[Floats]:
-        """The estimates of the spine's levels, the last one those of the chunk roots.
+        """The estimates of the spine's levels; the last level has the chunk roots.
 
         Args:
             measurements: per level of the spine, (trees, n); of the last, z of the roots.
@@ -151,7 +151,7 @@ class LinearForest(ABC):
 
         Args:
             key: the code of the (first) key.
-            estimates: per level of the spine, the last one those of the chunk roots.
+            estimates: per level of the spine; the last level has the chunk roots.
         """
         spine = self.chunking.spine
         chunk = self.chunking.spine_chunk(key, len(estimates[0]))
@@ -166,7 +166,7 @@ class LinearForest(ABC):
     def solve_chunk(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> list[LevelSolution]:
-        """Solves the levels of a chunk, from the split level to the leaves.
+        """Solve the levels of a chunk, from the split level to the leaves.
 
         Args:
             chunk: which one.
@@ -232,7 +232,7 @@ class LinearForest(ABC):
     def solve_branch(
         self, branch: Chunk, measurements: Known, roots: RootSolutions
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """Solves a branch, as a chunk whose leaves are the roots of the chunks below it.
+        """Solve a branch, as a chunk whose leaves are the roots of the chunks below it.
 
         Args:
             branch: which one.

@@ -49,15 +49,15 @@ class Shape(Protocol):
         """Sums the children of each node: (..., n_{level+1}) -> (..., n_level)."""
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape."""
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape."""
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
 
     def __hash__(self) -> int: ...

@@ -127,8 +127,8 @@ def rising_counts(estimates: Floats, totals: Integers | None) -> Integers:
 def rising_means(values: Floats) -> Floats:
     """The closest rising numbers of each row, by squares: isotonic regression of many rows at once.
 
-    The pool adjacent violators algorithm: blocks of equal numbers, of which the last two of a row
-    become one as long as their means fall.
+    The pool adjacent violators algorithm: blocks of equal numbers; the last two blocks of a
+    row become one as long as their means fall.
 
     Args:
         values: (rows, n).

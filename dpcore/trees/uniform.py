@@ -138,16 +138,16 @@ class UniformTree(Coded):
         return np.concatenate([sums, tail], axis=-1)
 
     def to_children(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
+        """Repeat each parent's value for its children: (..., n_level) -> (..., n_{level+1})."""
         spread = np.repeat(values, self.fanouts[level], axis=-1)
         return spread[..., : self.level_sizes[level + 1]]
 
     def to_leaves(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Repeats each node's value for the leaves below it: (..., n_level) -> (..., K)."""
+        """Repeat each node's value for the leaves below it: (..., n_level) -> (..., K)."""
         return np.repeat(values, self.leaves_below(level), axis=-1)[..., : self.leaves]
 
     def left_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """For each child, the sum over its siblings to the left: (..., n_{level+1}), same shape."""
+        """Sum over the siblings to the left of each child: (..., n_{level+1}), same shape."""
         fanout = self.fanouts[level]
         whole, rest = divmod(values.shape[-1], fanout)
         grouped = values[..., : whole * fanout].reshape(*values.shape[:-1], whole, fanout)
@@ -158,7 +158,7 @@ class UniformTree(Coded):
         return np.concatenate([left, np.cumsum(tail, axis=-1) - tail], axis=-1)
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
-        """The counts of every level, root first, from those of the leaves, (..., K)."""
+        """Counts of every level, root first, from the counts of the leaves, (..., K)."""
         levels = [leaf_counts]
         for level in reversed(range(self.height)):
             levels.append(self.child_sum(level, levels[-1]))

@@ -137,7 +137,7 @@ def simulated_width(plan: TreePlan, confidence: float) -> float:
     """The factor from simulations: an upper limit of the quantile; infinite where too few are made.
 
     Returns:
-        c, of which the claim fails with probability 1e-6 over the choice of the public stream.
+        c; the claim fails with probability 1e-6 over the choice of the public stream.
     """
     runs = min(_MOST_RUNS, _SIMULATED // plan.tree.leaves)
     rank = _upper_rank(runs, confidence)
@@ -344,7 +344,7 @@ def _run_bounds(
     largest = errors.largest_kurtosis_share()
     if dip:
         kurtosis += largest * (4 * dip / variance**2 + 1 / (4 * variance))
-    # A run of one leaf is one prefix, the variance and cumulant of which are exact.
+    # A run of one leaf is one prefix, with exact variance and cumulant.
     # Nor can it exceed that of a sum of variables which all have the largest coefficient.
     return variance, np.clip(kurtosis, 0.0, max(0.0, largest) / variance), dip
 
@@ -394,5 +394,5 @@ def _cuts(fanout: int) -> Integers:
 
 
 def _cut_count(tree: UniformTree, level: int) -> int:
-    """Into how many runs the children of a node of a level are cut."""
+    """Number of runs into which the children of a node of a level are cut."""
     return _cuts(tree.fanouts[level]).size - 1 if level < tree.height else 0

@@ -1,4 +1,4 @@
-"""Trees of different shapes over the same leaves, of which an error is computed together.
+"""Trees of different shapes over the same leaves, whose errors are computed together.
 
 In a trimmed tree a level holds two kinds of nodes only: *full* ones, all alike, and the *last* one,
 which may have fewer children and a last child with fewer leaves. So whatever is averaged over all
@@ -29,7 +29,7 @@ Scalars = Any
 
 @dataclass(frozen=True, kw_only=True)
 class Parents:
-    """What a recursion needs of one level of parents, an array over the batch for each.
+    """The values of one level of parents that a recursion needs, an array over the batch for each.
 
     Attributes:
         fanout: children of a full node.
@@ -64,7 +64,7 @@ class Below:
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Where leaf boundaries lie among the children of one level of parents: (trees, ends) each.
+    """Positions of leaf boundaries among the children of one level of parents: (trees, ends) each.
 
     Attributes:
         child, parent: the nodes that hold the last leaf before each boundary.
@@ -145,7 +145,7 @@ class TreeBatch:
         return Below(full=full, last=last, children=children)
 
     def ends(self, stops: Integers) -> Iterator[Ends]:
-        """Where the prefixes of leaves 0 to ``stop`` - 1 end, at each level of parents.
+        """Ends of the prefixes of leaves 0 to ``stop`` - 1, at each level of parents.
 
         Args:
             stops: (ends,) each from 0 to K.
@@ -204,7 +204,7 @@ Error = Callable[[TreeBatch, Scalars], Scalars]
 
 
 def level_parts(error: Error, batch: TreeBatch, precisions: Floats) -> Floats:
-    """How much of an error comes from the noise of each level.
+    """Parts of an error from the noise of each level.
 
     The estimate is linear in the measurements, and the weights that make it best do not change its
     variance to first order. So the part of level l is s_l times the negative derivative in its

@@ -1,4 +1,4 @@
-"""What the manifest says of the levels of a level-uniform tree."""
+"""Manifest entries of the levels of a level-uniform tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ESTIMATES = {
 
 
 def counted(plan: TreePlan, level: int) -> dict[str, int]:
-    """How many counts of a level may get noise: of its nodes, or of prefixes."""
+    """Number of counts of a level that may get noise: of its nodes, or of prefixes."""
     size = plan.tree.level_sizes[level]
     if plan.measured is Measured.PREFIXES and level == plan.tree.height:
         return {"prefixes": size - plan.public_total}
@@ -23,7 +23,7 @@ def counted(plan: TreePlan, level: int) -> dict[str, int]:
 
 
 def level_entries(plan: TreePlan) -> list[dict[str, object]]:
-    """What each level of a tree spends and the noise it gets."""
+    """The budget of each level of a tree and the noise that it gets."""
     measure = plan.budget.measure.value
     levels: list[dict[str, object]] = []
     for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True)):
@@ -38,6 +38,6 @@ def level_entries(plan: TreePlan) -> list[dict[str, object]]:
 
 
 def estimate_in_words(plan: TreePlan) -> str:
-    """Which estimate a plan names, for a person."""
+    """The name of a plan's estimate, for a person."""
     independent = plan.measured is Measured.PREFIXES
     return ESTIMATES[Estimator.NONE if independent else plan.estimator]

@@ -25,13 +25,13 @@ Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplic
 
 @dataclass(frozen=True, kw_only=True)
 class _Touched:
-    """What of a node is inside a sum.
+    """The part of a node inside a sum.
 
     Attributes:
         share: alpha.
         inside: how many children are inside as a whole.
         whole_last: how many of them are the last node of their level, 0 or 1.
-        below: the children of which a part is inside.
+        below: the children that are inside in part.
     """
 
     share: float
@@ -121,7 +121,8 @@ class UniformErrors:
         return self.below(level, node) / total if total else 0.0
 
     def largest_coefficient(self, level: int) -> float:
-        """What no node's noise of a level exceeds in any prefix or range: its part in its z."""
+        """Bound on the coefficient of a node's noise of a level in any prefix or range: its part in
+        its z."""
         return 1.0 - min(self._children[level])
 
     def fourth_cumulant_below(self, level: int) -> float:
@@ -156,7 +157,7 @@ class UniformErrors:
     def range(self, start: int, stop: int, *, less_total: float = 0.0) -> ErrorLaw:
         """The error of the estimated count of leaves ``start`` to ``stop`` - 1, less q total.
 
-        A node v of which a share is in the range, alpha_v = sum w_c k_c over its children, carries
+        A node v with a share in the range, alpha_v = sum w_c k_c over its children, carries
         z_v with a coefficient theta_v, which splits into its own noise, (1 - m_v) theta_v, and
         its children's: theta_c = w_c - (alpha_v - m_v theta_v), with m_v the children's weight in
         z_v, w_c = alpha_c (1 inside, 0 outside). The root has theta = alpha - q, 0 where public.
@@ -252,7 +253,7 @@ class UniformErrors:
         )
 
     def _touched(self, level: int, node: int, runs: Sequence[tuple[int, int]]) -> _Touched:
-        """What of a node is inside some runs of leaves, of which each touches it."""
+        """The part of a node inside some runs of leaves that all touch it."""
         leaves = self._tree.leaf_range(level, node)
         if len(runs) == 1 and runs[0][0] <= leaves.start and leaves.stop <= runs[0][1]:
             return _Touched(share=1.0)
@@ -386,7 +387,7 @@ def _combine(own: tuple[int, float, int], *parts: tuple[float, Expansion, int]) 
 
 
 def _merge(parts: Sequence[tuple[int, float, int]]) -> Expansion:
-    """Adds up the multiplicities of equal coefficients of a level."""
+    """Add up the multiplicities of equal coefficients of a level."""
     merged: dict[tuple[int, float], int] = {}
     for level, coefficient, count in parts:
         size = abs(coefficient)

@@ -29,7 +29,7 @@ from dpcore.uniform.plan import TreePlan
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RootWeights:
-    """What the plan alone says of the roots of a chunk's subtrees, (units, 1) each.
+    """The plan's weights for the roots of a chunk's subtrees, (units, 1) each.
 
     Attributes:
         variance: g of the root.

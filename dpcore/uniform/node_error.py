@@ -2,7 +2,7 @@
 
 Going down, a child's variance is g_c = a_c - a_c^2 / A + k_c^2 g_v with k_c = a_c / A, which is
 affine in the parent's g. So the sum of g over the full nodes of a level, and the g of the last
-node, follow from those of the level above.
+node, follow from the same two of the level above.
 
 Source: derived here from the pass down of `dpcore.trees.least_squares`; Honaker, equation 13
 (corrected).

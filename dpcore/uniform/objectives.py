@@ -1,11 +1,11 @@
-"""What a plan is best for: the error that a reader of the release will see.
+"""Objectives of plans: the error that a reader of the release will see.
 
 Each objective is a mean of variances after estimation, in rows^2, of what will be read:
 
 - `CdfObjective`: all prefixes of the leaves, which are the points of the CDF.
 - `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
   public guess of the distribution, their error in value.
-- `RangeObjective`: all ranges of leaves, or those of given widths.
+- `RangeObjective`: all ranges of leaves, or the ranges of given widths.
 - `CountObjective`: the leaves, each by itself.
 - `NodeObjective`: the nodes of a given tree, by weights of its levels.
 
@@ -46,7 +46,7 @@ _PREDICTED_POSITIONS = 2**13
 
 
 class Objective(Coded, ABC):
-    """What a plan is best for. Values are equal where they ask the same."""
+    """The objective that a plan minimizes. Equal values state the same objective."""
 
     tag = "kind"
     kind: ClassVar[str]
@@ -58,7 +58,7 @@ class Objective(Coded, ABC):
 
     @property
     def reads(self) -> str:
-        """What the error speaks of, for a person."""
+        """Description of the estimates whose error it is, for a person."""
         return "a CDF point, over all cells"
 
     @property
@@ -71,7 +71,7 @@ class Objective(Coded, ABC):
         """(..., trees) the mean variance of what will be read, from (..., trees, h + 1)."""
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
-        """How much of the variance comes from the noise of each level, for a search.
+        """Parts of the variance from the noise of each level, for a search.
 
         Args:
             batch: the trees.
@@ -79,7 +79,7 @@ class Objective(Coded, ABC):
             places: where the objective looks at places, it may look at so many of them only.
 
         Returns:
-            (trees, h + 1), of which the sums are the variances.
+            (trees, h + 1); their sums are the variances.
         """
         return level_parts(self.variance, batch, precisions)
 
@@ -101,7 +101,7 @@ class CdfObjective(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is publicly guessed of the distribution at one quantile.
+    """Public guess of the distribution at one quantile.
 
     Args:
         stop: the leaf boundary nearest to the quantile: so many leaves lie left of it.
@@ -155,7 +155,7 @@ class QuantileObjective(Objective):
 
     @property
     def is_costly(self) -> bool:
-        """Where there are many guesses."""
+        """True if there are many guesses."""
         return len(self.guesses) > 32
 
     @property
@@ -169,7 +169,7 @@ class QuantileObjective(Objective):
         return "cells" if self.guesses else "rows"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """In rows^2 without guesses, in leaves^2 with them."""
+        """Return the variance, in rows^2 without guesses, in leaves^2 with them."""
         if not self.guesses:
             return prefix_moments(batch, precisions).rank_variance(self.quantiles)
         stops, quantiles, weights = self._places(batch.leaves, len(self.guesses))
@@ -219,7 +219,7 @@ class RangeObjective(Objective):
 
     @property
     def is_costly(self) -> bool:
-        """Where widths are given."""
+        """True if widths are given."""
         return bool(self.widths)
 
     def __post_init__(self) -> None:
@@ -229,7 +229,7 @@ class RangeObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """Which ranges."""
+        """Description of the ranges, for a person."""
         if not self.widths:
             return "a range, over all ranges"
         return f"ranges of {', '.join(map(str, self.widths))} cells"
@@ -261,7 +261,7 @@ class RangeObjective(Objective):
             raise ValueError(f"widths: {too_wide[0]} is more than the {leaves} leaves")
 
     def _places(self, leaves: int, places: int) -> tuple[Integers, Integers, Floats]:
-        """Where the searched ranges begin and end, and their weights: the same for every width."""
+        """Starts and ends of the searched ranges, and their weights: the same for every width."""
         self._check_widths(leaves)
         ordered = sorted(self.widths)
         widths = [ordered[index] for index in _evenly(len(ordered), places)]
@@ -288,7 +288,7 @@ class CountObjective(Objective):
 
     No linear unbiased plan beats measuring the leaves alone, with all of the budget, where rows are
     added or removed: let the rows of A be what is measured, and its columns have an l2 norm of at
-    most 1 (as those of an l1 norm of at most 1 have). Then the diagonal of A^T A is at most 1, so
+    most 1 (as do columns with an l1 norm of at most 1). Then the diagonal of A^T A is at most 1, so
     trace((A^T A)^-1) >= K, which A = I attains. Under substitute with a public total the same holds
     on the sums of zero.
 
@@ -299,7 +299,7 @@ class CountObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """What is counted."""
+        """Description of the counts, for a person."""
         return "the count of a cell, over all cells"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
@@ -332,7 +332,7 @@ class NodeObjective(Objective):
 
     @property
     def reads(self) -> str:
-        """Which nodes."""
+        """Description of the nodes, for a person."""
         return "a node, by the weights of the levels"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:

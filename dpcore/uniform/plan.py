@@ -26,14 +26,14 @@ _LEAST_VARIANCE = 1e-60
 
 
 class Measured(Enum):
-    """What gets noise."""
+    """Counts that get noise."""
 
     NODES = "tree"  # the counts of the measured levels' nodes
     PREFIXES = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
 
 
 class Estimator(Enum):
-    """Which of the papers' estimates of a tree; see the module for their formulas."""
+    """The papers' estimators of a tree; see the module for their formulas."""
 
     NONE = "none"
     BELOW = "below"
@@ -43,17 +43,17 @@ class Estimator(Enum):
 
 
 class Consistency(Enum):
-    """Which nonnegative integers accompany the estimates. All sum up over the tree."""
+    """Nonnegative integers that accompany the estimates. All sum up over the tree."""
 
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
-    L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
+    L1 = "l1"  # from the closest CDF, by the sum of absolute differences
     L2 = "l2"  # the same, by the sum of squares
     SHRUNK = "shrunk"  # top down, drawn to even splits where children hold little
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreePlan(Coded):
-    """How one tree is measured.
+    """The plan of one tree: how it is measured.
 
     Args:
         tree: its shape.
@@ -63,8 +63,8 @@ class TreePlan(Coded):
             0 means that the level is not measured. The leaves always are.
         public_total: the number of rows N is public, and is the root's exact count.
         keyed: there is one tree per key of a group-by column.
-        measured: what gets noise. Independent prefixes are on a tree of one level, of which the
-            leaves' amount pays for them.
+        measured: what gets noise. Independent prefixes are on a tree of one level; the amount of
+            its leaves pays for them.
         estimator: how counts are estimated from what was measured.
 
     Raises:
@@ -116,7 +116,7 @@ class TreePlan(Coded):
 
     @property
     def setting(self) -> TreeSetting:
-        """What was given of it."""
+        """The setting that the plan was made for."""
         return TreeSetting(
             leaves=self.tree.leaves,
             budget=self.budget,
@@ -215,7 +215,7 @@ class TreePlan(Coded):
 
 
 def check_estimator(estimator: Estimator, *, public_total: bool) -> None:
-    """Refuses an estimator that the tree's total does not allow.
+    """Refuse an estimator that the tree's total does not allow.
 
     Raises:
         ValueError: REFINED where N is not public.

@@ -70,7 +70,7 @@ def closed_form_prefix_variance(fanouts: Sequence[int], variances: Sequence[floa
     """The mean prefix variance of a full tree: sum_i a_i g(n_i, L_i), plus the root's part.
 
     Args:
-        fanouts: (n_1, ..., n_h), of which the product is the number of leaves.
+        fanouts: (n_1, ..., n_h); their product is the number of leaves.
         variances: (h + 1,) of each level's noise, root first: 0 for a public total, infinite where
             a level is not measured.
 
@@ -214,7 +214,7 @@ def _last_node(
     alpha: Scalars,
     alpha_squared: Scalars,
 ) -> tuple[Scalars, Scalars, Scalars]:
-    """The recursion at the last node of a level, of which all children but the last are full.
+    """The recursion at the last node of a level; all its children but the last are full.
 
     Args:
         parents: the level.

@@ -1,4 +1,4 @@
-"""The error of estimated counts of ranges: of all ranges, or of those of given widths.
+"""Error of estimated counts of ranges: of all ranges, or of ranges of given widths.
 
 All ranges. With P_t the prefixes, the sum of Var(P_t - P_s) over 0 <= s < t <= K is
 (K + 1) sum Var P_t - Var(sum P_t). The mean Q of the prefixes is one linear functional, with weight
@@ -81,7 +81,7 @@ def _mean_prefix(batch: TreeBatch, below: Below) -> Scalars:
 
 
 def positions(leaves: int, width: int, at_most: int, first: int = 0) -> Integers:
-    """Where ranges of a width begin: everywhere, or at so many places spread evenly.
+    """Starts of the ranges of a width: everywhere, or so many places spread evenly.
 
     Args:
         leaves: K.
@@ -158,7 +158,7 @@ def ranks_variance(
 def ranges_parts(
     batch: TreeBatch, precisions: Floats, starts: Integers, stops: Integers, weights: Floats
 ) -> Floats:
-    """How much of a weighted sum of `ranges_variance` comes from the noise of each level.
+    """Parts of a weighted sum of `ranges_variance` from the noise of each level.
 
     The same as `dpcore.uniform.batch.level_parts`, from derivatives that are taken going back down:
     the work of a few evaluations, and not of one for each level.
@@ -210,7 +210,7 @@ def ranks_parts(
     quantiles: Sequence[float],
     weights: Floats,
 ) -> Floats:
-    """How much of a weighted sum of `ranks_variance` comes from the noise of each level.
+    """Parts of a weighted sum of `ranks_variance` from the noise of each level.
 
     Args:
         batch, precisions, stops, quantiles: as for `ranks_variance`, without leading axes.
@@ -240,7 +240,7 @@ def ranks_parts(
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    """What one level does to boundaries: (..., trees, ends) each.
+    """The values of boundaries in the step through one level: (..., trees, ends) each.
 
     Attributes:
         alpha: in the child, before the step.
@@ -281,7 +281,7 @@ class _Boundary:
         self.rest: Scalars = np.zeros((*shape, len(stops)))
 
     def climb(self, parents: Parents, below: Below, index: int, ends: Ends) -> _Step:
-        """From the children of a level's parents to these."""
+        """Climb from the children of a level's parents to the parents."""
         full, last = below.full[index][..., None], below.last[index][..., None]
         children = below.children[index][..., None]
         total = np.where(ends.in_last, children, parents.fanout[:, None] * full)
@@ -295,7 +295,8 @@ class _Boundary:
 
 
 def _shared(begin: _Step, end: _Step, first: Ends, second: Ends) -> Scalars:
-    """What a node adds to the covariance of two prefixes that end in it, the first not later."""
+    """Term that a node adds to the covariance of two prefixes that end in it, the first not
+    later."""
     overlap = np.where(first.child == second.child, end.alpha, 1) * begin.alpha * begin.own
     shared = begin.left + overlap - begin.covered * end.covered / begin.total
     inside: Scalars = np.where(first.parent == second.parent, shared, 0)
@@ -339,11 +340,11 @@ class _Slopes:
         self.sums = Below(full=zeros(height + 1), last=zeros(height + 1), children=zeros(height))
 
     def add_root(self, slope: Floats) -> None:
-        """Adds the derivative in the root's variance."""
+        """Add the derivative in the root's variance."""
         self.sums.last[-1] += self._sum(slope)
 
     def add(self, index: int, ends: Ends, slopes: dict[str, Scalars]) -> None:
-        """Adds those of one level of children."""
+        """Add the sums of one level of children."""
         of_own, of_total = slopes["own"], slopes["total"]
         own_last, total_last = self._sum(of_own * ends.is_last), self._sum(of_total * ends.in_last)
         of_full = self._sum(slopes["left"] * ends.place + of_own) - own_last

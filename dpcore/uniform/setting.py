@@ -1,4 +1,5 @@
-"""What is given of a level-uniform tree before its shape and the split of its budget are chosen."""
+"""Values of a level-uniform tree that are fixed before its shape and the split of its budget are
+chosen."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dpcore.privacy.unit import PrivacyUnit
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSetting:
-    """How many leaves a tree has, and what measuring it may cost.
+    """Number of leaves of a tree, and the budget of its measurements.
 
     Args:
         leaves: the number K of leaves, 1 <= K <= 2^40.

@@ -58,7 +58,7 @@ _EXCHANGE_HEIGHT = 9
 # The heights of equal fan-outs, and the numbers of ternary levels, from which the search sets out.
 _SEED_HEIGHTS = 12
 _SEED_TERNARY = 6
-# The strategies returned of any height, and the largest height of which the best is returned too.
+# The strategies returned of any height, and the largest height whose best is returned too.
 _RETURNED = 8
 _RETURNED_HEIGHTS = 8
 _COSTLY_RETURNED = 4
@@ -115,7 +115,7 @@ def search_strategies(
     Args:
         setting: the leaves, and what sets the noise at each level. The amount of its budget does
             not matter.
-        objective: of which the error is made small.
+        objective: whose error is made small.
         fanouts: only the shares of this shape are searched, and no level of it is left out.
 
     Returns:
@@ -208,7 +208,7 @@ class _Search:
         return strategies if sparse == shapes else self._polished(sparse)
 
     def _fast_shapes(self) -> list[Fanouts]:
-        """What is best, or nearly so, for the objectives that are fast to search."""
+        """The best or nearly best shapes for the objectives that are fast to search."""
         results: list[TreeStrategy] = []
         for objective in _FAST:
             known = replace(self, objective=objective)._climb([]).values()
@@ -216,7 +216,8 @@ class _Search:
         return list(dict.fromkeys(each.fanouts for each in results))
 
     def _climb(self, seeds: list[Fanouts]) -> dict[Fanouts, TreeStrategy]:
-        """From the seeds to shapes without better neighbors; all shapes met on the way."""
+        """Climb from the seeds to shapes without better neighbors; return all shapes met on the
+        way."""
         steps = _RANKING_STEPS[self.measure]
         costly = self.is_costly
         width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]

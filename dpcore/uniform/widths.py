@@ -1,7 +1,7 @@
 """Confidence intervals of nodes, prefixes and quantiles: how wide they are, from the plan alone.
 
 Widths come from the exact laws of the errors (`dpcore.uniform.errors`), not from normality. They
-are those of the widest laws of each kind, so an interval covers the truth at least as often as
+come from the widest laws of each kind, so an interval covers the truth at least as often as
 stated. It speaks of the true count: the nonnegative integer beside it, which sums up over the tree,
 may lie outside.
 
@@ -38,7 +38,7 @@ _EXTREME = 3
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalWidths(Coded):
-    """How wide an interval is on either side, at one confidence.
+    """Half-widths of the intervals on either side, at one confidence.
 
     Args:
         confidence: the coverage.
@@ -46,7 +46,7 @@ class IntervalWidths(Coded):
         prefix: for prefixes of the leaves (CDF points) and what decides a quantile, in standard
             errors of the blurred error; see `prefix_margin`.
         line: (slope, offset) of a closer margin of prefixes, slope sd + offset rows: laws with
-            heavy tails are mostly those of small variances, which a few rows cover. None where it
+            heavy tails mostly have small variances, which a few rows cover. None where it
             is not known, as for widths that were stored without.
     """
 
@@ -57,7 +57,7 @@ class IntervalWidths(Coded):
 
     @property
     def sloped(self) -> tuple[float, float]:
-        """What `prefix_margin` takes for the closest margins: the line, or the one width."""
+        """The closest margins as the argument of `prefix_margin`: the line, or the one width."""
         return (self.prefix, 0.5) if self.line is None else self.line
 
 
@@ -66,9 +66,9 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
 
     On a level a node's law depends on where its path leaves the trimmed right edge, so there are at
     most level + 1 laws, and all are looked at. A prefix has a law of its own at every boundary.
-    Their widths in standard errors follow the excess kurtosis closely, so the inverted ones are
-    those of the largest, of the least and of some kurtoses between, out of all boundaries (of a
-    large tree, some thousands); the smoothing of the inversion leaves room for what lies between.
+    Their widths in standard errors follow the excess kurtosis closely, so the inverted laws
+    have the largest, the least and some kurtoses between, out of all boundaries (of a large tree,
+    some thousands); the smoothing of the inversion leaves a margin for what lies between.
 
     Raises:
         ValueError: the confidence is not above 0 and at most 0.9999.
@@ -118,7 +118,7 @@ def _different(laws: Iterable[ErrorLaw], *, finest: float, most: int) -> list[Er
 
 
 class _Places(NamedTuple):
-    """Uncertain prefixes less a share of the total, (n,) each, with the error's moments."""
+    """Uncertain prefixes less a share of the total, (n,) each, with deviation and kurtosis."""
 
     leaf: Integers
     share: Floats
@@ -169,7 +169,7 @@ def _prefix_widths(
 
 
 def _representatives(places: _Places) -> list[int]:
-    """All places if they are few; else those of extreme and of evenly spread moments."""
+    """All places if they are few; else extremes and an even spread of kurtosis."""
     size = places.leaf.size
     if size <= 3 * _SPREAD:
         return list(range(size))
