@@ -1,4 +1,4 @@
-"""The command `query`: what is asked of a release."""
+"""The command `query`: the options of a query to a release."""
 
 from __future__ import annotations
 

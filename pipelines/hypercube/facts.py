@@ -104,7 +104,7 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
             own = partition.tree.levels[place]
             filled = tree.question.domain.has_cells(own.depth, own.nodes)
             nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
-        # Above a sketch, or the last level, no number follows; the root is asked none.
+        # Above a sketch, or the last level, no number follows; the root has no number.
         below = plan.laws[place + 1] if 0 < place < plan.height else None
         collide = place < plan.height and plan.levels[place + 1].get("held") == "sketch"
         least = None

@@ -224,8 +224,8 @@ def _headline(
     levels: Sequence[pa.Table],
     quantiles: Mapping[str, Any] | None,
 ) -> Headline:
-    """The median where there is one, of the largest key; else its rows, those of the largest
-    category, or all."""
+    """Return the median of the largest key where there is one; else the rows of this key, of the
+    largest category, or of the tree."""
     roots, column = levels[0], clip(question.domain.column)
     noun = clip(counted_noun(question))
     total = headline_total(roots, noun) if len(keys) == keys.size else {}
@@ -344,7 +344,7 @@ def _quantile_rows(
 
 
 def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:
-    """The texts of quantiles, with decimals that fit the cells of the domain."""
+    """Return quantiles as strings, with decimals that fit the cells of the domain."""
     texts = []
     numeric = question.domain.kind in ("number", "integer")
     for name in QUANTILE_VALUES:

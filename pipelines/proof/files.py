@@ -79,7 +79,7 @@ def _named_file(folder: str, manifest: Mapping[str, Any], name: str) -> pq.Parqu
 
 
 def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
-    """The parts that the manifest names are those of the plan, each once, by their names."""
+    """Check that the manifest names each part of the plan once, and no other part."""
     parts, files = manifest["parts"], manifest["files"]
     if not isinstance(parts, list) or not isinstance(files, dict):
         raise CheckFailed("the lists of files cannot be read")

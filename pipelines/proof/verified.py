@@ -121,8 +121,9 @@ class Verified:
         return check_to_date(self.folder, self.plan, is_exact=is_exact)
 
     def selection(self) -> str:
-        """The first stage, which selected the keys, is the release that the specification names,
-        and whole, and its keys are those of the trees; a published copy may lack it."""
+        """Check that the first stage, which selected the keys, is the release that the
+        specification names, complete, and with the keys of the trees; a published copy may lack
+        it."""
         stage = self.stage
         if not self.has_stage:
             return f"{FOLDER} is not there: the keys were not compared with those that it selected"

@@ -149,7 +149,7 @@ def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
 
 
 def _placed(column: pa.ChunkedArray) -> list[Any]:
-    """Values that an axis can place: numbers, days and times; else their texts."""
+    """Return the values where an axis can place them (numbers, days and times), else strings."""
     values: list[Any] = column.to_pylist()
     for read in (datetime.datetime.fromisoformat, float):
         if any(not isinstance(value, str) for value in values):

@@ -18,7 +18,7 @@ from transforms.readers.file_columns import FileColumns, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
-# Of a column of texts that a tree cannot read.
+# The message about a column of strings that a tree cannot read.
 _COLUMN_TYPE = re.compile(r"column '([^']*)' has type (?:large_)?string,")
 # How the rows are called where a file would be named.
 _NAME = "rows"
@@ -161,7 +161,7 @@ def _in_batches(table: pa.Table, columns: Sequence[str]) -> list[pa.RecordBatch]
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
-    """Texts as files have them: views are how some programs hold them in memory."""
+    """Convert string views, which some programs hold in memory, to the strings of files."""
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for place, column in enumerate(table.schema):
         kind = column.type
