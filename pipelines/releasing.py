@@ -108,7 +108,7 @@ def _claimed(stage: Stage) -> bool:
 def _report_existing(stage: Stage, *, as_json: bool) -> None:
     event("standing", folder=stage.output)
     if ReleaseFolder(stage.output).manifest.get("report", {}) != stage.configuration.report:
-        remark("report: the page keeps the texts that the release was made with")
+        remark("report: the page keeps the section that the release was made with")
     if not as_json:
         print_line(
             f"{stage.output}: a release of this specification is already there; no row was "

@@ -174,7 +174,7 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     first = "the first " if shown == list(plan.questions[: len(shown)]) else ""
     return (
         f"This page shows {first}{len(shown)} of {size} trees; {size - len(shown)} are left out "
-        "here and stand in the tables of the release."
+        "here, but are in the tables of the release."
     )
 
 

@@ -27,7 +27,7 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     """
     folder = ReleaseFolder(path)
     if not all(map(is_tree, folder.plan.questions)):
-        raise UserError(f"{path}: holds a selection of keys, of which there is no page")
+        raise UserError(f"{path}: holds a selection of keys, which has no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
     print_line(_write(folder, _chosen_paths(folder, paths, tree) if paths else {}))

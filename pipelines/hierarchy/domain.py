@@ -187,7 +187,7 @@ def _form(section: Mapping[str, object]) -> str:
     if not forms:
         raise RuleBroken(
             "needs, beside column, one of digits (for codes), separator (for paths), parent (for "
-            "names) and calendar (for moments)"
+            "names) and calendar (for timestamps)"
         )
     return forms[0]
 
@@ -362,8 +362,8 @@ def _public_level(tree: Universe, value: object) -> int:
     lowest = tree.level_names[level]
     if tree.level_sizes[level] == tree.leaves:
         raise RuleBroken(
-            f"{shown(lowest)} has the counts of the leaves, of which nothing would be left to "
-            "protect; name a level above"
+            f"{shown(lowest)} has the counts of the leaves: nothing would be left to protect; name "
+            "a level above"
         )
     absent = [name for name in tree.level_names[1:level] if name not in names]
     if isinstance(value, list) and absent:

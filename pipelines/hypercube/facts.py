@@ -202,7 +202,7 @@ def _adaptively(spec: Mapping[str, Any]) -> str:
     """Which nodes of an adaptive partition are divided, in words."""
     part = _number(spec["decision_part"])
     whose = "the number that decides" if part else "the estimate"
-    said = [f"nodes of which {whose} exceeds the rows that the table of levels has"]
+    said = [f"nodes where {whose} exceeds the rows that the table of levels has"]
     if part:
         said.append(f"{100 * part:g} % of the budget above the last level is for these numbers")
     measured = [level["depth"] for level in spec["levels"][1:-1] if level[spec["measure"]] != "0"]

@@ -170,6 +170,6 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
     if len(parts.rows) == every:
         return text
     return (
-        f"{text}. Drawn are {len(parts.rows):,} rectangles for {every:,} parts: those of the "
+        f"{text}. {len(parts.rows):,} rectangles represent {every:,} parts: parts with the "
         "smallest counts, or too small to be seen, are merged"
     )

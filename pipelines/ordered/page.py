@@ -283,7 +283,7 @@ def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> 
     whole = len(levels) - partial - 1
     text += "0" if whole == 0 else f"0 to {whole}"
     text += f"{part}{len(levels) - 1}" if partial else ""
-    return f"{text}{each}; all {sum(sizes):,} nodes stand in the tables of the release."
+    return f"{text}{each}; all {sum(sizes):,} nodes are in the tables of the release."
 
 
 def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
@@ -305,8 +305,8 @@ def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str
     parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
     return (
         f"{undivided:,} {parts} not divided down to cells: a part with too few rows to be worth "
-        "dividing at this budget is given as one number, spread evenly. There one bar stands for "
-        "all of it, the line is straight and the band as wide as the part's rows."
+        "dividing at this budget is given as one number, spread evenly. One bar represents all of "
+        "it, the line is straight there and the band as wide as the part's rows."
     )
 
 

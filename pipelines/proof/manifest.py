@@ -73,9 +73,9 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     for name in ("parameters", "report"):
         texts = manifest.get(name, {"": ""})
         if not isinstance(texts, dict) or not texts:
-            raise CheckFailed(f"{name} is not a section of texts")
+            raise CheckFailed(f"{name} is not a section of strings")
         if not all(isinstance(text, str) for text in texts.values()):
-            raise CheckFailed(f"{name} is not a section of texts")
+            raise CheckFailed(f"{name} is not a section of strings")
     return f"{len(manifest)} entries, checksum {str(manifest[CHECKSUM])[:16]}"
 
 
@@ -135,7 +135,7 @@ def check_sensitivities(plan: ReleasePlan) -> str:
                 own.tree, plan.unit, lower=measure.lower, upper=measure.upper, keyed=own.keyed
             )
         if own.sensitivities != needed:
-            raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
+            raise CheckFailed(f"those of {question.name} do not follow from its unit and bounds")
     return "they follow from the unit, the relation and the bounds of values"
 
 

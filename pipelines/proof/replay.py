@@ -208,8 +208,8 @@ class _Comparison:
         made = json.loads(self.again[MANIFEST])
         if self.manifest["record"] != made["record"]:
             raise CheckFailed(
-                "the rows are not those of the release (or another program counts them otherwise): "
-                "the record is another one"
+                "the release was not made from these rows (or another program counts them "
+                "differently): the record differs"
             )
         for stated, again in zip(self.manifest["parts"], made["parts"], strict=True):
             if stated != again and not self._is_near(stated["file"], again["file"]):

@@ -134,7 +134,7 @@ class Verified:
         if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
             raise CheckFailed(f"{FOLDER} is another selection than that of the specification")
         check_selected(stage.folder, self.plan)
-        return f"{FOLDER} is whole, of this specification, and its keys are those of the trees"
+        return f"{FOLDER} is complete, matches this specification, and has the keys of the trees"
 
     @property
     def is_staged(self) -> bool:

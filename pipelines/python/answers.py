@@ -88,7 +88,7 @@ class Answers:
     def _only(self, column: str) -> Any:
         values = self[column]
         if len(values) != 1:
-            raise Error(f"{self.title}: there are {len(values)} answers; ask for [{column!r}]")
+            raise Error(f"{self.title}: there are {len(values)} answers; use [{column!r}]")
         return values[0]
 
     @property

@@ -72,7 +72,7 @@ class Drawing:
         keys = self.table["key"].unique().to_pylist()
         if len(keys) > MOST_KEYS:
             raise Error(
-                f"{self.title}: {len(keys)} keys are too many for one drawing; ask for one by key="
+                f"{self.title}: {len(keys)} keys are too many for one drawing; choose one by key="
             )
         return {key: self.table.filter(pc.equal(self.table["key"], key)) for key in keys}
 
@@ -80,8 +80,8 @@ class Drawing:
         labels = self.table["label"].to_pylist()
         if len(labels) > MOST_BARS:
             raise Error(
-                f"{self.title}: {len(labels)} nodes are too many for one drawing; ask for top(20), "
-                "or for a level"
+                f"{self.title}: {len(labels)} nodes are too many for one drawing; use top(20), or "
+                "one level"
             )
         if "key" in self.table.column_names:
             keys = self.table["key"].to_pylist()

@@ -90,7 +90,7 @@ def _read_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
         if getattr(frame.columns, "nlevels", 1) > 1:
             raise Error(
                 "rows: the columns of the frame have names of several levels: give one level, as "
-                f"by rows.droplevel(0, axis=1), of which one is {name!r}"
+                f"by rows.droplevel(0, axis=1), with the name {name!r}"
             )
         if name in map(str, names):
             raise Error(
@@ -204,7 +204,7 @@ class HeldSource:
                 raise
             name = match[1]
             raise InputError(
-                f"{error.sentence} Convert texts first, with pandas for instance by "
+                f"{error.sentence} Convert strings first, with pandas for instance by "
                 f"pd.to_numeric(rows[{name!r}]) or pd.to_datetime(rows[{name!r}])."
             ) from None
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]

@@ -105,8 +105,8 @@ class TreeAnswers:
                 raise Error("simultaneous: needs values")
             if not getattr(self._tree.question, "is_ordered", True):
                 raise Error(
-                    f"cdf: the categories of tree {self.name} have no order; ask for top or nodes "
-                    "(categories that have one say `ordered: true` in the domain of the tree)"
+                    f"cdf: the categories of tree {self.name} have no order; use top or nodes (if "
+                    "they have an order, set `ordered: true` in the domain of the tree)"
                 )
             return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
         return self._counts(
@@ -273,7 +273,7 @@ class TreeAnswers:
             raise Error(f"{kind}: tree {self.name} {self._tree.unordered}")
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
-            raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
+            raise Error(f"{kind}: tree {self.name} was released without this table; give values")
         with user_errors(is_query=True):
             tables = [self._part(kind, part.key, part.index) for part in parts]
             table = pa.concat_tables(tables, promote_options="permissive")

@@ -188,7 +188,7 @@ def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArra
             raise ValueError(f"{path} holds in column {name} no 64-bit signed integers") from None
     if types.is_string(column.type) or types.is_large_string(column.type):
         return column.cast(pa.large_string())
-    raise ValueError(f"{path} must hold texts or integers in column {name}, not {column.type}")
+    raise ValueError(f"{path} must hold strings or integers in column {name}, not {column.type}")
 
 
 def _csv_table(text: str, path: str) -> pa.Table:

@@ -49,9 +49,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     )
     for question in plan.questions:
         if question.dense_cells > MOST_LEAVES:
-            print_line(
-                f"{escaped(question.name)}: large; dptrees query puts together what is asked"
-            )
+            print_line(f"{escaped(question.name)}: large; dptrees query adds it up at each query")
             continue
         tree = window.tree(question.name, concluded=True)
         for line in find_kind(tree.question).summary_lines(tree):
