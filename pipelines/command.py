@@ -1,8 +1,8 @@
-"""The command ``dptrees``: what a person or a scheduler runs.
+"""The command ``dptrees``, for people and schedulers.
 
-Exit codes are those of `pipelines.faults.exit_code`; a failure is reported in one sentence on
-standard error, but for a fault of the program, which is seen whole.
-Beam is imported where rows are read alone, so that the other commands answer at once.
+Its exit codes are in `pipelines.faults.exit_code`. It reports a failure in one sentence on standard
+error; only a fault of the program itself is shown with its traceback.
+Only the code that reads rows imports Beam, so that the other commands answer at once.
 """
 
 from __future__ import annotations

@@ -89,13 +89,13 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
-        ledger: where the budget is counted with those of other releases; None: nowhere.
+        ledger: where the budget is counted with other releases' budgets; None: nowhere.
         dataset: the id of the data set there; None: of the only one that it holds.
         signing_key: where the key lies that signs the manifest, as ``file:PATH`` or ``env:NAME``;
             None: nothing is signed.
-        parameters: the texts of those that the configuration holds, by name.
+        parameters: the values of the parameters that the configuration holds, by name.
         id_of_all: whether the release's id is the same whatever the parameters are.
-        report: what the page says of the data: public texts by name.
+        report: what the page says of the data: public strings by name.
         series: that the release is a run of; the output is then the folder of the run.
         kept_selection: the plan of the first stage, where a folder keeps it; None: it is planned.
     """
@@ -155,7 +155,7 @@ class Configuration:
 
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
-        """What is asked of each tree."""
+        """The workload of each tree."""
         workloads = tuple(map(self._workload, range(len(self.trees))))
         if self.series is None:
             return workloads

@@ -50,8 +50,8 @@ class KindHandlers:
     """What the commands need of a kind of tree; only the section has no default.
 
     Attributes:
-        section: of a tree in a configuration, which makes its workload; None where no tree is asked
-            for as one of the kind.
+        section: of a tree in a configuration, which makes its workload; None where no
+            configuration can request this kind of tree.
         describe: gives the description of a question's plan.
         target: the budget of one tree alone for an error, as plain values.
         summary_lines: the summary of a released tree.

@@ -33,14 +33,15 @@ def run_plan(
     as_json: bool,
     parameters: Mapping[str, str] | None = None,
 ) -> int:
-    """Prints the plan of a configuration.
+    """Print the plan of a configuration.
 
     Args:
         path: of the YAML file.
-        target_errors: also find the budgets at which trees are at most this far off: of the whole
-            release, and of each tree alone.
-        rows_guess: a public guess of the number of rows, of which these errors are parts.
-        units: a release of how many rows units have; also show what bounds cut off, and cost.
+        target_errors: also find the budgets that reach these errors: of the whole release, and of
+            each tree alone.
+        rows_guess: a public guess of the number of rows, for errors that are fractions of it.
+        units: a release of the numbers of rows per unit; also show the rows that bounds cut off,
+            and what the bounds cost.
         as_json: print one JSON object.
         parameters: parameters of the command line, by name.
     """

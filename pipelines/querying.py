@@ -16,7 +16,7 @@ from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
 from pipelines.user_error import UserError
 
-# Asks for the answers of every key.
+# This value of --key queries every key.
 ALL_KEYS = "all"
 # Of each question, what is counted; whether it has bounds, which may be rounded.
 _NOUNS = {
@@ -31,11 +31,11 @@ _NOUNS = {
 
 
 def run_query(chosen: argparse.Namespace) -> int:
-    """Answers what the arguments of the command ask and prints it.
+    """Answer the query of the command's arguments and print the answer.
 
     Raises:
-        UserError: the tree, the key or a value is none of the release's; or the answer would be
-            rounded, and only exact ones are wanted.
+        UserError: the release has no such tree, key or value; or the answer would be rounded, and
+            the arguments accept only exact ones.
     """
     if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
         raise UserError("--wide: goes with --key all, and not with --json or --csv")
@@ -79,7 +79,7 @@ def _entries(
 
 
 def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
-    """The keys that are asked: of a tree that has a key of that name, "all" is this one."""
+    """Return the keys of the query: "all" is every key, but in a tree with a key "all" this one."""
     keys = tree.question.keys
     if keys is not None and requested_key is None:
         raise ValueError(
@@ -93,7 +93,7 @@ def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
 
 
 class _Rounding(NamedTuple):
-    """An answer to something else than was asked."""
+    """An answer at other values than the query's."""
 
     asked: str
     answered: str
@@ -120,7 +120,7 @@ def _check_rounding(entries: Sequence[AnswerEntry], name: str, chosen: argparse.
 
 
 def _chosen_tree(tree: Released, chosen: argparse.Namespace) -> Released:
-    """A tree as it is asked: at a confidence, or one of its columns."""
+    """Return the tree that a query is about: at a confidence, or one of its columns."""
     if chosen.confidence is not None:
         tree = tree.at_confidence(chosen.confidence)
     if getattr(chosen, "column", None) is not None:
@@ -172,7 +172,7 @@ def _box(tree: Released, key: str | None, chosen: argparse.Namespace) -> Answer:
 
 
 def _paths(chosen: argparse.Namespace) -> list[str]:
-    """The paths of the arguments, or those of a file, one a line."""
+    """Return the paths of the arguments, or of a file with one path a line."""
     option, file = "--paths-file", chosen.paths_file
     if chosen.paths is not None:
         if len(chosen.paths) > 1 or not chosen.paths[0].startswith("@"):

@@ -1,4 +1,4 @@
-"""A release in a folder, opened for reading: the manifest first, then the parts that are asked.
+"""A release in a folder, opened for reading: the manifest first, then the parts of each query.
 
 A folder without a manifest is no release. Parts are those that the manifest names, and a part whose
 bytes do not have the checksum that the manifest gives is refused.
@@ -150,13 +150,13 @@ class ReleaseFolder:
     def batches(
         self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a tree, some at a time.
+        """Yield the rows of a tree, some at a time.
 
         Args:
             kind: of table.
             tree: its name.
-            keys: the first keys alone, and those that share a part with them; None: all.
-            levels: of the nodes, those of so many levels from the root; None: all. Parts without
+            keys: only this many keys, and keys that share a part with them; None: all.
+            levels: only the nodes of this many levels from the root; None: all. Parts without
                 them are not opened, and the rest of a part is not unpacked.
         """
         for place in sorted(place for place in self._parts if place[:2] == (kind, tree)):

@@ -108,7 +108,7 @@ def _claimed(stage: Stage) -> bool:
 def _report_existing(stage: Stage, *, as_json: bool) -> None:
     event("standing", folder=stage.output)
     if ReleaseFolder(stage.output).manifest.get("report", {}) != stage.configuration.report:
-        remark("report: the page keeps the texts that the release was made with")
+        remark("report: the page keeps the section that the release was made with")
     if not as_json:
         print_line(
             f"{stage.output}: a release of this specification is already there; no row was "
@@ -127,20 +127,20 @@ def run_due(
     watching: Callable[[], Watch] = Watch,
     limit: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
-    """Makes the runs of a series that are due, one after the other.
+    """Make the runs of a series that are due, one after the other.
 
     Args:
         path: of the YAML file.
         arguments: Beam options.
         parameters: parameters of the configuration, but for the date.
         request: of the folder of one run, which must be nothing.
-        through: the last day that is wanted.
+        through: the last requested day.
         as_json: as of `run_release`, once for each run.
         watching: makes the watch of a run, once for each.
-        limit: of the time that is left for all of them, requested each.
+        limit: the remaining time for all runs, requested once for each run.
 
     Raises:
-        UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
+        UserError, ConfigurationError, ReleaseError: as of `run_release`; earlier runs are kept.
     """
     if request != FolderRequest():
         raise UserError(

@@ -41,12 +41,12 @@ TEMPLATES = Path(__file__).parent
 def write_report_html(
     release: ReleasedTables, requested_paths: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """The page of a release, whole and self-contained; it depends on released tables alone.
+    """Return the page of a release, self-contained; it depends on the released tables alone.
 
     Args:
         release: its plan, manifest and tables.
-        requested_paths: paths that the page shall show beside what it has room for, by the name of
-            their tree; `check_chosen_paths` has seen them.
+        requested_paths: paths that the page shows in addition to those that fit, by the name of
+            their tree; `check_chosen_paths` has checked them.
 
     Returns:
         the HTML text, below 600 KB, but for very long names.
@@ -161,7 +161,7 @@ def _style(pages: Sequence[TreePage]) -> str:
 
 
 def _shown_trees(plan: ReleasePlan, requested_paths: Mapping[str, Sequence[str]]) -> list[Question]:
-    """The first trees, as many as the page has room for, and those that paths lead into."""
+    """Return the first trees, as many as the page fits, and the trees of requested paths."""
     others = [question.name for question in plan.questions if question.name not in requested_paths]
     kept = {*requested_paths, *others[: max(0, MAX_TREES - len(requested_paths))]}
     return [question for question in plan.questions if question.name in kept]
@@ -174,7 +174,7 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     first = "the first " if shown == list(plan.questions[: len(shown)]) else ""
     return (
         f"This page shows {first}{len(shown)} of {size} trees; {size - len(shown)} are left out "
-        "here and stand in the tables of the release."
+        "here, but are in the tables of the release."
     )
 
 

@@ -14,11 +14,11 @@ REPORT = "report.html"
 
 
 def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) -> int:
-    """Writes the report into the folder of a release and prints where it lies.
+    """Write the report into the folder of a release and print its path.
 
     Args:
         path: the folder.
-        paths: of nodes that the page shall show beside what it has room for, of a tree whose nodes
+        paths: of nodes that the page shows in addition to those that fit, in a tree whose nodes
             have paths.
         tree: its name; may be left out where only one tree has paths.
 
@@ -27,7 +27,7 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     """
     folder = ReleaseFolder(path)
     if not all(map(is_tree, folder.plan.questions)):
-        raise UserError(f"{path}: holds a selection of keys, of which there is no page")
+        raise UserError(f"{path}: holds a selection of keys, which has no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
     print_line(_write(folder, _chosen_paths(folder, paths, tree) if paths else {}))

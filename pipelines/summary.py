@@ -12,7 +12,7 @@ from pipelines.kinds import find_kind
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line
 
-_NO_LEDGER = "no ledger: nothing adds this budget up with those of other releases of the same data"
+_NO_LEDGER = "no ledger: nothing adds this budget to the budgets of other releases of the same data"
 
 
 # Standard error of a total, in rows, above which few rows and no rows cannot be distinguished.

@@ -79,15 +79,15 @@ class TargetErrors:
     def by_tree(
         self, workloads: Sequence[Workload[Any]], rows_guess: float | None
     ) -> dict[int, float]:
-        """The errors in the units of the trees, by their places.
+        """Return the target error of each tree, in its units, by the tree's place.
 
         Args:
             workloads: of the trees.
-            rows_guess: a public guess of the number of rows, of which errors are parts.
+            rows_guess: a public guess of the number of rows, for errors that are fractions of it.
 
         Raises:
-            UserError: there is no tree of a name, a guess without a part of it or a part without a
-                guess, or a part of an error that is in something else than rows.
+            UserError: no tree has a given name; a guess comes without a fraction, or a fraction
+                without a guess; or a fraction is given for an error that is not in rows.
         """
         places = {workload.name: index for index, workload in enumerate(workloads)}
         for name in self.named:

@@ -45,7 +45,7 @@ class AnswerEntry:
 
     @property
     def rounding(self) -> tuple[str, str] | None:
-        """What was asked and what was answered, where they differ."""
+        """The requested and the answered values, where they differ."""
         if not isinstance(self.answer, Answer) or self.answer.asked is None:
             return None
         return self.answer.asked, self.answer.label
@@ -108,11 +108,11 @@ def answer_remarks(answers: Sequence[AnswerEntry]) -> list[str]:
 
 
 def wide_table(answers: Sequence[AnswerEntry]) -> TextTable:
-    """Answers with a line for what is asked and a column for each key: estimates and half their
-    intervals, or values.
+    """Return answers as a table with a row for each query and a column for each key: estimates with
+    half-widths of their intervals, or values.
 
     Args:
-        answers: of one question, all of which have a key before them.
+        answers: of one question, each with a key in front.
     """
     keys = dict.fromkeys(str(each.before["key"]) for each in answers)
     lines = dict.fromkeys(_line(each) for each in answers)
@@ -162,7 +162,7 @@ def _quantile_columns(answers: Sequence[AnswerEntry], within: str) -> list[Colum
 
 
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
-    """The numbers where the domain's values are numbers, else the texts."""
+    """Return a quantile as numbers where the domain's values are numbers, else as strings."""
     values = dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
     words = {name: row[name] for name in row if name.endswith("_in_words")}
     margin = {name: _known(row[name]) for name in _MARGIN if name in row}
@@ -170,7 +170,7 @@ def _quantile(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _known(value: object) -> object:
-    """None for an end of an interval of which nothing is known: JSON has no infinity."""
+    """Return the end of an interval, None where it is unbounded: JSON has no infinity."""
     return None if isinstance(value, float) and math.isinf(value) else value
 
 

@@ -1,4 +1,4 @@
-"""A table of texts on the terminal, and as CSV."""
+"""A table of strings on the terminal, and as CSV."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The section of a step: a configuration whose rows are, mostly, those of the step before.
+"""The section of a Beam YAML step: a configuration whose rows usually come from the step before.
 
 Beam reads YAML 1.1 and floats, `pipelines.sections.yaml_document` YAML 1.2 and decimals. So a
-section is written down as JSON, which both read alike, and checked like a file of dptrees.
+section is written as JSON, which both read alike, and checked like a configuration file of dptrees.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipelines.sections.error import ConfigurationError
 from pipelines.sections.yaml_document import parse_document
 
 SOURCE = "DPTree"
-# Stands for the rows of the step before, of which no file is read.
+# A placeholder for the rows of the step before: no file is read.
 _NO_FILES = {"format": "parquet", "path": "rows of the step before"}
 # What a step cannot do, since it takes place before the job and after it.
 _OUTSIDE = "does not go with DPTree, which does nothing {} the job; dptrees release does"
@@ -95,7 +95,7 @@ def check_rows(configuration: Configuration, *, given: bool) -> None:
 
 
 def _numbers(value: Any) -> Any:
-    """Values with the numbers that Beam took for texts; those of lists stay, as keys may be."""
+    """Restore the numbers that Beam read as strings, but not in lists, which may hold keys."""
     if isinstance(value, Mapping):
         return {name: _number(_numbers(each)) for name, each in value.items()}
     return [_numbers(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -46,15 +46,16 @@ class DPTree(beam.PTransform):
     """A differentially private release of the rows of the step before, or of files.
 
     Args:
-        configuration: the whole section as a text of YAML; or its keys, one by one.
-        section: release, output, key or key_file, privacy, trees: those of docs/configuration.md
-            but for ledger, dataset and signing_key; input where no step comes before.
+        configuration: the whole section as a string of YAML; or its keys, one by one.
+        section: release, output, key or key_file, privacy, trees: the keys of
+            docs/configuration.md but for ledger, dataset and signing_key; input where no step
+            comes before.
 
     Returns:
-        PCollection[Released]: one row, once the release is there.
+        PCollection[Released]: one row, once the release is finished.
 
     Raises:
-        ConfigurationError: in the sentence of the command.
+        ConfigurationError: with the same message as from the command.
         UserError: the pipeline's runner, or an option of it, cannot be used.
     """
 

@@ -75,7 +75,7 @@ def number_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
 
 
 def time_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
-    """An axis of moments.
+    """Return an axis of timestamps.
 
     Args:
         low, high: milliseconds since 1970 at its ends.
@@ -102,12 +102,12 @@ def time_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
 
 
 def name_axis(names: Sequence[str], label: str, signs: int = 72) -> Axis:
-    """An axis of names, each around its place in the list; of many some.
+    """Return an axis of names, each around its place in the list; of many names it shows some.
 
     Args:
         names: in their order.
         label: what it shows.
-        signs: for how many there is room side by side.
+        signs: how many characters fit side by side.
 
     >>> [tick.at for tick in name_axis(["a", "b"], "size").ticks]
     [25.0, 75.0]
@@ -136,7 +136,7 @@ def _nice(step: float) -> float:
 def _moments(
     ends: np.ndarray[tuple[int], np.dtype[np.datetime64]], unit: str, step: int
 ) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
-    """The beginnings of every ``step`` units between two moments."""
+    """Return the start of every ``step``-th unit between two timestamps."""
     first, last = ends.astype(f"M8[{unit}]").astype(np.int64).tolist()
     places = np.arange(first // step * step, last + 1, step)
     moments = places.astype(f"M8[{unit}]")

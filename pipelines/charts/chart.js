@@ -1,5 +1,5 @@
-// Charts: what is said of the point under the mouse or the finger, or that arrow keys lead to; the
-// keys that are chosen; and the points as CSV.
+// Charts: the label of the point under the mouse or the finger, or that arrow keys lead to; the
+// selected keys; and the points as CSV.
 (() => {
   const { release, element, whole, decimal, save } = page;
   const number = (value) => Number.isInteger(value) ? whole.format(value) : decimal(value, 1);
@@ -25,7 +25,7 @@
       (series.low ? interval(series, place) : "") + share;
   }
 
-  // Where a point stands, from below, in parts of the chart.
+  // The height of a point, as a fraction of the chart.
   function height(data, series, place) {
     return series.count[place] / (data.shares ? series.total || 1 : data.top);
   }
@@ -52,7 +52,7 @@
       this.read.textContent = "";
     }
 
-    // The series that are seen.
+    // The visible series.
     get seen() {
       if (this.own !== null) return [this.own];
       const all = this.data.series.map((_, place) => place);
@@ -85,7 +85,7 @@
 
     tell(text, across, up) {
       this.read.textContent = text;
-      // Where it hides least of what is drawn.
+      // On the side where it hides the least of the chart.
       this.read.classList.toggle("aside", across > .5);
       this.read.classList.toggle("below", up > .5);
       this.cursor.classList.add("on");
@@ -154,7 +154,7 @@
     drawn.closest("figure").append(button);
   }
 
-  // The keys that are chosen.
+  // The selected keys.
   for (const form of document.querySelectorAll("form.controls")) {
     const boxes = [...form.querySelectorAll(".keys [type=checkbox]")];
     if (!boxes.length) continue;

@@ -44,11 +44,11 @@ class Chart:
         text: what it shows in numbers, for people who do not see it.
         x, y: the axes.
         layers: what is drawn, from below.
-        right: a second axis of what is drawn; None where there is none.
-        caption: what is said above it.
+        right: a second vertical axis; None where there is none.
+        caption: the line above the chart.
         look: "", "small" or "square".
-        legend: colors of what is drawn and what they represent: classes, and texts.
-        data: what the script reads to say what a point is: of lines and bars a list ``series`` of
+        legend: the colors and what they represent, as classes and labels.
+        data: what the script reads to label a point: for lines and bars a list ``series`` of
             columns; see `charts/chart.js`.
     """
 
@@ -72,14 +72,14 @@ def series(
     name: str | None = None,
     total: float | None = None,
 ) -> dict[str, Any]:
-    """What the script reads of a line or of bars.
+    """Return the data of a line or of bars, as the script reads them.
 
     Args:
         at: where the points lie, from 0 to 1,000.
-        texts: what each is.
+        texts: the label of each point.
         numbers: the columns ``count`` and, where they are known, ``estimate``, ``low``, ``high``.
         name: of the key.
-        total: of which the counts are shares; None where they are none.
+        total: the sum that the counts are fractions of; None where they are no fractions.
     """
     own: dict[str, Any] = {"at": list(at), "texts": list(texts), **numbers}
     if name is not None:

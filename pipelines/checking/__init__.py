@@ -1,1 +1,1 @@
-"""Looking at the rows of a configuration, for who has them: nothing of it is private."""
+"""Exact checks of a configuration's rows: not private, for people with access to the raw data."""

@@ -49,7 +49,7 @@ def _nothing_in(column: str, names: list[str]) -> str:
 
 
 def _string_advice(cause: Cause, target_type: pa.DataType) -> Iterator[tuple[str, str]]:
-    """What is the matter with texts that are no values, and the key of CSV that helps."""
+    """Yield what is wrong with strings that are no values, and the key of CSV that helps."""
     looks = most_common(cause.looks)
     if pa.types.is_temporal(target_type):
         if any(_DATE.match(look) and not _PLAIN_DATE.match(look) for look in looks):

@@ -1,6 +1,7 @@
-"""``dptrees check``: what a release would read, for who has the rows. It is exact, and not private.
+"""``dptrees check``: exact, not private results about the rows that a release would read.
 
-Nothing is written and nothing is spent; memory does not grow with the rows.
+It is only for people with access to the raw data. It writes nothing and spends no budget; its
+memory does not grow with the rows.
 """
 
 from __future__ import annotations

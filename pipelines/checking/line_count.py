@@ -17,11 +17,11 @@ _ASCII_LIKE = ("utf-8", "utf8", "ascii", "latin", "iso8859", "cp125", "windows-1
 
 
 def malformed_lines(path: str, rows: int, options: Mapping[str, Any]) -> int | None:
-    """How many lines of a file of text are no rows; None where lines do not show it.
+    """Return how many lines of a text file are no rows; None where lines do not show it.
 
     Args:
-        path: of the file, all of which was read.
-        rows: of it.
+        path: of the file, which was read to its end.
+        rows: the number of its rows.
         options: of its reader.
     """
     heads = 0

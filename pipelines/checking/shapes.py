@@ -14,12 +14,13 @@ _RUN = 8
 
 
 def shapes(values: pa.Array) -> Counter[str]:
-    """How often values look like what.
+    """Count values by their shape, such as `99/99/9999` for dates.
 
-    A run of letters is one `a`; one of more than 8 digits is `9...`. What is longer than 24 is cut.
+    A run of letters is one `a`, a run of more than 8 digits `9...`. A shape longer than 24
+    characters is cut.
 
     Args:
-        values: (n,) texts, or of a type that Arrow writes as texts.
+        values: (n,) strings, or values of a type that Arrow writes as strings.
 
     >>> shapes(pa.array(["07/04/2024", "12/24/2024", "Oslo, N", None, "1234567890"]))
     Counter({'99/99/9999': 2, 'a, a': 1, '9...': 1})

@@ -83,12 +83,12 @@ class TreeTally:
 
     @property
     def in_order(self) -> list[Cause]:
-        """The causes, those of most rows first."""
+        """Return the causes, the most frequent first."""
         return sorted(self.causes.values(), key=lambda each: -each.rows)
 
 
 def _parted(outcome: RowOutcome, seen: SeenBatch) -> Iterator[tuple[str, str, Flags]]:
-    """The rows of a fate; those that miss a value apart from those with a text that is none."""
+    """Yield the rows of an outcome: rows without a value apart from rows with an invalid one."""
     if outcome.cause != MISSING or outcome.column not in seen.rows.schema.names:
         yield outcome.column, outcome.cause, outcome.rows
         return
@@ -99,15 +99,15 @@ def _parted(outcome: RowOutcome, seen: SeenBatch) -> Iterator[tuple[str, str, Fl
 
 @dataclass(kw_only=True)
 class Tally:
-    """What becomes of rows in all trees.
+    """The outcomes of rows in all trees.
 
     Attributes:
         plan: of the release.
         trees: one a question.
         rows: how many were read.
-        without_unit: of these, those that are left out as they have no privacy unit.
+        without_unit: how many of them are left out because they have no privacy unit.
         missing: by column, the rows without a value.
-        spellings: the ways in which texts of units are numbers, as `integer_spellings` gives them.
+        spellings: the ways in which ids of units are written as numbers, from `integer_spellings`.
     """
 
     plan: ReleasePlan

@@ -1,7 +1,7 @@
-"""The texts of a file beside what they were read as: which of them represent no value.
+"""The strings of a file beside the values that they were read as, to find which are no values.
 
-A format of text is read twice at once, as its domains read it and as texts alone; rows are told
-apart alike, so both have the same rows in the same batches.
+A text format is read twice at once, as its domains read it and as strings alone. Both readings
+split the file into rows alike, so they have the same rows in the same batches.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class SeenBatch:
         return none & ~missing_flags(self.texts.column(column))
 
     def written(self, column: str) -> pa.Array:
-        """A column as it is written, or its values as texts."""
+        """Return a column as the file spells it, or its values as strings."""
         batch = self.rows if self.texts is None else self.texts
         return batch.column(column)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TextColumns:
-    """Stands for a plan where columns are read as texts: those of a unit are."""
+    """A substitute for a plan whose columns are all read as strings, as unit ids are."""
 
     columns: tuple[str, ...]
     questions: tuple[TreeColumns, ...] = ()
@@ -76,14 +76,14 @@ def seen_batches(
     *,
     of_text: bool,
 ) -> Iterator[SeenBatch]:
-    """The batches of a split, as they are read and as they are written.
+    """Yield the batches of a split, as they are read and as they are written.
 
     Args:
         reader: of the format.
         split: of a file.
-        plan: says which columns are read, and as what.
+        plan: names the columns that are read, and their types.
         options: of the reader.
-        of_text: whether the format has texts for all values.
+        of_text: whether the format writes all values as strings.
 
     Raises:
         InputError: the file cannot be read.
@@ -103,7 +103,7 @@ def seen_batches(
 def _plain_options(
     reader: Reader, path: str, columns: ReleasePlan, options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """The options, without what a dialect says of columns that are no texts."""
+    """Return the options without what they state of columns that are not strings."""
     try:
         reader.splits(open_file(path), path, columns, **options)
     except InputError:

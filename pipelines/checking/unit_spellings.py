@@ -1,4 +1,4 @@
-"""Ids of units that look like one number in two spellings, each of which is a unit of its own."""
+"""Unit ids that spell one number in two ways, so that they count as two privacy units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATTERNS = {
 
 
 def integer_spellings(column: pa.Array) -> set[str]:
-    """Return in which ways texts are integers: the shortest (7), and others (7.0, 007, " 7").
+    """Return in which ways strings spell integers: the shortest (7), others (7.0, 007, " 7").
 
     >>> sorted(integer_spellings(pa.array(["7", "7.0", "x"])))
     ['other', 'shortest']

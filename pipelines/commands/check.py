@@ -21,7 +21,7 @@ def add_check(commands: Commands) -> None:
     parser = add_command(
         commands,
         "check",
-        "Look at the rows of a release before it is made: NOT private, for who has them.",
+        "Check the rows before a release: NOT private, for people with access to the raw data.",
         run,
     )
     add_config(parser)

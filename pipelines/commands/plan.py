@@ -40,7 +40,7 @@ def add_plan(commands: Commands) -> None:
         "--rows-guess",
         type=float,
         metavar="ROWS",
-        help="a public guess of the number of rows, of which a --target-error is a part",
+        help="a public guess of the number of rows, for a --target-error that is a fraction of it",
     )
     parser.add_argument(
         "--units",

@@ -1,4 +1,4 @@
-"""The command `query`: what is asked of a release."""
+"""The command `query`: the options of a query to a release."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
     top.add_argument(
         "--level", help="its number or name; default: the leaves, or with --path the level below it"
     )
-    top.add_argument("--path", help="those below this node alone")
+    top.add_argument("--path", help="only nodes below this one")
     top.set_defaults(exact=False)
     return [box, total, _add_node(kinds), top]
 
@@ -89,7 +89,7 @@ def _add_node(kinds: Kinds) -> argparse.ArgumentParser:
         "--path",
         help='of a hierarchy or a sparse tree, such as 44001 or JFK/LAX; "" is the root',
     )
-    node.add_argument("--children", action="store_true", help="and those right below the path")
+    node.add_argument("--children", action="store_true", help="also the children of the node")
     node.add_argument(
         "--by",
         choices=("name", "count"),

@@ -31,7 +31,7 @@ def add_verify(commands: Commands) -> None:
         nargs="+",
         metavar="CONFIG",
         help="the release's configuration, or files of its rows: makes the release again in memory "
-        "and compares every bit, which shows whether the rows are those of the release",
+        "and compares every bit, which shows whether the release was made from these rows",
     )
     add_set(parser)
     parser.add_argument("--json", action="store_true", help="for programs")

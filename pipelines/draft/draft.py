@@ -1,7 +1,7 @@
-"""The text of a first configuration: every column as a tree, of which the first one is active.
+"""The text of a first configuration: every column as a tree, the first one active.
 
-No value of the data is looked at: bounds, categories and the budget are left to be filled in, since
-chosen from the data they would say of it.
+No value of the data is read. Bounds, categories and the budget are left to be filled in: chosen
+from the data, they would reveal something about it.
 """
 
 from __future__ import annotations

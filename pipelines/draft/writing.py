@@ -14,11 +14,11 @@ SCHEMA = "configuration.schema.json"
 
 
 def run_init(path: str, data: str | None) -> int:
-    """Writes a configuration to be filled in.
+    """Write a configuration to be filled in.
 
     Args:
         path: of the new file.
-        data: the rows: a file, a glob or a folder, of which names and types are read and no values.
+        data: the rows: a file, a glob or a folder; only names and types of columns are read.
 
     Raises:
         UserError: the file exists already or cannot be made, or the rows cannot be read.

@@ -48,7 +48,7 @@ def _catalog(name: str) -> Any:
     properties: dict[str, Any] = dict(Config().get_catalog_config(name) or {})
     if not properties:
         raise UserError(
-            f"--catalog: pyiceberg knows no catalog {name} here: its properties stand in "
+            f"--catalog: pyiceberg knows no catalog {name} here: give its properties in "
             ".pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__..."
         )
     return load_catalog(name, **properties)

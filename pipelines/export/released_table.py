@@ -1,4 +1,4 @@
-"""One table of a release as others hold it: its rows, and of which release they are."""
+"""One table of a release in a database or a lake: its rows, and the release that they are from."""
 
 from __future__ import annotations
 

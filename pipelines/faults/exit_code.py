@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended; the numbers are those of sysexits.h and of shells."""
+    """How a command ended, in the numbers of sysexits.h and of shells."""
 
     DONE = 0
     FAULT = 1  # of the program, with a traceback

@@ -99,7 +99,7 @@ def event(name: str, *, level: str = "info", **fields: object) -> None:
 
 
 def remark(text: str) -> None:
-    """Tells a person, or a program, what is worth to be known."""
+    """Report a remark to a person, or to a program."""
     if LOG.is_json:
         event("remark", level="warning", message=text)
     else:
@@ -107,7 +107,7 @@ def remark(text: str) -> None:
 
 
 def report_outcome(outcome: Outcome) -> None:
-    """Tells why a command ends."""
+    """Report why a command ends."""
     if LOG.is_json:
         level = "warning" if outcome.code in (ExitCode.STOPPED, ExitCode.TERMINATED) else "error"
         event("ended", level=level, code=int(outcome.code), message=outcome.sentence)
@@ -119,7 +119,7 @@ def _line(name: str, level: str, fields: Mapping[str, object]) -> str:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     entries: dict[str, object] = {"time": now, "level": level, "event": name}
     entries |= {"run": LOG.run} if LOG.run else {}
-    # DELETE may stand in JSON as it is, but not on a terminal.
+    # JSON allows DELETE as it is, but a terminal does not show it.
     return json.dumps(entries | dict(fields)).replace("\x7f", "\\u007f")
 
 

@@ -60,8 +60,8 @@ class Stopping:
             raise KeyboardInterrupt
 
     def thread_failed(self, arguments: threading.ExceptHookArgs) -> None:
-        """Tells that a thread failed, unless because all was stopped: Beam's threads then find
-        their channels closed, and say so with tracebacks."""
+        """Report that a thread failed, unless the run was stopped: Beam's threads then find their
+        channels closed, and say so with tracebacks."""
         if self.code is None and not self.is_late:
             threading.__excepthook__(arguments)
 

@@ -44,12 +44,12 @@ def chosen_levels(
     paths: Sequence[str],
     codes: Sequence[int],
 ) -> list[pa.Table]:
-    """The nodes of paths, their ancestors, and of their children as many as the page has room for.
+    """Return the nodes of paths, their ancestors, and as many of their children as the page fits.
 
     Args:
         release: the tables; only the parts that hold these nodes are read.
         question: the hierarchy.
-        paths: those requested, which `check_paths` has seen.
+        paths: the requested paths, which `check_paths` has checked.
         codes: of the keys of the page.
 
     Returns:

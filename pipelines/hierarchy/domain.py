@@ -1,8 +1,8 @@
-"""The `domain` section of a hierarchy, and the keys of a tree that speak of its levels and nodes.
+"""The `domain` section of a hierarchy, and the keys of a tree that name its levels and nodes.
 
 The leaves of a hierarchy are in a public table (a column a level, codes, paths, or names and
-their parents), or are the moments of a calendar. What they must satisfy is checked in dpcore; a
-refusal of the table is put at the key `table`, every other one at the key that it is about.
+their parents), or are the timestamps of a calendar. dpcore checks them; an error of the table is
+reported at the key `table`, any other error at its own key.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def read_hierarchy(value: object) -> HierarchyDomain:
 def hierarchy_weights(
     domain: HierarchyDomain, level_weights: object, node_weights: object
 ) -> NodeWeights | None:
-    """What a plan is best for, from the keys `level_weights` and `node_weights` of a tree.
+    """Return the weights of nodes in a plan, from a tree's `level_weights` and `node_weights`.
 
     Args:
         domain: of the tree.
         level_weights: numbers by names of levels (0 for the others), or a list of them, root first;
             None: 1 for each level.
-        node_weights: numbers by paths as `Universe.find` reads them, beside those of the levels; or
-            None.
+        node_weights: numbers by paths as `Universe.find` reads them, in addition to the levels'
+            weights; or None.
 
     Returns:
         The weights; None where neither key is given.
@@ -144,7 +144,7 @@ def guessed_counts(domain: HierarchyDomain, guess: object) -> tuple[float, ...] 
 
 
 def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
-    """The lowest level whose counts are public, from the key `invariants` of a tree.
+    """Return the lowest level whose counts are public, from the key `invariants` of a tree.
 
     Args:
         domain: of the tree.
@@ -155,8 +155,8 @@ def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
         The level, 0 for the root; None where no count is public.
 
     Raises:
-        RuleBroken: at the key, below the tree's section: there is no such level, its counts are
-            those of the leaves, or a level above it is left out.
+        RuleBroken: at the key, below the tree's section: there is no such level, it is the level
+            of the leaves, or a level above it is left out.
 
     >>> from dpcore.hierarchy.calendar import universe_from_calendar
     >>> from datetime import date
@@ -187,7 +187,7 @@ def _form(section: Mapping[str, object]) -> str:
     if not forms:
         raise RuleBroken(
             "needs, beside column, one of digits (for codes), separator (for paths), parent (for "
-            "names) and calendar (for moments)"
+            "names) and calendar (for timestamps)"
         )
     return forms[0]
 
@@ -238,7 +238,7 @@ def _check_lengths(given: Mapping[str, Any], form: str) -> None:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """A list of texts that differ."""
+    """Return a list of distinct strings."""
     names = (
         rules.at(f"[{index}]", rules.text, each) for index, each in enumerate(rules.several(value))
     )
@@ -362,8 +362,8 @@ def _public_level(tree: Universe, value: object) -> int:
     lowest = tree.level_names[level]
     if tree.level_sizes[level] == tree.leaves:
         raise RuleBroken(
-            f"{shown(lowest)} has the counts of the leaves, of which nothing would be left to "
-            "protect; name a level above"
+            f"{shown(lowest)} has the counts of the leaves: nothing would be left to protect; name "
+            "a level above"
         )
     absent = [name for name in tree.level_names[1:level] if name not in names]
     if isinstance(value, list) and absent:

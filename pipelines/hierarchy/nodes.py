@@ -151,8 +151,8 @@ def _counted(measure: MeasureColumn | None) -> str:
     if measure is None:
         return "rows"
     return (
-        f"the sum of {clip(measure.column)}, of which each row gives a whole number from "
-        f"{measure.lower:,} to {measure.upper:,}"
+        f"the sum of {clip(measure.column)}, a whole number from {measure.lower:,} to "
+        f"{measure.upper:,} in each row"
     )
 
 
@@ -176,7 +176,7 @@ def _nodes_shown(
     if paths:
         text += f", and requested: {len(paths):,} "
         text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
-    return f"{text}; all {sum(sizes):,} nodes stand in the tables of the release."
+    return f"{text}; all {sum(sizes):,} nodes are in the tables of the release."
 
 
 def _in_order(question: HierarchyQuestion[Any]) -> bool:

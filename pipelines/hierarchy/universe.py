@@ -1,7 +1,7 @@
 """The public universe of a hierarchy from a file: a table of its leaves, Parquet or CSV.
 
-The kind of file follows from the end of its name: `.parquet`, anything else is CSV with a header
-line. The columns of a CSV file are read as texts, so leading zeros are kept.
+The end of a file's name decides its format: `.parquet`, anything else is CSV with a header line.
+The columns of a CSV file are read as strings, so leading zeros are kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_universe(
         digits: how many digits of the code each level has.
         separator: what is between the labels of a path.
         parent: the column with the name of a node's parent, null or empty below the root.
-        levels: the names of the levels; those of `columns` are by default the columns' names.
+        levels: the names of the levels; with `columns` the columns' names by default.
 
     Returns:
         The universe.
@@ -115,7 +115,7 @@ def _read_blocks(
 
 
 def read_leaves(path: str, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
-    """Some columns of a table, (leaves,) each; those of CSV as texts, null where empty.
+    """Read some columns of a table, (leaves,) each; from CSV as strings, null where empty.
 
     Raises:
         ValueError: one sentence: the file is absent, cannot be read, or lacks a column.

@@ -64,7 +64,7 @@ class FigureAxis:
         return result
 
     def texts(self, start: Integers, stop: Integers) -> list[str]:
-        """(n,) the texts of runs of cells."""
+        """Return the labels of runs of cells, (n,)."""
         return [clip(text) for text in self.domain.range_labels(start, stop).to_pylist()]
 
     @property
@@ -79,8 +79,8 @@ class FigureAxis:
         return ("hour", _DAY / 24) if by_hour else ("day", _DAY)
 
     def window(self, edges: Integers, rows: Floats) -> tuple[int, int]:
-        """The cells that a figure begins with: all, or those of nearly all rows where these are
-        less than half of them.
+        """Return the cells that a figure shows at first: all cells, or fewer than half of them
+        where these hold nearly all rows.
 
         Args:
             edges: (m,) rising boundaries of cells, from 0 to K.

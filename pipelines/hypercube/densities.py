@@ -164,10 +164,11 @@ class Densities:
         )
 
     def rectangles(self, most: int) -> Rectangles:
-        """The parts of a box of two columns.
+        """Return the leaf regions of a box of two columns.
 
         Args:
-            most: how many; those of the smallest counts are merged, and all too small to be seen.
+            most: how many; regions with the smallest counts are merged, as are all regions that
+                are too small to be seen.
         """
         axes = self.axis(0), self.axis(1)
         bounds, seen = [], []

@@ -135,7 +135,8 @@ def _chosen_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] 
 
 
 def _depths(sections: list[Any], chosen: tuple[int, ...] | None) -> tuple[int, ...]:
-    """How often each column is halved at most: what is asked, or as evenly as 64 bits allow."""
+    """Return how often each column is halved at most: the requested numbers, or as evenly as 64
+    bits allow."""
     if chosen is not None:
         return chosen
     if len(sections) > _BITS:

@@ -163,7 +163,7 @@ def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
 def _layers(
     color: Integers, left: Integers, right: Integers, top: Integers, bottom: Integers
 ) -> tuple[Layer, ...]:
-    """Rectangles, those of one color as one shape."""
+    """Return rectangles as layers, one shape for each color."""
     shapes = []
     for each in range(COLORS):
         own = (color == each) & (right > left) & (bottom > top)
@@ -196,7 +196,7 @@ def _compact(rows: Floats) -> list[float | int]:
 def _listed(
     axis: FigureAxis, start: Integers, stop: Integers, ends: tuple[Integers, Integers]
 ) -> dict[str, Any]:
-    """The texts of runs of cells, each once, where they end, and which of them each run has."""
+    """Return the labels of runs of cells, each once, where they end, and the label of each run."""
     both, first, which = np.unique(
         np.stack([start, stop]), axis=1, return_index=True, return_inverse=True
     )

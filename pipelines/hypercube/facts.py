@@ -104,7 +104,7 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
             own = partition.tree.levels[place]
             filled = tree.question.domain.has_cells(own.depth, own.nodes)
             nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
-        # Above a sketch, or the last level, no number follows; the root is asked none.
+        # Above a sketch, or the last level, no number follows; the root has no number.
         below = plan.laws[place + 1] if 0 < place < plan.height else None
         collide = place < plan.height and plan.levels[place + 1].get("held") == "sketch"
         least = None
@@ -202,7 +202,7 @@ def _adaptively(spec: Mapping[str, Any]) -> str:
     """Which nodes of an adaptive partition are divided, in words."""
     part = _number(spec["decision_part"])
     whose = "the number that decides" if part else "the estimate"
-    said = [f"nodes of which {whose} exceeds the rows that the table of levels has"]
+    said = [f"nodes where {whose} exceeds the rows that the table of levels has"]
     if part:
         said.append(f"{100 * part:g} % of the budget above the last level is for these numbers")
     measured = [level["depth"] for level in spec["levels"][1:-1] if level[spec["measure"]] != "0"]

@@ -95,7 +95,7 @@ def _left_out(columns: int, trees: int) -> str:
 
 
 def _commands(question: HypercubeQuestion) -> list[str]:
-    """To sample rows, and to ask for a box of the first two columns."""
+    """Return commands that sample rows, and that query a box of the first two columns."""
     tree = f"--tree {shlex.quote(question.name)}"
     names = (shlex.quote(clip(name)) for name in question.columns[:2])
     sides = " ".join(f"--side {name} LOWER UPPER" for name in names)
@@ -146,12 +146,12 @@ def _drawn(tree: ReleasedHypercube, trees: int) -> Iterator[tuple[str, Chart]]:
 
 
 def _alone(columns: int, trees: int) -> int:
-    """The first columns, each of which has a histogram."""
+    """Return how many columns have a histogram, from the first."""
     return min(columns, max(1, MAX_HISTOGRAMS // trees))
 
 
 def _paired(columns: int, trees: int) -> int:
-    """The first columns, every two of which have a heat map: two or more."""
+    """Return how many columns have a heat map for each pair, from the first: two or more."""
     most = max(1, MAX_PAIRS // trees)
     return max(each for each in range(2, columns + 1) if each * (each - 1) // 2 <= most)
 
@@ -170,6 +170,6 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
     if len(parts.rows) == every:
         return text
     return (
-        f"{text}. Drawn are {len(parts.rows):,} rectangles for {every:,} parts: those of the "
+        f"{text}. {len(parts.rows):,} rectangles represent {every:,} parts: parts with the "
         "smallest counts, or too small to be seen, are merged"
     )

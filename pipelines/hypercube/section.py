@@ -85,7 +85,7 @@ class HypercubeTree(TreeSection):
         "by": "a box has no keys; make the key one of its columns, with its categories",
         **dict.fromkeys(
             ("quantiles", "guess", "widths", "fanouts", "objective"),
-            "belongs to an ordered domain; of a box every column, quantile and range can be asked",
+            "belongs to an ordered domain; you can query every column, quantile and range of a box",
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }

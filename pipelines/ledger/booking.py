@@ -1,4 +1,4 @@
-"""What a release has to do with the ledger: the steps of `pipelines.running.stage` that ask it."""
+"""A release's bookings in the ledger: the steps of `pipelines.running.stage` that use it."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Booking:
         return cls(ledger=ledger, plan=named, output=configuration.output)
 
     def check_room(self, later: ReleasePlan) -> None:
-        """Sees that there is room for a later plan beside this one. What is reserved, by a run that
-        was killed, is paid already.
+        """Check that the remaining budget covers a later plan beside this one. A reservation, by a
+        run that was killed, is paid already.
 
         Raises:
             LedgerError: both would pass the total.

@@ -31,10 +31,10 @@ _SHOWN = ("release", "state", "stated", "folder", "reserved", "committed", "key"
 
 
 def run_init(chosen: argparse.Namespace) -> int:
-    """Adds a data set to a ledger, and makes the ledger where there is none.
+    """Add a data set to a ledger, and make the ledger where there is none.
 
     Raises:
-        UserError, LedgerError: what was asked cannot be.
+        UserError, LedgerError: the ledger cannot take the data set.
     """
     url, account = _url(chosen.url), _account(chosen)
     event = open_account(url, account, change_total=chosen.change_total)

@@ -1,4 +1,4 @@
-"""The database of a ledger: transactions that stand one behind the other, and its failures.
+"""The database of a ledger: transactions that run one after the other, and its failures.
 
 SQLite takes its one lock when a transaction begins (BEGIN IMMEDIATE), so that what it read still
 holds when it writes. On PostgreSQL a transaction locks the row of its data set (SELECT ... FOR

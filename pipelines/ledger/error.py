@@ -6,4 +6,4 @@ from transforms.errors import ReleaseError
 
 
 class LedgerError(ReleaseError):
-    """The ledger refuses, or cannot be asked; nothing is released without it."""
+    """The ledger refuses a release, or cannot be reached; nothing is released without it."""

@@ -30,7 +30,7 @@ Proposition 1.9). Where the data set is entered with units of one period they ar
 one period, and costs no more than is stated. A delta of k units grows beyond use: refused.
 
 **From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
-Proposition 1.4), and those of a release add up. Trees that share a rho, behind an epsilon and a
+Proposition 1.4), and the rhos of a release add up. Trees that share a rho, behind an epsilon and a
 delta that the release states, cost a data set in rho that rho. What spends a delta of its own is
 not zCDP, and a rho has an epsilon only beside a delta that somebody chooses: both are refused, with
 a sentence that says what to state instead.

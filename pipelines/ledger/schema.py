@@ -29,7 +29,7 @@ def _stated_version(connection: Connection) -> str | None:
 
 
 def _is_missing_table(error: DBAPIError) -> bool:
-    """Whether a statement failed for want of its table; asking for it first takes far longer."""
+    """Whether a statement failed for want of its table; checking for it first takes far longer."""
     return "no such table" in str(error.orig) or getattr(error.orig, "sqlstate", "") == "42P01"
 
 

@@ -157,8 +157,8 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
         most = float(f"{rows_of_adaptive(_setting(plan), counts=mechanism.counts):.2g}")
         read = "counts" if mechanism.counts else "estimates"
         facts["Best for"] = (
-            f"up to about {most:,.0f} rows, where its {read} are expected to be closer than those "
-            "of whole levels"
+            f"up to about {most:,.0f} rows, where its {read} are expected to be closer than with "
+            "whole levels"
         )
     return facts
 

@@ -145,7 +145,7 @@ def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
     if mechanism.consistency is Consistency.SHRUNK:
         counts = "counts of siblings are drawn to even ones, by as much as noise may part them"
     elif mechanism.consistency is not Consistency.TOP_DOWN:
-        counts = f"those of the closest CDF ({mechanism.consistency.value})"
+        counts = f"from the closest CDF ({mechanism.consistency.value})"
     made_for = "the counts, by a model, and not the estimates" if mechanism.for_counts else ""
     facts = {"Estimates": estimates, "Counts": counts, "Planned for": made_for}
     return {name: fact for name, fact in facts.items() if fact}

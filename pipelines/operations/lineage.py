@@ -1,10 +1,10 @@
-"""Events of OpenLineage: which release a run makes, of what, under which guarantee.
+"""Events of OpenLineage: the release that a run makes, its inputs, and its guarantee.
 
 A run reports START once its release is planned, and COMPLETE, FAIL or ABORT (it was stopped) when
 it ends. An event holds names alone: of the release, its files, its columns, the checksum of its
 manifest, and the guarantee. Facets that count rows or bytes are left out: those counts are exact.
 
-Source: the specification of OpenLineage 2-0-2; names of data sets are those of its "Naming".
+Source: the specification of OpenLineage 2-0-2; its "Naming" has the names of data sets.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Lineage:
             self._transport = FileTransport(FileConfig(log_file_path=file, append=True))
 
     def began(self, stage: Stage) -> None:
-        """Tells that a planned release is being made."""
+        """Report that a planned release is being made."""
         self._emit(stage, RunState.START)
 
     def ended(self, stage: Stage, outcome: Outcome) -> None:
-        """Tells how the run ended."""
+        """Report how the run ended."""
         state = _STATES.get(outcome.code, RunState.FAIL)
         self._emit(stage, state, outcome.sentence if state is not RunState.COMPLETE else "")
 

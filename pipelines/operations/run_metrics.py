@@ -108,7 +108,7 @@ def _plan_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Ite
     if plan.run is not None:
         yield _one("release_period", "Which run of the series this is.", release, plan.run.period)
         yield _one("release_periods", "Runs of the series.", release, plan.run.periods)
-    # Until private keys are selected, others stand in for them.
+    # Until private keys are selected, the plan has placeholders for them.
     if plan.selection is None or ended.is_there:
         parts = sum(1 for _ in planned_parts(plan))
         yield _one("release_parts", "Files of tables that it is planned to have.", release, parts)

@@ -26,7 +26,7 @@ from transforms import files
 if TYPE_CHECKING:
     from pipelines.operations.lineage import Lineage
 
-# Of which the library of OpenLineage makes a place for events.
+# The library of OpenLineage sends events to the place that one of these names.
 _TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _FAULT = "a fault of the program, or of its engine"
 
@@ -131,7 +131,7 @@ class Watch:
         self._report_lineage(outcome)
 
     def _report_lineage(self, outcome: Outcome | None) -> None:
-        """Tells that the run begins, or how it ended; of a job that is only described, no end."""
+        """Report that the run begins, or how it ended; a job that is only described has no end."""
         if self._lineage is None or self.stage is None:
             return
         try:
@@ -163,7 +163,7 @@ def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
     """Return what reports the events of this run, if anything does.
 
     Raises:
-        UserError: it is asked for, and its library is missing.
+        UserError: events are requested, and their library is missing.
     """
     if path is None and not any(name.startswith(_TRANSPORTS) for name in os.environ):
         return None

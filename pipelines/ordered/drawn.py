@@ -138,8 +138,8 @@ def density_chart(
     levels: Sequence[pa.Table],
     errors: Sequence[float],
 ) -> Chart | None:
-    """The rows of the finest nodes that are not drowned in noise, as bars with whiskers; of moments
-    a line with its band. None where the tree has none but its root."""
+    """Return the counts of the finest nodes that are not drowned in noise: bars with whiskers, or
+    for timestamps a line with its band. None where only the root is left."""
     if "ended" in levels[0].column_names:
         level = _drawn_level(question, levels, errors)
         rows = None if level is None else _drawn_rows(question, levels[: level + 1])
@@ -216,8 +216,8 @@ def _first_cells(question: OrderedQuestion[Any], rows: pa.Table) -> Integers:
 
 
 def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, error: float) -> Chart:
-    """Nodes side by side, of one level or not divided down to it; each is as high as if it were as
-    wide as those of the level."""
+    """Return nodes of a level, and leaves above it, side by side; heights are counts per width of a
+    node of the level."""
     tree, (low, high) = question.tree, axis_bounds(question)
     wide, cells = tree.leaves_below(level), question.domain.cells
     start = _first_cells(question, rows)

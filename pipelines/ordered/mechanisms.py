@@ -70,7 +70,7 @@ class OrderedChoices:
 
 
 def whole_levels(plan: str, section: OrderedChoices) -> OrderedWorkload[UniformMechanism]:
-    """Return the workload of a tree of which whole levels are measured."""
+    """Return the workload of a tree whose mechanism measures whole levels."""
     return _measured_by(
         section,
         WholeLevels(
@@ -186,9 +186,9 @@ class MechanismSection(NamedTuple):
     """A mechanism of a tree over an ordered domain.
 
     Attributes:
-        workload: what is asked of the tree.
+        workload: makes the workload of the tree.
         refused: the keys of a section that have no effect, and why.
-        allowed: values of these keys that may be said all the same.
+        allowed: values of these keys that are accepted all the same.
     """
 
     workload: Callable[[OrderedChoices], Workload[Any]]

@@ -224,8 +224,8 @@ def _headline(
     levels: Sequence[pa.Table],
     quantiles: Mapping[str, Any] | None,
 ) -> Headline:
-    """The median where there is one, of the largest key; else its rows, those of the largest
-    category, or all."""
+    """Return the median of the largest key where there is one; else the rows of this key, of the
+    largest category, or of the tree."""
     roots, column = levels[0], clip(question.domain.column)
     noun = clip(counted_noun(question))
     total = headline_total(roots, noun) if len(keys) == keys.size else {}
@@ -283,7 +283,7 @@ def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> 
     whole = len(levels) - partial - 1
     text += "0" if whole == 0 else f"0 to {whole}"
     text += f"{part}{len(levels) - 1}" if partial else ""
-    return f"{text}{each}; all {sum(sizes):,} nodes stand in the tables of the release."
+    return f"{text}{each}; all {sum(sizes):,} nodes are in the tables of the release."
 
 
 def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
@@ -305,8 +305,8 @@ def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str
     parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
     return (
         f"{undivided:,} {parts} not divided down to cells: a part with too few rows to be worth "
-        "dividing at this budget is given as one number, spread evenly. There one bar stands for "
-        "all of it, the line is straight and the band as wide as the part's rows."
+        "dividing at this budget is given as one number, spread evenly. One bar represents all of "
+        "it, the line is straight there and the band as wide as the part's rows."
     )
 
 
@@ -344,7 +344,7 @@ def _quantile_rows(
 
 
 def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:
-    """The texts of quantiles, with decimals that fit the cells of the domain."""
+    """Return quantiles as strings, with decimals that fit the cells of the domain."""
     texts = []
     numeric = question.domain.kind in ("number", "integer")
     for name in QUANTILE_VALUES:

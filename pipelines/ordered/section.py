@@ -123,7 +123,7 @@ class OrderedTree(KnownLeavesSection):
         return self
 
     def _check_counts(self) -> None:
-        """What is known of the counts of trees of which whole levels are measured."""
+        """Check consistency and the guess of counts, where whole levels are measured."""
         if self.mechanism not in UNIFORM_LEVELS:
             return
         repaired = (

@@ -1,4 +1,4 @@
-"""The nodes in the report: the tree from the top, as far as the page has room."""
+"""The nodes in the report: the tree from the top, as many as the page fits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReleasedTables(Protocol):
     def batches(
         self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
     ) -> Iterable[pa.RecordBatch]:
-        """The rows of a tree in any order; those of further keys and levels may be left out."""
+        """Yield the rows of a tree in any order; rows of further keys and levels may be absent."""
 
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
         """The rows of one part."""
@@ -42,8 +42,7 @@ class ReleasedTables(Protocol):
 
 
 def level_limits(sizes: Sequence[int], rows: int) -> list[int]:
-    """How many nodes of each level the page has room for: the upper levels whole and the next one
-    in part.
+    """Return how many nodes of each level the page fits: upper levels whole, the next in part.
 
     >>> level_limits((1, 10, 100, 1000), 50)
     [1, 10, 39]
@@ -64,14 +63,15 @@ def node_levels(
     batches: Iterable[pa.RecordBatch],
     shown: Sequence[str | None],
 ) -> list[pa.Table]:
-    """The upper levels whole and the next one in part: of each level as many nodes as its limit.
+    """Return as many nodes of each level as its limit: upper levels whole, the next one in part.
 
-    Of the level that does not fit whole, each key keeps its largest counts: ties go to the first.
+    In the level that does not fit whole, each key keeps its largest counts; of equal counts the
+    first.
 
     Args:
         sizes: the nodes of every level.
         limits: from `level_limits`.
-        batches: the rows of the table ``nodes``, at least those of these levels.
+        batches: the rows of the table ``nodes``, at least the rows of these levels.
         shown: the keys.
 
     Returns:

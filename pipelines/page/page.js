@@ -1,5 +1,5 @@
 "use strict";
-// What the trees of every kind share: the release, the row of a node, tables as CSV, what is folded.
+// Code shared by trees of every kind: the release, the row of a node, tables as CSV, folded parts.
 const page = (() => {
   const release = JSON.parse(document.getElementById("release-data").textContent);
 
@@ -22,7 +22,7 @@ const page = (() => {
       ["", ", not split", ", inside a node that was not split"][columns.ended ? columns.ended[place] : 0];
   }
 
-  // A node: its label, a bar against the largest sibling, its count and what else is said of it.
+  // A node: its label, a bar relative to the largest sibling, its count and its remarks.
   function nodeRow(label, count, largest, text) {
     const row = element("span", "node"), bar = element("span", "bar"), filled = element("span");
     label.classList.add("label");
@@ -34,8 +34,8 @@ const page = (() => {
     return row;
   }
 
-  // CSV: tables of lists of cells, of which null is empty. A text that a spreadsheet would take for
-  // a formula is led by an apostrophe.
+  // CSV from tables of lists of cells; null is an empty cell. A string that a spreadsheet would read
+  // as a formula begins with an apostrophe.
   function csvText(rows) {
     const cell = (value) => {
       if (value === null || value === undefined) return "";
@@ -54,7 +54,7 @@ const page = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  // A table as it stands; a title may name several columns, and a cell hold their exact values.
+  // The rows of an HTML table; a title may name several columns, and a cell hold their exact values.
   function tableRows(table) {
     const head = [...table.tHead.rows[0].cells].filter((each) => each.tagName === "TH");
     const titles = head.flatMap((each) => each.dataset.columns ? each.dataset.columns.split(" ")
@@ -66,7 +66,7 @@ const page = (() => {
     return [titles, ...body];
   }
 
-  // Who else can tell the rows of what a button goes with: by the id of that element.
+  // Functions that give the rows for a button, by the id of the element that it belongs to.
   const sources = new Map();
 
   function rowsBeside(button) {
@@ -81,7 +81,7 @@ const page = (() => {
     button.addEventListener("click", () => save(button.dataset.csv, rowsBeside(button)));
   }
 
-  // Bars stand the largest first or in their own order, as is chosen.
+  // Bars are sorted by size or in their own order, as the reader selects.
   for (const orders of document.querySelectorAll(".orders")) {
     orders.addEventListener("change", (event) => {
       const body = orders.closest(".listed").querySelector("tbody");
@@ -92,7 +92,7 @@ const page = (() => {
     });
   }
 
-  // What a link leads to is opened, and so is all that is printed.
+  // Open the target of a link, and everything before printing.
   function openTarget() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target && target.tagName === "DETAILS") {

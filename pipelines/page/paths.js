@@ -1,6 +1,6 @@
-// What hierarchies and sparse trees share: their nodes by labels, unfolded where they are opened and
-// found by their paths. A kind of tree says how its paths are written, and what its nodes are said
-// to be: see hierarchy/page.js.
+// Code shared by hierarchies and sparse trees: their nodes by labels, expanded on demand and found
+// by their paths. A kind of tree defines how its paths are written and how its nodes are described:
+// see hierarchy/page.js.
 const paths = (() => {
   const { release, element, whole, nodeRow, sources } = page;
   // 2 before 10.
@@ -105,7 +105,7 @@ const paths = (() => {
       return this.below;
     }
 
-    // The children in the order that is asked for, before the sentence on those that are missing.
+    // The children in the selected order, before the sentence on the missing ones.
     arrange() {
       const sorted = [...this.below];
       if (this.order.largest) {
@@ -151,7 +151,7 @@ const paths = (() => {
     box.scrollTop += inner.top - outer.top - box.clientHeight / 3;
   }
 
-  // What is said of a path that was looked for, of which `view` is the nearest node.
+  // The answer to a search for a path; `view` is the nearest node.
   function answer(view, path) {
     const { nodes, level, place } = view;
     if (view.path !== path) return nodes.kind.absent(view, path);

@@ -12,11 +12,11 @@ from pipelines.page.reading import Note
 
 @dataclass(frozen=True, kw_only=True)
 class PageRoom:
-    """What part of a page a tree may take.
+    """The part of a page that a tree may take.
 
     Args:
         trees: how many trees share the page.
-        paths: of the nodes requested for the page beside what it has room for.
+        paths: of the nodes requested for the page beyond those that fit.
     """
 
     trees: int = 1

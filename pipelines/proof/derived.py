@@ -1,7 +1,7 @@
-"""What is made of a release and lies in its folder: the page, and a series' totals to date.
+"""Files that are computed from a release, in its folder: the page, and a series' totals to date.
 
-The manifest names neither, since both are functions of what it names. They are made again from the
-tables, which were seen to be those of the manifest, and compared.
+The manifest names neither, since both are functions of the tables that it names. They are made
+again from the tables, once these have the manifest's checksums, and compared.
 """
 
 from __future__ import annotations

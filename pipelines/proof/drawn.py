@@ -26,11 +26,11 @@ ReadRows = Callable[[Part], pa.Table]
 
 
 def check_drawn(question: TreeQuestion[Any], read: ReadRows) -> None:
-    """The errors in the tables of an adaptive tree are those of the trees that came out.
+    """Check that the errors in the tables of an adaptive tree follow from the released trees.
 
     Args:
         question: the tree.
-        read: gives the rows of its parts, whose public columns are those of the specification.
+        read: gives the rows of its parts, whose public columns match the specification.
 
     Raises:
         CheckFailed: they are not.

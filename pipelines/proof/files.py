@@ -79,7 +79,7 @@ def _named_file(folder: str, manifest: Mapping[str, Any], name: str) -> pq.Parqu
 
 
 def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
-    """The parts that the manifest names are those of the plan, each once, by their names."""
+    """Check that the manifest names each part of the plan once, and no other part."""
     parts, files = manifest["parts"], manifest["files"]
     if not isinstance(parts, list) or not isinstance(files, dict):
         raise CheckFailed("the lists of files cannot be read")
@@ -136,7 +136,7 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
     except FolderError as error:
         raise CheckFailed(str(error)) from None
     sentence = f"all {len(expected)} are there and unchanged, and none beside"
-    return f"{sentence} but those of {TO_DATE}" if plan.run else sentence
+    return f"{sentence} but the files of {TO_DATE}" if plan.run else sentence
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
@@ -154,11 +154,7 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
             if not isinstance(beside, dict) or beside.get(name) != manifest[name]:
                 raise CheckFailed(f"{name} is not that of {file}")
         compared += [file] if file != PLAN else []
-    return (
-        f"nonce, key and record are those of {' and '.join(compared)}"
-        if compared
-        else "none beside"
-    )
+    return f"nonce, key and record match {' and '.join(compared)}" if compared else "none beside"
 
 
 def _rows(path: str) -> int:

@@ -35,7 +35,7 @@ ENTRIES = {
     "series": False,
 }
 _ELSEWHERE = "verify it with the version that made it"
-# Of recomputed floats: those of releases without an arithmetic depend on the processor.
+# For recomputed floats: in releases without an arithmetic they depend on the processor.
 _TOLERANCE = 1e-9
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*([abrc.]+[a-z]*[0-9]+)?")
 _RATIONAL = re.compile(r"[0-9]+/0*[1-9][0-9]*")
@@ -73,9 +73,9 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     for name in ("parameters", "report"):
         texts = manifest.get(name, {"": ""})
         if not isinstance(texts, dict) or not texts:
-            raise CheckFailed(f"{name} is not a section of texts")
+            raise CheckFailed(f"{name} is not a section of strings")
         if not all(isinstance(text, str) for text in texts.values()):
-            raise CheckFailed(f"{name} is not a section of texts")
+            raise CheckFailed(f"{name} is not a section of strings")
     return f"{len(manifest)} entries, checksum {str(manifest[CHECKSUM])[:16]}"
 
 
@@ -101,7 +101,7 @@ def read_plan(
 
 
 def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
-    """The words and numbers of the guarantee are those of the specification."""
+    """Check that the words and numbers of the guarantee follow from the specification."""
     entries = plain(plan_manifest(plan))
     for name in LATER_NUMBERS:
         if name not in manifest["guarantee"]:
@@ -121,8 +121,8 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
 
 
 def check_sensitivities(plan: ReleasePlan) -> str:
-    """Where the specification states sensitivities, they are those of the unit, the relation and
-    the bounds of values."""
+    """Check that sensitivities, where the specification states them, follow from the privacy unit,
+    the neighboring relation and the bounds of values."""
     for question in (tree for each in plan.questions for tree in each.measured_trees):
         own = getattr(question, "plan", None)
         if not isinstance(own, IrregularPlan):
@@ -135,7 +135,7 @@ def check_sensitivities(plan: ReleasePlan) -> str:
                 own.tree, plan.unit, lower=measure.lower, upper=measure.upper, keyed=own.keyed
             )
         if own.sensitivities != needed:
-            raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
+            raise CheckFailed(f"those of {question.name} do not follow from its unit and bounds")
     return "they follow from the unit, the relation and the bounds of values"
 
 
@@ -164,13 +164,13 @@ def plain(value: object) -> Any:
 def first_difference(
     expected: Any, actual: Any, place: str, *, tolerance: float, rationals: bool = False
 ) -> str:
-    """Where two JSON values differ first; "" where they are equal.
+    """Return the place where two JSON values differ first; "" where they are equal.
 
     Args:
-        wanted, found: the values.
+        expected, actual: the values.
         place: their name.
         tolerance: relative, of floats.
-        rationals: the tolerance holds for texts such as "1/3" too, which are exact budgets.
+        rationals: the tolerance holds for strings such as "1/3" too, which are exact budgets.
 
     >>> first_difference({"a": [1, 2.0]}, {"a": [1, 2.5]}, "x", tolerance=1e-9)
     'x.a[1]'
@@ -205,7 +205,7 @@ def first_difference(
 
 
 def _are_close(expected: str, actual: str, tolerance: float) -> bool:
-    """Whether two texts are rationals that differ by the tolerance at most."""
+    """Whether two strings are rationals that differ by the tolerance at most."""
     if not (_RATIONAL.fullmatch(expected) and _RATIONAL.fullmatch(actual)):
         return False
     one, other = Fraction(expected), Fraction(actual)

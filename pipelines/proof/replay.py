@@ -1,9 +1,10 @@
-"""The release made again from its rows, key and nonce, and compared bit for bit (but for floats of
-releases whose last digits depend on the processor).
+"""A replay of a release from its rows, key and nonce, compared with the release bit for bit.
 
-It is made in this process and held in its memory (`transforms.held_files`): nothing is written, and
-nothing is left when the process is killed. Whether it comes out equal is an exact test of whether
-the rows are those of the release, which no budget bounds: it is for who has the rows and the key.
+Floats are compared to a tolerance in releases whose last digits depend on the processor. The replay
+is made in this process and held in its memory (`transforms.held_files`): nothing is written, and
+nothing is left when the process is killed. Equality is an exact test of whether the release was
+made from these rows, which no budget bounds: it is only for people with access to the raw data and
+the key.
 """
 
 from __future__ import annotations
@@ -178,12 +179,11 @@ def _read_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """A release beside the one that was made again from its rows.
+    """A comparison of a release with its replay.
 
-    Floats are compared bit for bit where both have one arithmetic. Those of earlier releases depend
-    on the processor that made them in their last digits, so they are compared to a relative 1e-9
-    (near 0 to 1e-9 of a row); integers, labels and the record are compared exactly in every
-    release.
+    Floats are compared bit for bit where both have one arithmetic. In earlier releases their last
+    digits depend on the processor that made them, so they are compared to a relative 1e-9 (near 0
+    to 1e-9 of a row); integers, labels and the record are compared exactly in every release.
 
     Args:
         manifest: of the release.
@@ -208,8 +208,8 @@ class _Comparison:
         made = json.loads(self.again[MANIFEST])
         if self.manifest["record"] != made["record"]:
             raise CheckFailed(
-                "the rows are not those of the release (or another program counts them otherwise): "
-                "the record is another one"
+                "the release was not made from these rows (or another program counts them "
+                "differently): the record differs"
             )
         for stated, again in zip(self.manifest["parts"], made["parts"], strict=True):
             if stated != again and not self._is_near(stated["file"], again["file"]):
@@ -227,7 +227,7 @@ class _Comparison:
         return "record, counts and labels are the same; estimates and intervals to a relative 1e-9"
 
     def _check_entries(self, made: Mapping[str, Any]) -> None:
-        # The trees' entries were seen to be those of the specification, up to the rounding of
+        # Earlier checks compared the trees' entries with the specification, up to the rounding of
         # floats.
         apart = {CHECKSUM, "files", "trees"}
         if self.manifest["dptrees"] != __version__:

@@ -1,6 +1,6 @@
-"""Signatures of manifests: who made a release, in a way that nobody else can write.
+"""Signatures of manifests, which prove who made a release.
 
-The signature is Ed25519 over the bytes of manifest.json as they stand, 64 bytes in manifest.sig
+The signature is Ed25519 over the exact bytes of manifest.json, 64 bytes in manifest.sig
 beside it. The manifest names every table by its SHA-256, so all tables are signed; the page and
 a series' totals to date follow from them, and `dptrees verify` makes them again to compare.
 Signing is deterministic: a retry writes the same bytes. Only the launcher needs the signing key,
@@ -87,11 +87,11 @@ class SigningKey:
 
 
 def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
-    """Writes the signature of the manifest of a finished release.
+    """Write the signature of the manifest of a finished release.
 
     Args:
         folder: of the release, on any Beam filesystem.
-        key: the signer's; not looked for where a release that stood before has a signature.
+        key: the signer's; not loaded where an existing release has a signature.
         made: whether this run made the release, so that a signature there is older than it.
 
     Raises:

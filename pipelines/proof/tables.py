@@ -1,11 +1,11 @@
-"""What of the released tables does not depend on the data, computed anew from the specification.
+"""The columns of released tables that do not depend on the data, recomputed from the specification.
 
-Of trees whose leaves are known (ordered ones and hierarchies) the labels, keys and places of all
-rows follow from the specification, and so do the standard errors: those of the noise whose scales
-the manifest states, and of adaptive trees on the tree that came out too, which is released. A
-guarantee that was edited throughout, specification and checksums included, still contradicts the
-standard errors of the tables. They are made by a release of no rows at all, and those of adaptive
-trees by `pipelines.proof.drawn`.
+In trees whose leaves are public (ordered domains and hierarchies) the labels, keys and places of
+all rows follow from the specification. So do the standard errors, from the noise scales that the
+manifest states; in adaptive trees they depend on the released tree too. A guarantee that was edited
+throughout, specification and checksums included, still contradicts the standard errors of the
+tables. The columns come from a release of no rows at all, the errors of adaptive trees from
+`pipelines.proof.drawn`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Names = dict[tuple[str, str, int, int], str]
 
 
 def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
-    """The public columns of the tables are those of the specification.
+    """Check that the public columns of the tables follow from the specification.
 
     Args:
         folder: of the release.
@@ -90,8 +90,8 @@ def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> Release
 def _compare_run(
     folder: str, names: Names, plan: ReleasePlan, run: SeriesQuestion
 ) -> list[pa.Table]:
-    """The parts of a tree of a run of a series, with those of all temporal nodes that it released;
-    gives its quantiles, to be compared."""
+    """Compare the parts of a tree of a run of a series, including all temporal nodes that the run
+    released, and return its quantiles for comparison."""
     spans = [(span, run.shown(span.level)) for span in run.closing]
     empty = [(span, _empty(plan, [question])) for span, question in spans]
     for part in spans[0][1].parts():

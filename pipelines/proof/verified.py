@@ -121,8 +121,9 @@ class Verified:
         return check_to_date(self.folder, self.plan, is_exact=is_exact)
 
     def selection(self) -> str:
-        """The first stage, which selected the keys, is the release that the specification names,
-        and whole, and its keys are those of the trees; a published copy may lack it."""
+        """Check that the first stage, which selected the keys, is the release that the
+        specification names, complete, and with the keys of the trees; a published copy may lack
+        it."""
         stage = self.stage
         if not self.has_stage:
             return f"{FOLDER} is not there: the keys were not compared with those that it selected"
@@ -133,7 +134,7 @@ class Verified:
         if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
             raise CheckFailed(f"{FOLDER} is another selection than that of the specification")
         check_selected(stage.folder, self.plan)
-        return f"{FOLDER} is whole, of this specification, and its keys are those of the trees"
+        return f"{FOLDER} is complete, matches this specification, and has the keys of the trees"
 
     @property
     def is_staged(self) -> bool:

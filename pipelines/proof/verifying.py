@@ -19,10 +19,10 @@ _CONFIGURATIONS = (".yaml", ".yml")
 
 
 def run_verify(chosen: argparse.Namespace) -> int:
-    """Checks a release and prints a line for each check.
+    """Check a release and print a line for each check.
 
     Raises:
-        UserError: a check fails, or what is asked does not go together.
+        UserError: a check fails, or the options contradict each other.
     """
     parameters = given_parameters(chosen.set)
     _check_arguments(chosen, parameters)

@@ -88,7 +88,7 @@ class Answers:
     def _only(self, column: str) -> Any:
         values = self[column]
         if len(values) != 1:
-            raise Error(f"{self.title}: there are {len(values)} answers; ask for [{column!r}]")
+            raise Error(f"{self.title}: there are {len(values)} answers; use [{column!r}]")
         return values[0]
 
     @property
@@ -172,7 +172,7 @@ class Answers:
 
 
 def to_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
-    """Answers as a table; ends of intervals of which nothing is known are null."""
+    """Return answers as a table; unbounded ends of intervals are null."""
     listed = [
         {name: _known(value) for name, value in row.items() if name in columns} for row in rows
     ]

@@ -74,7 +74,7 @@ class By(Written):
 class Tree(Written):
     """One of ``trees``: what is counted.
 
-    The keys of its domain are given by name, those of the tree in `options`.
+    The keys of its domain and of the tree are given by name.
 
     Args:
         name: of the tree.
@@ -82,7 +82,7 @@ class Tree(Written):
         by: once for each key.
         quantiles: that are released beside the CDF.
         objective: what the tree is planned for.
-        weight: its part of the budget, beside those of the other trees.
+        weight: its part of the budget, relative to the weights of the other trees.
         more: other keys of the tree.
 
     >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
@@ -107,7 +107,7 @@ class Config(Written):
         trees: what is counted.
         release: the id of the release.
         confidence: of the intervals.
-        ledger: where the budget is counted with those of other releases.
+        ledger: where the budget is counted with other releases' budgets.
         dataset: the id of the data set there.
         more: other keys of the file.
     """

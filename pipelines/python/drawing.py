@@ -72,7 +72,7 @@ class Drawing:
         keys = self.table["key"].unique().to_pylist()
         if len(keys) > MOST_KEYS:
             raise Error(
-                f"{self.title}: {len(keys)} keys are too many for one drawing; ask for one by key="
+                f"{self.title}: {len(keys)} keys are too many for one drawing; choose one by key="
             )
         return {key: self.table.filter(pc.equal(self.table["key"], key)) for key in keys}
 
@@ -80,8 +80,8 @@ class Drawing:
         labels = self.table["label"].to_pylist()
         if len(labels) > MOST_BARS:
             raise Error(
-                f"{self.title}: {len(labels)} nodes are too many for one drawing; ask for top(20), "
-                "or for a level"
+                f"{self.title}: {len(labels)} nodes are too many for one drawing; use top(20), or "
+                "one level"
             )
         if "key" in self.table.column_names:
             keys = self.table["key"].to_pylist()
@@ -149,7 +149,7 @@ def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
 
 
 def _placed(column: pa.ChunkedArray) -> list[Any]:
-    """Values that an axis can place: numbers, days and times; else their texts."""
+    """Return the values where an axis can place them (numbers, days and times), else strings."""
     values: list[Any] = column.to_pylist()
     for read in (datetime.datetime.fromisoformat, float):
         if any(not isinstance(value, str) for value in values):

@@ -1,4 +1,4 @@
-"""A release that is asked in Python: of a folder, or of the memory of this process."""
+"""Queries of a release in Python, from a folder or from the memory of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.series.series_folder import WindowFolder
 
 
 class Release:
-    """A finished release: what it holds may be published, and asking it costs no budget.
+    """A finished release: it may be published, and queries of it cost no budget.
 
     ``release["age"]`` is a tree of it, and iterating gives the names of its trees.
 
@@ -41,7 +41,7 @@ class Release:
         if tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
         with user_errors():
-            # The answers read the release while they are asked: it must not go before them.
+            # The answers read the release at each query: it must live as long as they do.
             return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
 
     def __iter__(self) -> Iterator[str]:
@@ -67,10 +67,10 @@ class Release:
 
     @property
     def manifest(self) -> dict[str, object]:
-        """All that the release says of itself.
+        """Return the manifest: everything that the release states about itself.
 
         Raises:
-            Error: it is of several periods, each of which has its own.
+            Error: this is a window of several periods, and each period has its own manifest.
         """
         if not isinstance(self._folder, ReleaseFolder):
             raise Error("manifest: these are several periods; open the folder of one of them")

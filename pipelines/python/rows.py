@@ -18,7 +18,7 @@ from transforms.readers.file_columns import FileColumns, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
-# Of a column of texts that a tree cannot read.
+# The message about a column of strings that a tree cannot read.
 _COLUMN_TYPE = re.compile(r"column '([^']*)' has type (?:large_)?string,")
 # How the rows are called where a file would be named.
 _NAME = "rows"
@@ -90,7 +90,7 @@ def _read_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
         if getattr(frame.columns, "nlevels", 1) > 1:
             raise Error(
                 "rows: the columns of the frame have names of several levels: give one level, as "
-                f"by rows.droplevel(0, axis=1), of which one is {name!r}"
+                f"by rows.droplevel(0, axis=1), with the name {name!r}"
             )
         if name in map(str, names):
             raise Error(
@@ -161,7 +161,7 @@ def _in_batches(table: pa.Table, columns: Sequence[str]) -> list[pa.RecordBatch]
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
-    """Texts as files have them: views are how some programs hold them in memory."""
+    """Convert string views, which some programs hold in memory, to the strings of files."""
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for place, column in enumerate(table.schema):
         kind = column.type
@@ -204,7 +204,7 @@ class HeldSource:
                 raise
             name = match[1]
             raise InputError(
-                f"{error.sentence} Convert texts first, with pandas for instance by "
+                f"{error.sentence} Convert strings first, with pandas for instance by "
                 f"pd.to_numeric(rows[{name!r}]) or pd.to_datetime(rows[{name!r}])."
             ) from None
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]

@@ -1,4 +1,4 @@
-"""A released tree that is asked in Python: every answer with its error."""
+"""Queries of a released tree in Python: every answer comes with its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DECILES = tuple(tenth / 10 for tenth in range(1, 10))
 class TreeAnswers:
     """The answers about a tree.
 
-    In a tree with keys every question takes ``key=``; without it all keys are asked, and the
+    In a tree with keys every query takes ``key=``; without it the query covers all keys, and the
     answers have a column ``key``.
 
     Args:
@@ -105,8 +105,8 @@ class TreeAnswers:
                 raise Error("simultaneous: needs values")
             if not getattr(self._tree.question, "is_ordered", True):
                 raise Error(
-                    f"cdf: the categories of tree {self.name} have no order; ask for top or nodes "
-                    "(categories that have one say `ordered: true` in the domain of the tree)"
+                    f"cdf: the categories of tree {self.name} have no order; use top or nodes (if "
+                    "they have an order, set `ordered: true` in the domain of the tree)"
                 )
             return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
         return self._counts(
@@ -273,7 +273,7 @@ class TreeAnswers:
             raise Error(f"{kind}: tree {self.name} {self._tree.unordered}")
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
-            raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
+            raise Error(f"{kind}: tree {self.name} was released without this table; give values")
         with user_errors(is_query=True):
             tables = [self._part(kind, part.key, part.index) for part in parts]
             table = pa.concat_tables(tables, promote_options="permissive")
@@ -378,8 +378,8 @@ def _plain(value: Any) -> Any:
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantiles as numbers where the domain's values are numbers, else as texts; with words where
-    values outside the bounds count in the cell of one of them."""
+    """Return quantiles as numbers where the domain's values are numbers, else as strings; with a
+    remark where values outside the bounds count in the cell of one of them."""
     numbers = {"q": row["q"]} | dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
     if not any(name.endswith("in_words") for name in row):
         return numbers

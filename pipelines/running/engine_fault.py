@@ -18,7 +18,7 @@ from transforms.passing import errors_within, is_no_memory
 
 _MISSING = re.compile(r"No module named '(dpcore|transforms|pipelines)\b")
 _NO_SPACE = re.compile("No space left on device|Disk quota exceeded")
-# Java's, behind which Python's own failures stand.
+# Java's traces, which Python's own failures follow.
 _PYTHON = "Traceback (most recent call last)"
 _NOT_THERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 

@@ -104,7 +104,7 @@ def _check_secrets(options: PipelineOptions) -> None:
 
 
 def _check_experiments(options: PipelineOptions) -> None:
-    """Refuses what shows rows, by whichever of its two options it is asked for."""
+    """Refuse experiments that show rows, in either of the two options that request them."""
     debug, cloud = options.view_as(DebugOptions), options.view_as(GoogleCloudOptions)
     for option, chosen in (
         ("experiments", debug.experiments),

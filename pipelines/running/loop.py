@@ -1,8 +1,8 @@
 """A Beam runner that walks a job's graph once, in this process, on lists.
 
-Beam's local runner translates a graph into the form that engines speak, encodes every element and
+Beam's local runner translates a graph into the form that engines read, encodes every element and
 decodes it again. For rows that are in memory already that is most of the time; here a step gets the
-very objects that the step before it gave. The steps are those of every other engine, so a release
+very objects that the step before it gave. The steps are the same on every engine, so a release
 has the same bits, and its balance is checked all the same.
 
 Everything is one bundle, and a collection lives until its last consumer is done: this is for what

@@ -11,12 +11,12 @@ from transforms.layout import MANIFEST
 
 
 def print_made(folder: ReleaseFolder, *, made: bool, account: str | None) -> None:
-    """Prints what was written; nothing that the manifest does not hold.
+    """Print what was written; nothing that the manifest does not hold.
 
     Args:
         folder: the release.
-        made: by this run; it stood there already otherwise.
-        account: what the ledger says of its data set; None without a ledger.
+        made: whether this run made it; otherwise it existed already.
+        account: the ledger's account of its data set; None without a ledger.
     """
     manifest = folder.manifest
     trees = [{"name": each.name, "kind": each.kind} for each in folder.plan.questions]

@@ -1,4 +1,4 @@
-"""What lies in the output of a release, and whether it goes with what is asked."""
+"""The content of the output of a release, and whether it fits the request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDERS = (*PART_KINDS, TO_DATE, SELECTION)
 
 @dataclass(frozen=True, kw_only=True)
 class FolderRequest:
-    """What is asked of a folder beside the release itself.
+    """Options of a run that concern its output folder.
 
     Args:
         nonce: fixes the folder's nonce, only to compare engines or files.
@@ -56,7 +56,7 @@ def check_output(output: str, plan: ReleasePlan, request: FolderRequest) -> bool
 
 
 def check_released(output: str, request: FolderRequest) -> None:
-    """Sees that a finished release is whole, and that nothing was asked that it cannot take.
+    """Check that a finished release is complete, and that the request is possible for it.
 
     Raises:
         UserError: files are missing.
@@ -131,11 +131,11 @@ def check_repairable(output: str, request: FolderRequest) -> None:
 
 
 def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None:
-    """Sees that the folder can take what is asked of it.
+    """Check that the folder allows the request.
 
     Raises:
-        UserError: there is no release to repair, something lies there that is no part of one, or
-            nothing shows whose parts do.
+        UserError: there is no release to repair, the folder holds something that is no part of
+            one, or nothing shows which release its parts are from.
     """
     if not is_released(output, plan):
         check_repairable(output, request)
@@ -150,10 +150,10 @@ def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None
 
 
 def clear_output(output: str, request: FolderRequest, *, reserved: bool) -> None:
-    """Clears the folder where that is asked.
+    """Clear the folder where that is requested.
 
     Args:
-        reserved: there is a ledger, where something may be discarded whose folder is gone.
+        reserved: there is a ledger, which may hold a reservation whose folder is gone.
 
     Raises:
         ExistingReleaseError: there is a finished release, which is not discarded, or nothing is

@@ -1,10 +1,10 @@
-"""How long a run took, and with which versions: beside the folder, and no part of the release.
+"""The time and the versions of a run: a file beside the folder, and no part of the release.
 
     out/adult.run.json               beside the release out/adult
     out/daily.period-0001.run.json   beside the series out/daily
 
-Times depend on how many rows there are, as those of every program do. So they lie outside the
-folder that is published, for the operator alone (docs/exit-codes.md).
+Times depend on the number of rows, as in every program. So the file is outside the folder that is
+published, for the operator alone (docs/exit-codes.md).
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
 
 def with_keys(trees: Stage) -> tuple[Configuration, FolderRequest]:
-    """Selects the keys of trees, or sees that they are selected already.
+    """Select the keys of trees, unless they are selected already.
 
     Args:
-        trees: with private keys, planned with stand-ins for keys: what can be wrong with them, and
-            whether the ledger has room for them is reported before the keys are paid for.
+        trees: with private keys, planned with placeholders for keys: errors in them, and a ledger
+            without budget for them, are reported before the keys are paid for.
 
     Returns:
-        the configuration with the keys, and what is still wanted of the output.
+        the configuration with the keys, and the request that remains for the output.
 
     Raises:
         UserError: the output holds a release whose selection is gone; or no key was selected.

@@ -1,4 +1,4 @@
-"""A stage of a release: a plan whose parts are made in a folder, or stand there already."""
+"""A stage of a release: a plan whose parts are made in a folder, or exist there already."""
 
 from __future__ import annotations
 

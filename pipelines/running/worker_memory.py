@@ -15,7 +15,7 @@ _GIB = 2**30
 # Python, Beam and Arrow, and the rows and parts in flight.
 _BASE = 700 * 2**20
 _BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
-# Of a virtual machine: its system, and Dataflow's own process beside those of Python.
+# The memory of a virtual machine's system, and of Dataflow's own process beside Python's.
 _SYSTEM = _GIB
 
 

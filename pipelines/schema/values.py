@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 DEFINITIONS: Schema = {"parameter": {"type": "string", "pattern": r"\$\{"}}
 _PARAMETER: Schema = {"$ref": "#/$defs/parameter"}
 TEXT: Schema = {"type": "string"}
-# Dates are texts to a JSON Schema.
+# Dates are strings to a JSON Schema.
 BOUND: Schema = {"type": ["number", "string"]}
 
 
@@ -98,12 +98,12 @@ def rule_schema(rule: Callable[..., object], type: object = None) -> Schema:
 def rules_schema(
     by_key: Mapping[str, Callable[[object], object]], kind: str, **others: Schema
 ) -> Schema:
-    """The section of a kind of domain whose keys have rules.
+    """Return the schema of a kind of domain whose keys have rules.
 
     Args:
         by_key: the rules.
         kind: of the domain, which must be named.
-        others: keys of which more is known than their rules say.
+        others: schemas of keys that are stricter than their rules.
     """
     known = {key: rule_schema(rule) for key, rule in by_key.items()}
     return section(known | {"kind": {"const": kind}} | others, ("kind",))

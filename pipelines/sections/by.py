@@ -125,7 +125,7 @@ class BySection(Section):
 
     @cached_property
     def listed(self) -> Keys:
-        """The keys, those of a file read once; stand-ins where they are to be selected."""
+        """The keys, read once if they are in a file; placeholders if they are to be selected."""
         if (private := self.private) is not None:
             return UnlistedKeys(table=_placeholder_table(private.columns), unknown=self.unknown)
         large = self.keys_file is not None and is_large(self.keys_file)

@@ -1,4 +1,4 @@
-"""The keys of `input` that say how a CSV file is written: its rows, and the texts in them."""
+"""The keys of `input` that describe how a CSV file writes its rows and their fields."""
 
 from __future__ import annotations
 

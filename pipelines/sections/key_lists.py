@@ -1,7 +1,7 @@
-"""Public lists of group-by keys in files: one column of texts or integers.
+"""Public lists of group-by keys in files: one column of strings or integers.
 
-The kind of file follows from the end of its name: `.parquet` holds one column, `.csv` one column
-below a header line, anything else one key a line.
+The end of a file's name decides its format: `.parquet` holds one column, `.csv` one column below a
+header line, anything else one key a line.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def read_key_list(path: str) -> Keys:
-    """The keys of a file, in its order.
+    """Read the keys of a file, in its order.
 
-    In text and CSV files the keys are integers when all of them are written as integers (without
-    leading zeros), else texts; in Parquet files the column's type decides. Empty lines are skipped.
+    In text and CSV files the keys are integers if all of them are written as integers (without
+    leading zeros), else strings; in Parquet files the column's type decides. Empty lines are
+    skipped.
 
     Args:
-        path: of a local file; texts are in UTF-8.
+        path: of a local file; strings are in UTF-8.
 
     Returns:
         The keys, at least one.
 
     Raises:
-        ValueError: the file cannot be read or does not hold one column of texts or integers.
+        ValueError: the file cannot be read or does not hold one column of strings or integers.
     """
     try:
         if path.endswith(".parquet"):
@@ -99,18 +100,18 @@ def _parquet_keys(path: str) -> Keys:
 
 
 def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
-    """The keys of several columns of a file, a row a key, in its order.
+    """Read the keys of several columns of a file, a row a key, in its order.
 
     Args:
         path: of a local file, `.parquet`, or `.csv` with a header line; it may have other columns.
-        columns: that are read. In CSV files one whose values are all written as integers holds
-            integers, else texts.
+        columns: that are read. In CSV files a column whose values are all written as integers
+            holds integers, else strings.
 
     Returns:
         the columns in the order requested, of large_string or int64.
 
     Raises:
-        ValueError: the file cannot be read or lacks a column of texts or integers.
+        ValueError: the file cannot be read or lacks a column of strings or integers.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -187,7 +188,7 @@ def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArra
             raise ValueError(f"{path} holds in column {name} no 64-bit signed integers") from None
     if types.is_string(column.type) or types.is_large_string(column.type):
         return column.cast(pa.large_string())
-    raise ValueError(f"{path} must hold texts or integers in column {name}, not {column.type}")
+    raise ValueError(f"{path} must hold strings or integers in column {name}, not {column.type}")
 
 
 def _csv_table(text: str, path: str) -> pa.Table:

@@ -1,7 +1,7 @@
-"""Parameters of a configuration: ``${date}`` in its texts, and ``--set date=2013-01-31``.
+"""Parameters of a configuration: ``${date}`` in its strings, and ``--set date=2013-01-31``.
 
-They are put in after the YAML was read, into texts alone: whatever a parameter holds, it is a part
-of one text or one whole value, never a key, a list or a section. ``$${`` represents ``${``.
+They are inserted after the YAML was read, into strings alone: whatever a parameter holds, it is a
+part of one string or one whole value, never a key, a list or a section. ``$${`` represents ``${``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipelines.sections.yaml_document import plain_scalar
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLACE = re.compile(rf"\$\$\{{|\$\{{(?:({_NAME.pattern})\}})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# What holds texts alone, so that a parameter is its text there, whatever its type.
+# These keys hold strings alone, so a parameter is inserted there as its text, whatever its type.
 _TEXTS = ("release", "output", "key_file", "key", "signing_key", "input")
 
 
@@ -146,7 +146,7 @@ class Substitution:
         given: of the command line, by name.
 
     Attributes:
-        used: the texts of the parameters that stand somewhere in the configuration, by name.
+        used: the values of the parameters that the configuration refers to, by name.
     """
 
     source: str

@@ -50,5 +50,5 @@ class ReportSection(Section):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """Texts that are given, by name."""
+        """The strings of the section by name, without the absent ones."""
         return self.model_dump(exclude_none=True)

@@ -127,7 +127,7 @@ def weights(value: object) -> tuple[float, ...]:
 
 
 def level_budgets(value: object) -> str | tuple[Fraction, ...]:
-    """``equal``, ``optimal``, or a list of budgets, of which the root's may be 0."""
+    """``equal``, ``optimal``, or a list of budgets, where the root's may be 0."""
     if isinstance(value, str):
         return choice("equal", "optimal")(value)
     return tuple(

@@ -18,8 +18,8 @@ Amount = Annotated[Fraction, PlainValidator(rules.amount)]
 
 
 class Section(BaseModel):
-    """A section whose keys are its fields; `later` holds those that are not supported yet,
-    `misplaced` those of another kind of section, each with a sentence about it."""
+    """A section whose keys are its fields; `later` holds keys that are not supported yet,
+    `misplaced` keys of another kind of section, each with a sentence about it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True

@@ -30,7 +30,7 @@ _TYPES = (
 
 
 def check_shared_columns(questions: Sequence[TreeColumns]) -> None:
-    """Refuses trees of which one reads a column as no type that another reads.
+    """Refuse trees that read one column as incompatible types.
 
     Args:
         questions: of the trees, in their order.
@@ -43,7 +43,7 @@ def check_shared_columns(questions: Sequence[TreeColumns]) -> None:
         for column in question.columns:
             readers.setdefault(column, []).append(index)
     for column, trees in readers.items():
-        if len(trees) > 1:  # to ask a tree of millions of labels takes a while
+        if len(trees) > 1:  # the check of a tree of millions of labels takes a while
             _check_column(column, {index: _refused(questions[index], column) for index in trees})
 
 

@@ -3,11 +3,11 @@
 Differences from PyYAML's safe loader, which follows YAML 1.1:
 
 - Numbers with a point or an exponent are `Decimal`, so 0.1 is one tenth; 1e-3 is a number.
-- Only true and false are truth values: NO, on and y are texts, as a list of keys may hold them.
-- Numbers are decimal: 02134, 0x1F and 1:30 are texts.
-- A key that is given twice in a section, or is not a text, is an error.
+- Only true and false are truth values: NO, on and y are strings, as a list of keys may hold them.
+- Numbers are decimal: 02134, 0x1F and 1:30 are strings.
+- A key that is given twice in a section, or is not a string, is an error.
 
-Source: YAML 1.2.2, section 10.3 (core schema), with leading zeros as texts; the timestamps of
+Source: YAML 1.2.2, section 10.3 (core schema), with leading zeros as strings; the timestamps of
 YAML 1.1.
 """
 
@@ -27,13 +27,13 @@ _LARGEST_FILE = 2**24
 
 
 def read_document(path: str) -> object:
-    """The values of a YAML file.
+    """Return the values of a YAML file.
 
     Args:
         path: of a local file in UTF-8.
 
     Returns:
-        Dictionaries, lists, texts, integers, decimals, truth values, dates, datetimes and None.
+        Dictionaries, lists, strings, integers, decimals, truth values, dates, datetimes and None.
 
     Raises:
         ConfigurationError: the file cannot be read or is not YAML.
@@ -127,7 +127,7 @@ def moment(value: object) -> object:
 
 
 class _Loader(yaml.SafeLoader):
-    """Values of the YAML 1.2 core schema and timestamps; keys are texts and occur once."""
+    """Loader of the YAML 1.2 core schema and timestamps; keys are strings and occur once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()

@@ -57,7 +57,7 @@ class _OwnPeriod:
         self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the period."""
-        # Rows stand node by node, so that none may be left out before the period's are found.
+        # Rows are in the order of nodes, so none may be left out before the period's are found.
         for batch in self._release.batches(kind, tree, keys=keys):
             mine = select_span(pa.Table.from_batches([batch]), self._span)
             yield from mine.to_batches()

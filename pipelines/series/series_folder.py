@@ -150,10 +150,10 @@ class WindowFolder:
 
 
 class Opened(NamedTuple):
-    """A folder that is asked.
+    """A folder that queries are answered from.
 
     Attributes:
-        before: what comes before its answers.
+        before: the columns in front of its answers.
         folder: a release, or some periods of a series.
     """
 
@@ -164,12 +164,12 @@ class Opened(NamedTuple):
 def opened(
     path: str, window: str | None, to_date: int | None, *, running: bool = False
 ) -> list[Opened]:
-    """What a command is given: a release, or periods in a row of a series; or several such.
+    """Open the folder of a command: a release, or consecutive periods of a series, or several.
 
     Args:
         path: the folder of a release, of a run, or of a series.
         window: "FIRST:LAST", or None.
-        to_date: the period up to which, 0 for the last one; None where it is not asked.
+        to_date: all periods up to this one, 0 for the last one; None where it is not requested.
         running: all periods to date, at each of them.
 
     Raises:

@@ -21,8 +21,8 @@ from pipelines.terminal_text import escaped, print_line
 from transforms import files
 from transforms.layout import TO_DATE, concluded_file, parquet_bytes
 
-# Over all keys. This runs where the command does, whatever the engine: larger trees are put
-# together part by part when they are asked.
+# Over all keys. This runs in the process of the command on every engine: larger trees are added
+# up part by part at each query.
 MOST_LEAVES = 2**22
 
 
@@ -49,9 +49,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     )
     for question in plan.questions:
         if question.dense_cells > MOST_LEAVES:
-            print_line(
-                f"{escaped(question.name)}: large; dptrees query puts together what is asked"
-            )
+            print_line(f"{escaped(question.name)}: large; dptrees query adds it up at each query")
             continue
         tree = window.tree(question.name, concluded=True)
         for line in find_kind(tree.question).summary_lines(tree):
@@ -63,7 +61,7 @@ def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Tab
 
     Args:
         plan: of the run.
-        output: the folder of the run, beside those of the runs before it.
+        output: the folder of the run, beside the folders of earlier runs.
 
     Raises:
         FolderError: an earlier run is missing or damaged.

@@ -21,7 +21,7 @@ def sparse_description(question: SparseQuestion) -> Description:
     size = "any number of leaves" if domain.leaves is None else f"{domain.leaves:,} leaves"
     return Description(
         entry=lambda: _entry(question),
-        size=f"{size}, of which heavy nodes are found; epsilon {float(plan.epsilon):.4g}, "
+        size=f"{size}, only heavy nodes; epsilon {float(plan.epsilon):.4g}, "
         f"delta {float(plan.delta):.4g}",
         intervals=" or more, given that the node passed its threshold"
         + (", before the folding" if question.pruning.rows else ""),

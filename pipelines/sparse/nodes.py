@@ -1,8 +1,8 @@
-"""The nodes of a sparse tree in its report: those with the largest counts, and what is requested.
+"""The nodes of a sparse tree in its report: the largest counts, and the requested paths.
 
-How many nodes were published is not known before the tables are read, and there may be very many:
-they are read some at a time, and what is kept is bounded. A node's count is at most its parent's,
-so the nodes with the largest counts, those of upper levels first among equals, come with all their
+The number of published nodes is not known before the tables are read, and may be very large: nodes
+are read some at a time, and a bounded number is kept. A node's count is at most its parent's, so
+the nodes with the largest counts (of equal counts the upper level first) come with all their
 ancestors.
 """
 
@@ -76,14 +76,14 @@ def check_sparse_paths(release: ReleasedTables, question: SparseQuestion, room: 
 def shown_nodes(
     release: ReleasedTables, question: SparseQuestion, room: int, paths: Sequence[str]
 ) -> ShownNodes:
-    """The nodes of the page.
+    """Return the nodes of the page.
 
     Args:
         release: the tables; they are read twice.
         question: the tree.
-        room: for how many nodes there is room, beside those requested.
-        paths: those requested, which `check_sparse_paths` has seen: they come with their ancestors
-            and, the largest first, their children.
+        room: how many nodes fit, beside the requested ones.
+        paths: the requested paths, which `check_sparse_paths` has checked: they come with their
+            ancestors and, the largest first, their children.
     """
     published = [0] * (question.plan.height + 1)
     nodes = _ChosenNodes(question.domain, paths)
@@ -100,9 +100,9 @@ def shown_nodes(
 
 
 def node_columns(domain: SparseDomain, shown: ShownNodes) -> list[dict[str, object]]:
-    """The nodes of the page as its script reads them: for each level columns of plain JSON values.
+    """Return the page's nodes as its script reads them: columns of JSON values for each level.
 
-    ``rest`` is what a node's count has beyond those of its published children.
+    ``rest`` is a node's count minus the counts of its published children.
     """
     result = []
     for level, rows in enumerate(shown.levels):
@@ -166,7 +166,7 @@ def _level_rows(
 
 
 def _first(rows: pa.Table, room: int) -> pa.Table:
-    """The rows with the largest counts; among equals those of upper levels, then the first."""
+    """Return the rows with the largest counts; of equal ones the upper level, then the first."""
     if len(rows) <= room:
         return rows
     names = ("place", "level", "count")
@@ -188,7 +188,7 @@ def _by_level(rows: pa.Table) -> list[pa.Table]:
 def _children(
     release: ReleasedTables, question: SparseQuestion, levels: Sequence[pa.Table]
 ) -> tuple[list[Integers], list[Integers]]:
-    """How many nodes were published right below those of the page, and the sums of their counts."""
+    """Return how many children of the page's nodes were published, and the sums of their counts."""
     numbers = [np.zeros(len(rows), np.int64) for rows in levels]
     sums = [np.zeros(len(rows), np.int64) for rows in levels]
     for level, rows in _level_rows(release, question):

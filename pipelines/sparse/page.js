@@ -61,7 +61,7 @@
       " published " + (number === 1 ? "is" : "are") + " not on this page.";
   }
 
-  // The rows of a node beyond those of its published children.
+  // The rows of a node that are in none of its published children.
   function remarks(nodes, level, place) {
     const rest = nodes.columns(level).rest[place];
     return rest > 0 ? [element("p", "note", "By the counts, " + whole.format(rest) +

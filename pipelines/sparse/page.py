@@ -121,7 +121,7 @@ def _policies(question: SparseQuestion) -> dict[str, str]:
     if isinstance(question.domain, CodeDomain):
         outside = f"no code of {question.domain.bits} bits: {DROPPED}"
     else:
-        missing += "; likewise texts that are empty or not UTF-8"
+        missing += "; likewise strings that are empty or not UTF-8"
     return {
         "column": clip(", ".join(question.columns)),
         "tree": clip(question.name),
@@ -189,11 +189,11 @@ def _nodes_shown(shown: ShownNodes, paths: Sequence[str]) -> str:
     if shown.total == published:
         return f"All {published:,} nodes that were published are here."
     text = f"Here are {shown.total:,} of {published:,} nodes that were published: "
-    text += "those with the largest counts"
+    text += "the largest counts"
     if paths:
         text += f", and requested: {len(paths):,} "
         text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
-    return f"{text}; all stand in the tables of the release."
+    return f"{text}; all are in the tables of the release."
 
 
 # What the script reads

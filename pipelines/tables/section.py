@@ -63,7 +63,7 @@ class TableInput(Section):
     format: Text
     table: Text
 
-    # As of files, of which there are none.
+    # A table has no files: the path is empty.
     path: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, CsvFormat | JsonFormat | str]] = {}
     arrival: ClassVar[Arrival] = AT_ONCE

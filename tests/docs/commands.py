@@ -21,7 +21,7 @@ INTRODUCTION = """\
 
 Every command with what it takes, drawn from the parsers of the command line; `dptrees COMMAND
 --help` says the same. RELEASE is the folder of a release, CONFIG the YAML file that describes one.
-Exit code 0: done; 2: a mistake that you can mend, told in one sentence.
+Exit code 0: done; 2: an error that you can fix, reported in one sentence.
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """

@@ -36,7 +36,7 @@ INTRODUCTION = f"""\
 # All keys of a configuration
 
 Every section with its keys, drawn from the models that check a file: what a key takes, and what
-it is where it is not given. What each is for, and how it acts with others, is told in
+it is where it is not given. What each is for, and how it acts with others, is described in
 [Configuration]({PROSE}).
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
@@ -44,7 +44,7 @@ it is where it is not given. What each is for, and how it acts with others, is t
 
 # Of rules without a docstring, or with one that speaks to who reads the code.
 WORDS: dict[str, str] = {
-    "rules.text": "a text",
+    "rules.text": "a string",
     "rules.name": "letters, digits, `.`, `_`, `-`",
     "rules.key_reference": "`env:NAME`, `file:PATH` or the URL of a secret",
     "rules.key_file": "a path",
@@ -63,8 +63,8 @@ WORDS: dict[str, str] = {
     "csv_input._mark": "one character",
     "csv_input._quote": "one character, or `false`",
     "csv_input._names": "a list of names",
-    "csv_input._null_values": "a text, a list, or a section of these by columns",
-    "csv_input._date_format": "a text, or a section of texts by columns",
+    "csv_input._null_values": "a string, a list, or a section of these by columns",
+    "csv_input._date_format": "a string, or a section of strings by columns",
     "yaml_document.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
@@ -75,8 +75,8 @@ WORDS: dict[str, str] = {
     "by._types": "`text`, `integer`, or a list of these",
     "series._start": "a date",
     "series._period": "a whole number, or a date",
-    "parameters._scalar_text": "a text, a date or a number",
-    "parameters._choices": "a list of texts, dates or numbers",
+    "parameters._scalar_text": "a string, a date or a number",
+    "parameters._choices": "a list of strings, dates or numbers",
     "parameters._pattern": "a regular expression",
     "section._version": "a number, a moment or a name",
     "section._connection": "`env:NAME` or `file:PATH`",
@@ -90,7 +90,7 @@ WORDS: dict[str, str] = {
     "domain._names": "a list of names that differ",
     "domain._level_names": "a list of names that differ",
     "domain._digits": "a list of whole numbers, at most 18 together",
-    "domain._separator": "a text",
+    "domain._separator": "a string",
     "domain._calendar": "a list of units, such as `year`, `month`, `day`, from large to small",
     "domain._any": "a date or a time",
 }
@@ -103,10 +103,10 @@ KEYS: dict[str, str] = {
     "parameters": "a section with a key a parameter",
     "lower": "the first value of the first cell",
     "upper": "the end of the last cell",
-    "categories": "a list of texts or whole numbers",
+    "categories": "a list of strings or whole numbers",
 }
 POLICIES = {"outside": OUTSIDE_POLICIES, "missing": MISSING_POLICIES, "unknown": MISSING_POLICIES}
-TYPES = {str: "a text", int: "a whole number", float: "a number", bool: "`true`, `false`"}
+TYPES = {str: "a string", int: "a whole number", float: "a number", bool: "`true`, `false`"}
 # Of a box of columns, whose section is read and not declared.
 BOX = (
     ("kind", "`hypercube`", "required"),

@@ -21,7 +21,7 @@ def test_page_is_as_drawn(page: ModuleType) -> None:
         "| `neighbors` | `add_remove`, `substitute` | required |",
         "| `confidence` | a number above 0, at most 0.9999 | `0.95` |",
         "| `dataset` | letters, digits, `.`, `_`, `-` | not given |",
-        "| `path` | a text, or a list | required |",
+        "| `path` | a string, or a list | required |",
         "| `quantiles` | a list: a number from 0 to 1 | not given |",
     ],
 )

@@ -125,7 +125,7 @@ def test_files_that_hold_no_tuples_are_refused(tmp_path: Path) -> None:
         assert "trees[0].by.keys_file: " in message and sentence in message, name
     assert "does not exist" in refused_keys(tmp_path / "nowhere.csv")
     pq.write_table(pa.table({"a": [1.5], "b": [1]}), tmp_path / "float.parquet")
-    assert "must hold texts or integers in column a" in refused_keys(tmp_path / "float.parquet")
+    assert "must hold strings or integers in column a" in refused_keys(tmp_path / "float.parquet")
 
 
 def test_more_keys_than_a_list_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def test_the_stages_are_those_in_memory(sold: Workspace) -> None:
 
 def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(sold: Workspace) -> None:
     for asked, sentence in (
-        (("report", sold.output / "keys"), "holds a selection of keys, of which there is no page"),
+        (("report", sold.output / "keys"), "holds a selection of keys, which has no page"),
         (("query", sold.output / "keys", "top"), "is a selection of keys, which releases no"),
         (("query", sold.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
         (("sample", sold.output / "keys", "--output", sold.folder / "a.csv"), "sample: "),
@@ -409,7 +409,7 @@ def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
     config = sold.configure(change())
     outcome = sold.run("verify", sold.output, "--data", config)
     assert outcome.code == 0, outcome.err
-    assert "selection: keys is whole, of this specification" in outcome.out
+    assert "selection: keys is complete, matches this specification" in outcome.out
     assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
 
     stage = sold.output / "keys"

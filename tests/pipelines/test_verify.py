@@ -430,7 +430,7 @@ def test_a_replay_is_the_release_bit_for_bit(released: Workspace) -> None:
 def test_a_replay_of_other_rows(again: Workspace) -> None:
     table = pq.read_table(again.file(0))
     pq.write_table(table.slice(1), again.file(0))
-    refused(again, "replay", "the rows are not those of the release", "--data", again.configure())
+    refused(again, "replay", "the release was not made from these", "--data", again.configure())
 
 
 def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) -> None:

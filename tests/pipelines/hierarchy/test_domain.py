@@ -192,7 +192,7 @@ HOURS = "{column: t, calendar: [year, hour], lower: 2013-01-01, upper: 2014-01-0
             "{column: code, " + TABLED,
             "",
             "needs, beside column, one of digits (for codes), separator (for paths), parent (for "
-            "names) and calendar (for moments)",
+            "names) and calendar (for timestamps)",
         ),
         (
             CODED + "separator: /, " + TABLED,

@@ -264,7 +264,7 @@ def test_public_counts_are_exact_and_said_to_be() -> None:
 def test_sums_are_told_with_their_bounds() -> None:
     balance = MeasureColumn(column="balance", lower=-1000, upper=2000, missing="zero")
     text = said(page_of(hierarchy("sums", PLACES, measure=balance)))
-    assert "the sum of balance, of which each row gives a whole number from -1,000 to 2,000" in text
+    assert "the sum of balance, a whole number from -1,000 to 2,000 in each row" in text
     assert "summed as the nearest bound, -1,000 or 2,000" in text
     assert "summed as 0" in text
     assert "Sums by label" in text

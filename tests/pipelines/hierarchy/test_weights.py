@@ -128,8 +128,8 @@ def test_invariants(text: str, level: int | None) -> None:
         (
             "tract of land",
             ".invariants",
-            "'tract of land' has the counts of the leaves, of which nothing would be left to "
-            "protect; name a level above",
+            "'tract of land' has the counts of the leaves: nothing would be left to protect; name "
+            "a level above",
         ),
         (
             "[county]",

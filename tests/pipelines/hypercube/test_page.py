@@ -176,7 +176,7 @@ def test_what_the_page_says(boxes: Workspace) -> None:
         "dptrees query RELEASE box --tree two --side age LOWER UPPER --side x LOWER UPPER",
         "noise drawn for a node when it is looked at",
         "Heat maps are of every two of the first 3.",
-        "those of the smallest counts, or too small to be seen, are merged",
+        "parts with the smallest counts, or too small to be seen, are merged",
         "counted in the first or last cell",
     ):
         assert said in text, said

@@ -98,7 +98,7 @@ def test_the_manifest_and_the_page_name_the_data_set(plain: Ledgered) -> None:
 def test_without_a_ledger_that_is_said(workspace: Workspace) -> None:
     lines = workspace.release().out.splitlines()
     assert lines[1] == (
-        "no ledger: nothing adds this budget up with those of other releases of the same data"
+        "no ledger: nothing adds this budget to the budgets of other releases of the same data"
     )
     assert not any("above 10" in line for line in lines)
 

@@ -468,7 +468,7 @@ def test_totals_to_date_of_large_trees_are_only_asked(
     monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
     shutil.rmtree(copy.folder_of(3) / "to-date")
     outcome = copy.day(3)
-    assert outcome.code == 0 and "places: large; dptrees query puts together" in outcome.out
+    assert outcome.code == 0 and "places: large; dptrees query adds it up" in outcome.out
     written = sorted(path.name for path in copy.folder_of(3).rglob("to-date/*/*"))
     assert written == ["all-000000-000000.parquet"] * 2
 
@@ -504,7 +504,7 @@ def test_runs_are_verified_and_replayed(copy: Days) -> None:
         assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
     copy.write_day(5)  # the wrong day
     outcome = copy.run("verify", copy.folder_of(4), "--data", copy.configure(change))
-    assert outcome.code == 2 and "the record is another one" in outcome.err
+    assert outcome.code == 2 and "the record differs" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_the_plan_in_words_and_json(addresses: Addresses) -> None:
     path = addresses.configure()
     text = addresses.run("plan", path)
     assert text.code == 0, text.err
-    assert "prefixes: 4,294,967,296 leaves, of which heavy nodes are found" in text.out
+    assert "prefixes: 4,294,967,296 leaves, only heavy nodes" in text.out
     assert text.out.count("published above a noisy count of") == 4
     prefixes = json.loads(addresses.run("plan", path, "--json").out)["trees"][0]
     assert [level["level"] for level in prefixes["levels"]] == ["root", "/8", "/16", "/24", "/32"]
