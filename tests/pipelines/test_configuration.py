@@ -713,8 +713,14 @@ def written(folder: Path, content: bytes) -> str:
         (b"a: b\nc: \x07", "line 2: holds a character that YAML does not allow"),
         (b"- a\n- b\n", "a list must be a section of keys and values"),
         (b"release", "'release' must be a section of keys and values"),
-        (b"release: a\noutput: b\nrelease: c\n", "line 3: the key release is given twice in one section"),
-        (b"input: {format: csv,\n  format: csv}", "line 2: the key format is given twice in one section"),
+        (
+            b"release: a\noutput: b\nrelease: c\n",
+            "line 3: the key release is given twice in one section",
+        ),
+        (
+            b"input: {format: csv,\n  format: csv}",
+            "line 2: the key format is given twice in one section",
+        ),
         (b"1: a\n", "line 1: the key 1 must be a text"),
         (b"[a]: b\n", "line 1: the key a list must be a text"),
         (b"release: a\ninput: [b\n", "line 3: "),

@@ -149,7 +149,10 @@ CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
         (lambda: universe_from_paths(pa.array(["a/b", "a//b"]), "/"), "and 'a//b' does"),
         (lambda: universe_from_paths(pa.array(["/a"]), "/"), "must not begin or end with '/'"),
         (lambda: universe_from_paths(pa.array([DEEP]), "/"), "at most 32 labels; 'a/a/a"),
-        (lambda: universe_from_paths(pa.array(["a/b", "c", "a/b"]), "/"), "leaf 'a/b' is listed more"),
+        (
+            lambda: universe_from_paths(pa.array(["a/b", "c", "a/b"]), "/"),
+            "leaf 'a/b' is listed more",
+        ),
         (lambda: universe_from_paths(pa.array(["a/b", "a"]), "/"), "'a' is a leaf and has"),
         (lambda: universe_from_paths(pa.array(["x/a/b/c", "x/a"]), "/"), "'x/a' is a leaf and has"),
         (

@@ -87,5 +87,7 @@ def test_rows_come_from_one_place() -> None:
     check_rows(files, given=False)
     with pytest.raises(ConfigurationError, match=r"^DPTree: input: does not go with a step before"):
         check_rows(files, given=True)
-    with pytest.raises(ConfigurationError, match=r"^DPTree: input: is required, since there is no step"):
+    with pytest.raises(
+        ConfigurationError, match=r"^DPTree: input: is required, since there is no step"
+    ):
         check_rows(rows, given=False)
