@@ -183,7 +183,7 @@ def test_every_method_has_a_name_of_its_own_and_is_ours_by_it() -> None:
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="make peers installs the packages")
-def test_packages_answer_and_are_not_asked_for_what_they_lack() -> None:
+def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
     """Their errors are near what their noise must give: a fault of ours would be far off."""
     answered = {}
     for method in package_methods(PYTHON):

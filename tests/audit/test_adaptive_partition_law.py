@@ -102,8 +102,10 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
-        told = [np.asarray(each).tobytes() for own, *rest in levels for each in (own.nodes, *rest)]
-        yield run, b"".join(told)
+        reported = [
+            np.asarray(each).tobytes() for own, *rest in levels for each in (own.nodes, *rest)
+        ]
+        yield run, b"".join(reported)
 
 
 def probability(run: Run, rows: dict[int, int]) -> float:
@@ -137,7 +139,7 @@ def largest_loss(plan: AdaptivePartitionPlan) -> float:
     ],
 )
 @pytest.mark.parametrize("unit", ROW_UNITS)
-def test_no_outcome_tells_more_than_epsilon(
+def test_no_outcome_reveals_more_than_epsilon(
     unit: PrivacyUnit, amounts: str, part: Fraction
 ) -> None:
     loss = largest_loss(plan_of(unit, amounts, part))

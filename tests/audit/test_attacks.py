@@ -99,7 +99,7 @@ def test_the_examples_of_the_audits_hold(module: ModuleType) -> None:
     assert tried.attempted and not tried.failed
 
 
-def test_equal_laws_tell_nothing() -> None:
+def test_equal_laws_reveal_nothing() -> None:
     rng = np.random.default_rng(1)
     one, two = (rng.laplace(0, 1, (3000, 3)).round() for _ in range(2))
     assert lower_bound(Claim(measure="epsilon", amount=ONE), one, two, FALSE_ALARM) == 0

@@ -132,7 +132,7 @@ RULES = {
 @pytest.mark.parametrize("estimation", Estimation)
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("rule", RULES)
-def test_no_outcome_tells_more_than_epsilon(
+def test_no_outcome_reveals_more_than_epsilon(
     rule: str, unit: PrivacyUnit, estimation: Estimation
 ) -> None:
     question = question_of(unit, RULES[rule], estimation)

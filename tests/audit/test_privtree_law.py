@@ -259,7 +259,7 @@ TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 @pytest.mark.parametrize("split", BUDGETS)
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize(("fanout", "levels"), SHAPES)
-def test_no_tree_tells_more_than_its_epsilon(
+def test_no_tree_reveals_more_than_its_epsilon(
     fanout: int, levels: int, unit: PrivacyUnit, split: Fraction
 ) -> None:
     law = law_of(fanout, levels, split, unit)
@@ -355,7 +355,7 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
 @pytest.mark.parametrize(
     ("fanout", "told"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
 )
-def test_no_path_tells_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
+def test_no_path_reveals_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
     """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
     plan = law_of(fanout, 1, split).plan
     assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING

@@ -119,7 +119,7 @@ def ratios() -> Iterator[float]:
         yield float(audit_selection(plans=PLANS, pairs=PAIRS, seed=seed).ratio)
 
 
-def test_no_unit_tells_more_of_keys_than_is_claimed() -> None:
+def test_no_unit_reveals_more_about_keys_than_is_claimed() -> None:
     assert 0.999 < max(ratios()) <= 1 + ROUNDING
 
 

@@ -34,7 +34,7 @@ def versions(page: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, str]:
+def reported() -> dict[str, str]:
     """The versions that the page tells."""
     return versions((DEPLOY / "index.md").read_text(encoding="utf-8"))
 
@@ -53,8 +53,8 @@ def pom(engine: str) -> dict[str, str]:
     return found
 
 
-def test_python(told: dict[str, str]) -> None:
-    first, _, last = told["Python"].partition(" to ")
+def test_python(reported: dict[str, str]) -> None:
+    first, _, last = reported["Python"].partition(" to ")
     setup = (PROJECT / "setup.py").read_text(encoding="utf-8")
     assert f'python_requires=">={first}"' in setup
     classifiers = metadata("apache-beam").get_all("Classifier") or []
@@ -63,40 +63,40 @@ def test_python(told: dict[str, str]) -> None:
     assert tuple(map(int, first.split("."))) <= sys.version_info[:2]
 
 
-def test_beam(told: dict[str, str]) -> None:
+def test_beam(reported: dict[str, str]) -> None:
     setup = (PROJECT / "setup.py").read_text(encoding="utf-8")
     pinned = set(re.findall(r'"apache-beam(?:\[\w+\])?>=([\d.]+),', setup))
-    assert pinned == {told["Beam for Python"]}
-    assert apache_beam.__version__.rpartition(".")[0] == told["Beam for Python"]
+    assert pinned == {reported["Beam for Python"]}
+    assert apache_beam.__version__.rpartition(".")[0] == reported["Beam for Python"]
 
 
-def test_engines(told: dict[str, str]) -> None:
+def test_engines(reported: dict[str, str]) -> None:
     flink, spark = pom("flink"), pom("spark")
-    minor = told["Flink"].rpartition(".")[0]
-    assert flink[f"beam-runners-flink-{minor}"] == told["Beam's runners in Java"]
-    assert spark["beam-runners-spark-3"] == told["Beam's runners in Java"]
-    assert {spark[name] for name in spark if name.startswith("spark-")} == {told["Spark"]}
+    minor = reported["Flink"].rpartition(".")[0]
+    assert flink[f"beam-runners-flink-{minor}"] == reported["Beam's runners in Java"]
+    assert spark["beam-runners-spark-3"] == reported["Beam's runners in Java"]
+    assert {spark[name] for name in spark if name.startswith("spark-")} == {reported["Spark"]}
     fetched = (PROJECT / ".ci" / "fetch.mk").read_text(encoding="utf-8")
-    assert f"PRISM_VERSION := {told['Prism']}\n" in fetched
+    assert f"PRISM_VERSION := {reported['Prism']}\n" in fetched
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize(
     ("engine", "jar"), [("Flink", "flink/lib/flink-core"), ("Spark", "spark/lib/spark-core_2.12")]
 )
-def test_jars(told: dict[str, str], engine: str, jar: str) -> None:
+def test_jars(reported: dict[str, str], engine: str, jar: str) -> None:
     if not (ENGINES / jar).parent.is_dir():
         assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), "no jars: make engines"
         pytest.skip("no jars: make engines")
-    assert (ENGINES / f"{jar}-{told[engine]}.jar").is_file()
+    assert (ENGINES / f"{jar}-{reported[engine]}.jar").is_file()
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no java")
-def test_java(told: dict[str, str]) -> None:
+def test_java(reported: dict[str, str]) -> None:
     command = ["java", "-version"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     found = re.search(r'version "(\d+)', printed)
-    assert found is not None and found[1] == told["Java"]
+    assert found is not None and found[1] == reported["Java"]
 
 
 def sources() -> str:

@@ -433,8 +433,8 @@ def test_disk_full(
         assert len(left) == files and "manifest.json" not in left
         assert left.items() <= whole.items()
         for question in ("query", "report"):
-            asked = ("cdf", "5", "--tree", "all") if question == "query" else ()
-            refused = workspace.run(question, workspace.output, *asked)
+            requested = ("cdf", "5", "--tree", "all") if question == "query" else ()
+            refused = workspace.run(question, workspace.output, *requested)
             assert_refused(workspace, refused, "no release")
 
     # The release is there now; only its page is missing, and running again writes it.

@@ -233,8 +233,8 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
 
     # It is a part of what was released, and is verified by the files alone.
     csvs = sorted(workspace.rows.glob("*.csv"))
-    told = workspace.run("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
-    assert told.code == 0 and "replay" in told.out, told
+    reported = workspace.run("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
+    assert reported.code == 0 and "replay" in reported.out, reported
 
     def another(settings: dict[str, Any]) -> None:
         german(settings)
@@ -292,9 +292,9 @@ def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -
     wrong = yaml.replace("column: amount", "column: Amount")
     for sentence, configuration in zip(sentences[:2], (plain, wrong), strict=True):
         (workspace.folder / "b.yaml").write_text(configuration.replace("out/orders", "out/b"))
-        told = workspace.run("release", "b.yaml")
-        assert (told.code, told.err) == (2, f"{sentence}\n")
+        reported = workspace.run("release", "b.yaml")
+        assert (reported.code, reported.err) == (2, f"{sentence}\n")
     (workspace.folder / "orders" / "1.csv").write_bytes(data.split(b"\n", 1)[1])
     (workspace.folder / "b.yaml").write_text(yaml.replace("out/orders", "out/b"))
-    told = workspace.run("release", "b.yaml")
-    assert (told.code, told.err) == (2, f"{sentences[2]}\n")
+    reported = workspace.run("release", "b.yaml")
+    assert (reported.code, reported.err) == (2, f"{sentences[2]}\n")

@@ -227,7 +227,7 @@ def test_the_manifest_records_them(workspace: Workspace, released: Workspace) ->
     assert "already there" in workspace.release(by_place, "--set", "run=part-0").out
 
 
-def test_other_parameters_under_one_id_are_told_and_refused(workspace: Workspace) -> None:
+def test_other_parameters_under_one_id_are_reported_and_refused(workspace: Workspace) -> None:
     def one_id(settings: dict[str, Any]) -> None:
         by_place(settings)
         settings["release"] = "small"
@@ -243,7 +243,7 @@ def test_other_parameters_under_one_id_are_told_and_refused(workspace: Workspace
     )
 
 
-def test_the_command_tells_mistakes_in_one_sentence(workspace: Workspace) -> None:
+def test_the_command_reports_mistakes_in_one_sentence(workspace: Workspace) -> None:
     for options, sentence in (
         ((), "input.path: ${run} has no value; give one with --set run=VALUE"),
         (("--set", "run=x/y"), "--set run: 'x/y' must match the pattern part-[0-9]"),

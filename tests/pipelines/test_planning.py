@@ -120,7 +120,7 @@ def test_text(workspace: Workspace) -> None:
     assert "once for each of 2 keys" in outcome.out
 
 
-def test_public_total_is_told(workspace: Workspace) -> None:
+def test_public_total_is_reported(workspace: Workspace) -> None:
     domain = {"column": "x", "lower": 0, "upper": 100, "cells": 16, "missing": "last"}
     path = workspace.configure(
         lambda s: s.update(

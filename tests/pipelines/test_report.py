@@ -449,7 +449,7 @@ def test_clip_bounds_bytes_and_replaces_what_is_invisible() -> None:
     assert clip(None) == ""
 
 
-def test_a_unit_is_told_as_what_is_protected(workspace: Workspace) -> None:
+def test_a_unit_is_reported_as_what_is_protected(workspace: Workspace) -> None:
     unit = {"epsilon": 1, "neighbors": "add_remove", "unit": "place", "max_rows": 3}
     outcome = workspace.release(lambda settings: settings.update(privacy=unit))
     assert outcome.code == 0, outcome.err

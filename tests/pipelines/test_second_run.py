@@ -39,7 +39,7 @@ def plain(workspace: Workspace, *options: str):
     return workspace.run("release", workspace.configure(), *options)
 
 
-def test_a_second_run_tells_no_cell(workspace: Workspace) -> None:
+def test_a_second_run_reveals_no_cell(workspace: Workspace) -> None:
     exchange(workspace, 3.0)
     assert plain(workspace).code == 0
     before, outcomes = files(workspace.output), []

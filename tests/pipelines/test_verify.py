@@ -350,7 +350,7 @@ def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
         _certified(None, rho, Fraction(1), Fraction(2, 10**8))
 
 
-def test_dp_accounting_is_asked_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     laws = (*moved(25, 2), (DiscreteLaplace(scale=Fraction(40)), 1))
     told = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
@@ -433,7 +433,7 @@ def test_a_replay_of_other_rows(again: Workspace) -> None:
     refused(again, "replay", "the rows are not those of the release", "--data", again.configure())
 
 
-def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) -> None:
+def test_a_replay_finds_what_the_manifest_alone_cannot_report(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
     assert again.run("verify", again.output).code == 0
     refused(again, "replay", "spec.trees[0].weight differs", "--data", again.configure())

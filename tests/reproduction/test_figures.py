@@ -180,7 +180,7 @@ def test_the_best_shapes_are_those_of_the_paper() -> None:
     assert [what for what, agreed in agrees.items() if not agreed] == ["`beta*`, Lemma IV.3"]
 
 
-def test_budgets_that_are_not_the_best_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budgets_that_are_not_the_best_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tree_shapes.budgets_are_best((2, 2, 28))
     equal = (Fraction(1, 3),) * 3
     monkeypatch.setattr(tree_shapes, "optimal_level_budgets", lambda *_: equal)

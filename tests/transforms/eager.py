@@ -231,9 +231,9 @@ class EagerRelease:
             sides = recorded, asked, number
             found = self._each(rounds._Answer(*self._keyed), counts, *sides)
             groups = grouped(self._over("answers", found.get(MAIN, [])))
-            told = self._each(rounds._Ask(*self._keyed), groups, *sides)
-            asked = dict(self._over("asked", told.get(MAIN, [])))
-            last += told.get(rounds._LAST, [])
+            reported = self._each(rounds._Ask(*self._keyed), groups, *sides)
+            asked = dict(self._over("asked", reported.get(MAIN, [])))
+            last += reported.get(rounds._LAST, [])
         final = dict(self._over("asked last", last))
         found = self._each(rounds._Asked(self._plan), counts, final)
         return self._over("counts after rounds", found.get(MAIN, []))

@@ -194,7 +194,7 @@ def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) 
     assert "ByShard" not in names[0] and "ByShard" in names[1]
 
 
-def test_what_an_engine_counts_tells_nothing_of_units(counted: Counts, small_splits) -> None:  # noqa: F811
+def test_what_an_engine_counts_reveals_nothing_about_units(counted: Counts, small_splits) -> None:  # noqa: F811
     """Elements are as many whoever the rows are of, and wherever they lie."""
     for name in ("ordered by key", "hierarchy", "codes"):
         plan = unit_releases.PLANS[name]()

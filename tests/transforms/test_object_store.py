@@ -323,7 +323,7 @@ WRITES = [
 ]
 
 
-def test_a_failing_write_is_told_and_the_run_completed_later(
+def test_a_failing_write_is_reported_and_the_run_completed_later(
     plan, data, rows, run, store, expected_files
 ) -> None:
     """One after the other in one folder, so that each run comes further than the one before."""

@@ -58,7 +58,7 @@ def scores(measure: Measure, *, apart: bool) -> tuple[Floats, Floats]:
 
 
 @pytest.mark.parametrize("measure", Measure)
-def test_decided_apart_estimates_are_unbiased_with_the_variances_told(measure: Measure) -> None:
+def test_decided_apart_estimates_are_unbiased_with_the_variances_reported(measure: Measure) -> None:
     """Where measurements decide the same test finds the bias."""
     limit = stats.norm.isf(FALSE_ALARM / 2)
     means, squares = scores(measure, apart=True)
@@ -94,8 +94,8 @@ def test_variances_are_read_back() -> None:
         question.plan.depths, tree.partition.tree.levels, squares.estimates, strict=True
     ):
         rows = tree._rows(depth)
-        told = dict(zip(rows["node"].to_pylist(), rows["std_error"].to_pylist(), strict=True))
-        expected = [told[node] for node in level.nodes.tolist()]
+        reported = dict(zip(rows["node"].to_pylist(), rows["std_error"].to_pylist(), strict=True))
+        expected = [reported[node] for node in level.nodes.tolist()]
         assert np.sqrt(own.variance) == pytest.approx(np.array(expected))
 
 

@@ -304,7 +304,7 @@ def test_intervals_widen_with_the_confidence() -> None:
             tree.at_confidence(confidence)
 
 
-def test_errors_that_are_not_known_are_not_told() -> None:
+def test_unknown_errors_are_not_reported() -> None:
     shared = released(question_of(BOX, "privhp_paper", amount=Fraction(1), most=8), ROWS)
     assert shared.question.plan.estimation is Estimation.EVEN_SHARES
     sketched = noisy_tree(holding=Holding.SKETCH)
@@ -351,7 +351,7 @@ def test_a_value_of_one_column_names_its_node() -> None:
             assert tree.node(depth, node).count == inside.sum()
 
 
-def test_labels_name_what_was_asked() -> None:
+def test_labels_name_what_was_requested() -> None:
     tree = noisy_tree()
     assert tree.box({}).label == "all"
     assert tree.box({"c1": (2, 4)}).label == "c1 [2, 4)"

@@ -361,7 +361,7 @@ def quantiles_released_and_asked(
 
 @pytest.mark.parametrize("shape", ["tree", "root", "independent"])
 @pytest.mark.parametrize("setting", list(SETTINGS))
-def test_a_quantile_that_is_asked_again_is_the_released_one(
+def test_a_quantile_that_is_requested_again_is_the_released_one(
     make_question: Make,
     make_release_plan: Make,
     release_key: ReleaseKey,
@@ -377,7 +377,7 @@ def test_a_quantile_that_is_asked_again_is_the_released_one(
         assert again == released, plan.estimator
 
 
-def test_a_quantile_of_estimates_from_above_that_is_asked_again_is_the_released_one(
+def test_a_quantile_of_estimates_from_above_that_is_requested_again_is_the_released_one(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     plan = make_plan("root", "add_remove", estimator=Estimator.ABOVE, amount=Fraction(1, 4))
@@ -515,7 +515,7 @@ def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_questi
             make_question(leaves=leaves, plan=plan)
 
 
-def test_one_tree_stands_for_one_key_under_substitute() -> None:
+def test_one_tree_exists_for_one_key_under_substitute() -> None:
     plan = make_plan("tree", "substitute", estimator=Estimator.NONE)
     with pytest.raises(ValueError, match=r"^keys: a plan without keys is for one tree, not 2"):
         PapersForest(plan, keys=2)

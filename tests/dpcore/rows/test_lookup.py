@@ -58,7 +58,7 @@ def test_texts_are_found_where_they_stand(count: int) -> None:
     assert index.positions(mixed).tolist() == [-1, -1, -1, *range(count)]
 
 
-def test_texts_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_with_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     def colliding(values: pa.Array, seed: int = 0, longest: int | None = None) -> np.ndarray:
         hashes = text_hashes(values, seed)
         return hashes % 1000 if seed == 0 else hashes

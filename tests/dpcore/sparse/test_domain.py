@@ -254,7 +254,7 @@ def test_parts_are_of_like_sizes(keys: pa.Array) -> None:
     assert sizes.min() > 810 and sizes.max() < 1190
 
 
-def test_digests_tell_keys_apart() -> None:
+def test_digests_distinguish_keys() -> None:
     different = [
         as_texts([]),
         as_texts([""]),

@@ -314,7 +314,7 @@ def test_metrics_that_are_not_additive_are_refused(distance: Distance, sentence:
 
 
 @pytest.mark.parametrize(("cells", "total"), [(2, 2**22 + 1), (2**10, 2**20)])
-def test_too_many_costs_are_refused_before_any_is_asked(cells: int, total: int) -> None:
+def test_too_many_costs_are_refused_before_any_is_requested(cells: int, total: int) -> None:
     def never(x: Array, h: Array) -> Any:
         raise AssertionError
 

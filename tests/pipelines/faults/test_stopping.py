@@ -17,7 +17,7 @@ SIGNALS = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_told_as_stopped_whatever_it_was_wrapped_in(number: signal.Signals) -> None:
+def test_reported_as_stopped_whatever_it_was_wrapped_in(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with stopping() as stopped:
         try:

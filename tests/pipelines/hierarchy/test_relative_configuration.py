@@ -117,7 +117,7 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
 
 
 @pytest.mark.parametrize("estimation", ["least_squares", None])
-def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
+def test_a_hierarchy_that_requests_an_estimate_gets_it(
     folder: Path, estimation: str | None
 ) -> None:
     asked = {} if estimation is None else {"estimation": estimation}
@@ -129,7 +129,7 @@ def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
     assert question.mechanism.objective is not None and question.mechanism.objective.alpha == 0.98
 
 
-def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch) -> None:
+def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch) -> None:
     def worse(*given: Any) -> Any:
         found = hierarchy_plan_candidates(*given)
         return tuple(
@@ -230,7 +230,7 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 # --- what is said ---
 
 
-def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
+def test_the_plan_reports_the_estimates_that_there_may_be(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question.mechanism, ThresholdMechanism)
     entry = plan_entry(question, hierarchy_description(question))

@@ -124,8 +124,8 @@ def test_the_largest_of_a_level_by_its_name(places: Places, level: str, size: in
 
 def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
     for level, path in (("state", "1"), ("county", "13"), ("block", "1310")):
-        asked = ("node", "--level", level, "--value", "1310", "--tree", "people")
-        assert ask(places, *asked) == ask(places, "node", "--path", path, "--tree", "people")
+        requested = ("node", "--level", level, "--value", "1310", "--tree", "people")
+        assert ask(places, *requested) == ask(places, "node", "--path", path, "--tree", "people")
 
 
 def test_another_confidence(places: Places) -> None:
@@ -231,7 +231,7 @@ def test_a_release_that_is_there_is_not_made_again(places: Places) -> None:
     assert {path: path.read_bytes() for path in places.output.rglob("*.parquet")} == before
 
 
-def test_a_universe_that_is_damaged_is_told(places: Places, tmp_path: Path) -> None:
+def test_a_universe_that_is_damaged_is_reported(places: Places, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(places.output, tmp_path / "copy")
@@ -549,7 +549,7 @@ def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
                 assert abs(values[label] - total) <= tolerance
 
 
-def test_rhode_island_is_asked_by_path(census: Any) -> None:
+def test_rhode_island_is_queried_by_path(census: Any) -> None:
     workspace, truth = census
     counties = ask(workspace, "top", "--level", "county")["answers"]
     assert {row["label"] for row in counties} == {label for label in truth if len(label) == 5}

@@ -292,7 +292,7 @@ LIMITED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("keys", LIMITED.values(), ids=list(LIMITED))
-def test_a_memory_limit_below_the_least_plan_is_told_one_that_works(
+def test_a_memory_limit_below_the_least_plan_names_one_that_works(
     workspace: Workspace, keys: dict[str, Any]
 ) -> None:
     refused = planned(workspace, short(memory=1, **keys))

@@ -36,14 +36,14 @@ def main(url: str, processes: int, step: str) -> None:
         else asked("epsilon: 0.5", "one")
         for number in range(processes)
     ]
-    with crowd(processes) as (number, told):
+    with crowd(processes) as (number, reported):
         request = requests[number]
         amount = str(request.plan.budget.amount)
         try:
             entry = Ledger(LedgerUrl(url)).reserve(request)
-            told.write(json.dumps({"amount": amount, "nonce": entry.nonce}) + "\n")
+            reported.write(json.dumps({"amount": amount, "nonce": entry.nonce}) + "\n")
         except LedgerError as refused:
-            told.write(json.dumps({"amount": amount, "refused": refused.sentence}) + "\n")
+            reported.write(json.dumps({"amount": amount, "refused": refused.sentence}) + "\n")
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def crowd(processes: int):
             continue
         os.close(opened)
         os.read(gate, 1)  # until the gate is opened for all
-        with os.fdopen(writing, "w") as told:
-            yield number, told
+        with os.fdopen(writing, "w") as reported:
+            yield number, reported
         os._exit(0)
     os.close(writing)
     os.close(opened)

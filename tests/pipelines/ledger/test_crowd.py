@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.pipelines.conftest import search_path
 from tests.pipelines.ledger.asked import account_of, opened
-from tests.pipelines.ledger.program import told
+from tests.pipelines.ledger.program import reported
 
 if TYPE_CHECKING:
     from tests.postgresql import Server
@@ -23,7 +23,7 @@ TOTAL = Fraction(5)
 
 def crowd(url: str, step: str) -> list[dict[str, Any]]:
     """What the processes of a crowd tell."""
-    return told("crowd", url, str(PROCESSES), step)
+    return reported("crowd", url, str(PROCESSES), step)
 
 
 def granted(lines: list[dict[str, Any]]) -> Fraction:

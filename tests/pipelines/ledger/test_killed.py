@@ -20,7 +20,7 @@ from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
-from tests.pipelines.ledger.program import told
+from tests.pipelines.ledger.program import reported
 
 UNDISCARDED = [step for step in STEPS if step != DISCARDING]
 # At the other steps no transaction begins or ends: PostgreSQL holds what it does at one of these.
@@ -45,7 +45,7 @@ def kill(cases: Iterable[tuple[Ledgered, str]], *options: str) -> None:
         {"configuration": made.configure(), "step": step, "options": options or NONCE}
         for made, step in cases
     ]
-    ends = told("killed", json.dumps(asked))
+    ends = reported("killed", json.dumps(asked))
     assert ends == [{"step": case["step"], "status": signal.SIGKILL} for case in asked]
 
 

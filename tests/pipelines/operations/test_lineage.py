@@ -66,7 +66,7 @@ def check_form(event: dict[str, Any]) -> None:
     jsonschema.validate(privacy, json.loads(SCHEMA.read_text()))
 
 
-def test_a_release_is_told(workspace: Workspace) -> None:
+def test_a_release_is_reported(workspace: Workspace) -> None:
     start, complete = told(workspace, "--run-id=daily__2026-11-21")
     assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == complete["run"]["runId"]
@@ -105,7 +105,7 @@ def test_a_release_is_told(workspace: Workspace) -> None:
     ],
     ids=str,
 )
-def test_a_table_is_told(
+def test_a_table_is_reported(
     workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
@@ -221,7 +221,7 @@ class Server(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_a_server_is_told(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_reported(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with HTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -236,7 +236,7 @@ def test_a_server_is_told(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> 
         check_form(event)
 
 
-def test_an_event_that_cannot_be_told_stops_nothing(
+def test_an_event_that_cannot_be_reported_stops_nothing(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*arguments: Any) -> Any:

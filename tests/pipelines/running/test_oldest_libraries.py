@@ -89,15 +89,15 @@ def daily(period: int) -> Callable[[dict[str, Any]], None]:
 
 def test_a_series_goes_on_after_an_upgrade(workspace: Workspace, oldest: Path) -> None:
     version = "import numpy, scipy; print(numpy.__version__, scipy.__version__)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", version],
         env=os.environ | {"PYTHONPATH": str(oldest)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told.split() == [each.partition("==")[2] for each in OLDEST]
-    assert numpy.__version__ not in told
+    assert reported.split() == [each.partition("==")[2] for each in OLDEST]
+    assert numpy.__version__ not in reported
 
     released(workspace, oldest, 1)
     first = runs(workspace)

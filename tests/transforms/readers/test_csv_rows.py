@@ -318,7 +318,7 @@ def test_one_column_as_two_types(other) -> None:
 
 
 @pytest.mark.parametrize("nulls", NullUnits)
-def test_units_are_told_apart_as_texts(nulls: NullUnits) -> None:
+def test_units_are_distinguished_as_strings(nulls: NullUnits) -> None:
     """Read as integers two texts would be one unit; a text that is none would be null."""
     domain = IntegerDomain(column="value", lower=0, upper=10)
 
