@@ -1,6 +1,6 @@
 """What Beam works out anew for every pipeline, remembered: a third of what a small release costs.
 
-A pipeline makes 400 parsers of options, all of the same few classes and flags, and asks for the
+A pipeline makes 400 parsers of options, all of the same few classes and flags, and requests the
 signatures of the same methods 7,000 times. Both depend on their arguments alone.
 """
 
@@ -42,7 +42,7 @@ def _options(init: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(init)
     def remembered(options: Any, flags: Any = None, **overrides: Any) -> None:
-        if not isinstance(flags, list):  # also None, for those of the process
+        if not isinstance(flags, list):  # also None, for the arguments of the process
             return init(options, flags, **overrides)
         found = vars(parsed(type(options), tuple(flags)))
         # Options of several values are lists, which views share and change.

@@ -3,7 +3,7 @@
 durations.json lists the tests that take at least LISTED seconds; `make durations` measures them
 anew. A test that is not listed is quick: a new test runs in `make test` until it is measured.
 
-Seconds are those of the processor, of the test's process and its children, for setup, call and
+Seconds are processor seconds, of the test's process and its children, for setup, call and
 teardown. A fixture that several tests share is divided equally among them, so a list does not
 depend on which test of a module ran first.
 """
@@ -52,7 +52,7 @@ def write(seconds: Mapping[str, float], path: Path = DURATIONS) -> None:
 def renewed(old: Mapping[str, float], measured: Mapping[str, float], seen: set[str]) -> Seconds:
     """Return the new list.
 
-    A skipped test keeps its old seconds, and so does a file of which no test ran. Seconds that
+    A skipped test keeps its old seconds, and so does a file without a test that ran. Seconds that
     changed by less than NOISE keep their old value, to leave the list as it is.
 
     Args:

@@ -13,7 +13,7 @@ from typing import IO
 
 from deploy.cluster.processes import Ports, is_free
 
-# Below those of outgoing connections, beside those of `make start`. Every process that runs tests
+# Below outgoing connections, beside the ports of `make start`. Every process that runs tests
 # has its own, and gives none twice, since a server listens only some time after it was given one.
 _FIRST, _WIDTH, _BLOCKS = 20_000, 200, 60
 

@@ -1,6 +1,6 @@
 """A PostgreSQL server of one's own, from Debian's packages, that lives as long as it is needed.
 
-It listens on one port of this machine alone, lets whoever connects in, and keeps its data in a
+It listens on one port of this machine alone, lets anyone connect, and keeps its data in a
 temporary folder. It refuses to run as root, so root starts it as another user.
 """
 
@@ -127,7 +127,7 @@ def server(*, durable: bool = True) -> Iterator[Server]:
 
 
 def _user() -> str | None:
-    """Who may start a server: whoever runs this, but for root."""
+    """Who may start a server: the user who runs this, but for root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}

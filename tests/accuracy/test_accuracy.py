@@ -149,7 +149,7 @@ def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
     named = "planned, ranges, for counts: count"
     errors = {"planned": 4.0, "HB": 1.0, named: 16.0}
     places = [(method, data) for method in errors for data in ("flat", "wide")]
-    # A method that was not measured on every set stands in no column.
+    # A method that was not measured on every set has no column.
     for method, data in [*places, ("Privelet", "flat")]:
         error = errors.get(method, 1.0)
         records.add(

@@ -135,7 +135,7 @@ def test_the_page_says_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_part_replaces_its_own_findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The page has those of earlier runs too, read back as they were."""
+    """The page has the findings of earlier runs too, read back unchanged."""
     stored = tmp_path / "findings.json"
     monkeypatch.setattr(audits, "STORED", stored)
     claim = Claim(measure="epsilon", amount=ONE, delta=ONE / 7)

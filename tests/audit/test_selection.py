@@ -140,7 +140,7 @@ PERSON = PrivacyUnit(
 
 
 def released_keys(units: int) -> int:
-    """How many of some thousand keys are released, each of which so many people have, with many
+    """How many of some thousand keys are released if so many people have each of them, with many
     rows; a key's coin is its own, so each key is a try."""
     plan = SelectionPlan(unit=counted_once(PERSON), epsilon=ONE, delta=DELTA)
     question = SelectionQuestion(

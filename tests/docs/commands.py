@@ -51,7 +51,7 @@ def _leaves(
 
 
 def _places(parser: argparse.ArgumentParser) -> list[str]:
-    """What stands before the name of a command below this one."""
+    """The words before the name of a command below this one."""
     return [
         str(each.metavar or each.dest)
         for each in parser._actions

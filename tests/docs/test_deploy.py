@@ -35,7 +35,7 @@ def versions(page: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def reported() -> dict[str, str]:
-    """The versions that the page tells."""
+    """The versions that the page states."""
     return versions((DEPLOY / "index.md").read_text(encoding="utf-8"))
 
 

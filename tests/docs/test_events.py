@@ -12,7 +12,7 @@ PAGE = PROJECT / "docs" / "operations.md"
 
 
 def reported() -> Iterator[tuple[str, frozenset[str]]]:
-    """The events of all modules, by the calls that tell them, and those of libraries."""
+    """The events of all modules, by the calls that log them, and the events of libraries."""
     yield "log", frozenset({"logger", "message"})
     for path in (PROJECT / "pipelines").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

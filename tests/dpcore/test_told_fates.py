@@ -1,4 +1,4 @@
-"""What questions tell of rows that are not simply counted is what becomes of them."""
+"""Questions report the actual outcomes of rows that are not simply counted."""
 
 import numpy as np
 import pyarrow as pa

@@ -54,7 +54,7 @@ def released(name: str) -> Path:
 
 
 def integers(folder: Path) -> str:
-    """A hash of a release's record and of the integers and texts of its tables, which are the same
+    """A hash of a release's record and of the integers and strings of its tables, equal
     on every machine; of quantiles alone, which are floats, of nine digits."""
     digest = hashlib.sha256((folder / "record.json").read_bytes())
     for path in sorted(folder.rglob("*.parquet")):

@@ -212,7 +212,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def total_of(outcome: Outcome, tree: str) -> int:
-    """The rows of a tree, as the summary tells them."""
+    """The rows of a tree, as the summary reports them."""
     found = re.search(rf"^{tree} .*\n  rows ([0-9,]+) ", outcome.out, re.MULTILINE)
     assert found is not None, outcome.out
     return int(found.group(1).replace(",", ""))
@@ -271,7 +271,7 @@ def test_releases_that_are_refused(workspace: Workspace, change: Any, words: lis
 
 
 def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -> None:
-    """It is released as it stands, of the rows that the page shows."""
+    """It is released unchanged, of the rows that the page shows."""
     monkeypatch.setattr(releasing, "write_report", lambda output: None)
     monkeypatch.chdir(workspace.folder)
     text = DOCUMENT.read_text()

@@ -1,4 +1,4 @@
-"""Every example in a command's help runs as it stands; and shells complete what there is."""
+"""Every example in a command's help runs unchanged; and shells complete what there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `dptrees release` ends when it cannot do its work, and what it tells programs."""
+"""How `dptrees release` ends when it cannot do its work, and what it reports to programs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_network_is_not_a_damaged_file(
 
 
 def events(outcome: Outcome) -> list[dict[str, Any]]:
-    """The lines of standard error, each of which is an event."""
+    """The lines of standard error, each an event."""
     found = [json.loads(line) for line in outcome.err.splitlines()]
     assert all({"time", "level", "event"} <= each.keys() for each in found)
     return found

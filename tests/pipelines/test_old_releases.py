@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_READ = ("format-1",)
 READ = tuple(name for name in CONFIGURATIONS if name not in NOT_READ)
-# Whose specifications are those of today, but for what came since.
+# Whose specifications are today's, but for what came since.
 OF_TODAY = tuple(name for name in READ if name.startswith("format-3"))
 
 COUNTED = tuple(name for name in READ if (MADE / name / LEDGER).exists())

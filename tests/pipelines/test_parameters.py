@@ -1,4 +1,4 @@
-"""Parameters of a configuration: put into texts alone, checked, and recorded."""
+"""Parameters of a configuration: put into strings alone, checked, and recorded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_whole_value_has_the_parameter_s_type(tmp_path: Path) -> None:
     values = {"parameters": section, "trees": ["${n}", "${e}", "${t}", "a${n}"], "output": "${n}"}
     found = Substitution(source="f", given={"n": "7"}).applied(parse(values))
     assert repr(found["trees"]) == "[7, Decimal('0.5'), '12', 'a7']"
-    assert found["output"] == "7"  # where only texts stand
+    assert found["output"] == "7"  # where only strings may be
 
 
 def parse(values: object) -> Any:

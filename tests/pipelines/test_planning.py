@@ -57,7 +57,7 @@ def test_json_is_the_contract(workspace: Workspace, measure: str) -> None:
         assert sum(level[measure] for level in tree["levels"]) > 0.49
         for candidate in tree["candidates"]:
             assert {"label", "estimation", "fanouts", "levels", "predicted"} <= set(candidate)
-            if candidate["label"] != "independent":  # of which a row moves every prefix
+            if candidate["label"] != "independent":  # there a row moves every prefix
                 check_levels(candidate, measure)
 
 

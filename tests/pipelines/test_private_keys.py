@@ -1,4 +1,4 @@
-"""Private keys by the command: two stages, one guarantee, and every way to stand or fall."""
+"""Private keys by the command: two stages, one guarantee, and every way to succeed or fail."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_second_run_reads_no_row_and_draws_nothing(sold: Workspace) -> None:
 def test_the_rest_is_one_more_key(shops: Workspace) -> None:
     shops.release(change(BY | {"unknown": "other"}))
     labels = keys_of(shops)
-    # A shop of that name is of the rest, since its rows could not be told from it.
+    # A shop of that name is of the rest, since its rows could not be distinguished from it.
     assert labels[-1] == "other" and labels.count("other") == 1 and "big" in labels
     (total,) = ReleaseFolder(str(shops.output)).release.tree("places").top(1, 0, "other")
     kept = [name for name in labels[:-1]]
@@ -358,7 +358,7 @@ def test_private_keys_that_cannot_be_are_refused(
 def test_more_keys_than_a_release_can_hold(
     shops: Workspace, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, sentence: str
 ) -> None:
-    """What was selected tells it, so the sentence spends nothing more."""
+    """The selected keys reveal it, so the sentence spends nothing more."""
     monkeypatch.setattr(module, limit, 17 if limit == "MAX_LEAVES" else 1)
     outcome = shops.release(change())
     assert outcome.code == 2 and outcome.err.count("\n") == 1
@@ -388,7 +388,7 @@ def test_hierarchies_have_private_keys_too(shops: Workspace, guessed: int | None
 
 
 def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> None:
-    """In a ledger with room for one such release, though its folder is gone meanwhile."""
+    """In a ledger that admits one such release, though its folder is gone meanwhile."""
     url = f"sqlite:///{shops.output.parent}/budget.db"
     ledger = opened(url, account_of("2", "0.0001"))
 

@@ -1,4 +1,4 @@
-"""The progress bar: what is told is shown, what lies in the output is looked for."""
+"""The progress bar: what is reported is shown, what lies in the output is looked for."""
 
 from __future__ import annotations
 

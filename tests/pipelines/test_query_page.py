@@ -24,7 +24,7 @@ SHOWN = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The release that the page asks, of rows that no generator draws."""
+    """The release that the page queries, of rows that no generator draws."""
     made, row = Workspace(tmp_path_factory.mktemp("visits")), np.arange(ROWS)
     shops = [SHOPS[place].split("/") for place in (row * row // 7) % 5]
     made.write_rows(

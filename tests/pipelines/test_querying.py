@@ -121,7 +121,7 @@ def test_empty_range(released: Workspace) -> None:
 
 
 def test_quantile(released: Workspace) -> None:
-    """Any fraction may be asked; one that was released gets the released answer."""
+    """Any fraction may be requested; one that was released gets the released answer."""
     asked = ("0.25", "0.5", "0.9")
     answer = ask(released, "quantile", *asked, "--tree", "places", "--key", "north")
     quartile, median, high = answer["answers"]

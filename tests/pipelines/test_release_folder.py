@@ -85,7 +85,7 @@ def test_manifest_names_every_part_with_its_checksum(released: Workspace) -> Non
 
 
 def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest without what stands for the bytes of the noisy tables."""
+    """Return a manifest without what describes the bytes of the noisy tables."""
     known = dict(manifest)
     known.pop("record")
     known.pop("checksum")

@@ -194,7 +194,7 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     assert f"{root['estimate']:,.0f} ± " in text
     for word in ("What is guaranteed", "age", "shops"):
         assert word in text
-    # The method is folded, and the guarantee told once.
+    # The method is folded, and the guarantee stated once.
     assert rest.count(guarantee_in_words(made.plan)) == 1
     assert '<details id="guarantee">' in rest and guarantee_in_words(made.plan) not in top
 

@@ -1,4 +1,4 @@
-"""The configuration's section `report`: checked, kept in the manifest, told on the page."""
+"""The configuration's section `report`: checked, kept in the manifest, shown on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dptrees report` on hierarchies: what it is asked for, what it reads, what it refuses."""
+"""`dptrees report` on hierarchies: what it shows on request, what it reads, what it refuses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a second run tells: nothing of the rows, but where that is asked for and said.
+"""What a second run reveals: nothing about the rows, but where that is requested and said.
 
-With a victim's row taken out and another put in, an exit code would tell whether both fall into the
+With a victim's row taken out and another put in, an exit code would show whether both fall into the
 same cells, exactly and at any epsilon; so would tables that are the same bytes.
 """
 

@@ -208,7 +208,7 @@ def test_init_of_a_table(workspace: Workspace) -> None:
 
 
 def test_an_empty_table_is_released(workspace: Workspace) -> None:
-    """Whether there are rows is nothing that an exit code tells."""
+    """Whether there are rows is nothing that an exit code reveals."""
     deltalake = table_library("deltalake")
     deltalake.write_deltalake(workspace.folder / "none", workspace.values().slice(0, 0))
 

@@ -144,7 +144,7 @@ def pooled_deviations(factor: Fraction) -> list[float]:
 
 
 def test_the_distances_of_the_consistent_cdfs_are_the_printed_ones() -> None:
-    """Half and twice the noise are told by every norm, noise 30 % too small by those before
+    """Half and twice the noise are detected by every norm, noise 30 % too small by the norms before
     consistency. (Those after it depend on the noise less, and the printed means have errors of
     their own.)"""
     assert max(map(abs, pooled_deviations(Fraction(1)))) < SIGMAS

@@ -39,7 +39,7 @@ UNIT_HAND_OVERS = (
     *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
     *("counts of rows alone", "counts of shards"),
 )
-# Where groups ask their places.
+# Where groups query their places.
 ROUND_HAND_OVERS = ("answers", "asked", "asked last", "counts after rounds")
 # Where leaves are matched in parts.
 SLOT_HAND_OVERS = ("counts of slots", "empty slots", "matched counts", "balance of slots")

@@ -1,4 +1,4 @@
-"""Trees of so many chunks that branches stand between them and the spine."""
+"""Trees of so many chunks that branches lie between them and the spine."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A release that stands is found by its specification, before a row is read."""
+"""An existing release is found by its specification, before a row is read."""
 
 import json
 

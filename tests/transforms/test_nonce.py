@@ -1,4 +1,4 @@
-"""The nonce of a folder: drawn once, whoever comes first, and part of every seed."""
+"""The nonce of a folder: drawn once, by the first process, and part of every seed."""
 
 import json
 import threading

@@ -1,7 +1,7 @@
 """A release on an object store: made straight at its names, whole or not at all, and read there.
 
 The store in memory has an object store's ways (no folders, no rename, an object appears when its
-upload is closed, even after a failure) and fails where it is told to. The S3 server speaks the real
+upload is closed, even after a failure) and fails on command. The S3 server speaks the real
 protocol to Beam's own client, also in another process that is killed.
 """
 
@@ -42,7 +42,7 @@ Failure = Callable[[str, str], None]
 
 
 class StoreError(Exception):
-    """Error like those of object store clients: neither an OSError nor one of Beam's."""
+    """Error like the errors of object store clients: neither an OSError nor one of Beam's."""
 
 
 class Upload(io.BytesIO):
@@ -524,7 +524,7 @@ def s3_configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable
 
 @pytest.fixture
 def reached(bucket: Bucket, store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process may use the bucket, once it is told the server's address."""
+    """This process may use the bucket, once it has the server's address."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, text in S3_KEYS.items():

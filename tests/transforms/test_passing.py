@@ -14,7 +14,7 @@ from transforms.passing import is_no_memory, may_pass, not_now
 
 
 class ClientError(Exception):
-    """Error like those of service clients."""
+    """Error like the errors of service clients."""
 
     def __init__(self, code: int) -> None:
         super().__init__("Smith, John")

@@ -1,4 +1,4 @@
-"""Progress reaches those who listen, and tells only what is known before the rows are read."""
+"""Progress reaches those who listen, and reveals only what is known before the rows are read."""
 
 import os
 from collections import Counter

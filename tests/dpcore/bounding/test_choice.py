@@ -34,7 +34,7 @@ FALSE_ALARM = 1e-6
 
 
 class Tree:
-    """What a bounding asks of a question."""
+    """What contribution bounding needs from a question."""
 
     name = "tree"
 

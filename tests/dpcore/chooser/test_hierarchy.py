@@ -1,4 +1,4 @@
-"""What is asked of adaptive hierarchies: when a tree that splits every node stands in for one."""
+"""Workloads of adaptive hierarchies: when a tree that splits every node replaces one."""
 
 from __future__ import annotations
 

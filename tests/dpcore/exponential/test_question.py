@@ -105,7 +105,7 @@ def test_one_draw_whatever_is_retried() -> None:
 
 
 def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None:
-    """Two confidences of one draw would tell more than the budget allows."""
+    """Two confidences of one draw would reveal more than the budget allows."""
     for share, alike in ((Fraction(0), True), (Fraction(1, 3), False)):
         own = question(share=share)
         other = changed(own, confidence=0.9, plan=replace(own.plan, confidence=0.9))

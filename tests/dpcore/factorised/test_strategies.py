@@ -1,4 +1,4 @@
-"""Strategies in whole numbers: fast paths are those of the dense matrix, whatever the machine."""
+"""Strategies in whole numbers: fast paths equal the dense matrix, whatever the machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Estimates of the adaptive partition, draw by draw: unbiased given the partition where numbers of
-their own decide, with the variances that are told; and what is read back of a release."""
+their own decide, with the stated variances; and what is read back of a release."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_decided_apart_estimates_are_unbiased_with_the_variances_reported(measur
 
 @pytest.mark.parametrize("measure", Measure)
 def test_intervals_hold(measure: Measure) -> None:
-    """Over all nodes of all draws; not so of noise 30 % wider than told."""
+    """Over all nodes of all draws; not so of noise 30 % wider than stated."""
     margin = standard_margin(measure, 0.95)
     for noise_of in (NodeNoise, WiderNoise):
         held = []

@@ -247,7 +247,7 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
                 wanted = expected_counts(plan, consistency, found, root)
                 for level, each in enumerate(wanted):
                     np.testing.assert_array_equal(nodes[level][2], each)
-            else:  # of several closest CDFs any will do: the cost tells
+            else:  # of several closest CDFs any will do: the cost decides
                 power = 1 if consistency is Consistency.L1 else 2
                 best = np.cumsum(expected_counts(plan, consistency, found, root)[-1], axis=1)
                 costs = [(np.abs(x - found.prefixes) ** power).sum(axis=1) for x in (cdf, best)]
@@ -347,7 +347,7 @@ def quantiles_released_and_asked(
     plan: TreePlan,
     setting: str,
 ) -> tuple[list[Any], list[Any]]:
-    """Rows of the first key's quantiles in several releases: released, and asked for again."""
+    """Rows of the first key's quantiles in several releases: released, and queried again."""
     released, again = [], []
     for seed in range(2):
         counts = data(setting, seed=seed)

@@ -161,7 +161,7 @@ def test_the_noise_of_nodes_has_its_law(law: NoiseLaw, depth: int) -> None:
 
 
 def test_an_unmeasured_root_is_not_read() -> None:
-    """Its value is the same whatever the counts are; planted: a public root is told exactly."""
+    """Its value is the same whatever the counts are; planted: a public root is reported exactly."""
     root = np.zeros(1, np.uint64)
     for counts in (1, 10**6):
         noise = node_noise(CodeCounts.from_codes(9, np.array([3], np.uint64), np.array([counts])))

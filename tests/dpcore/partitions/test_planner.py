@@ -1,4 +1,4 @@
-"""Choosing plans: what is asked for is there, budgets add up, and all fits memory or is refused
+"""Choosing plans: what is requested is there, budgets add up, and all fits memory or is refused
 with a sentence whose number is enough."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts of nodes from noisy tables: what is told of their errors is what is found."""
+"""Counts of nodes from noisy tables: the stated errors are the errors found."""
 
 from __future__ import annotations
 

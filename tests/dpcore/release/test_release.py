@@ -306,7 +306,7 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
 def test_another_confidence_or_quantile_draws_the_same_noise(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
-    """They shape the output alone: asking again otherwise must not spend the budget again."""
+    """They shape the output alone: querying again otherwise must not spend the budget again."""
     one = wide_question(make_question, keys=2)
     other = changed(
         one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective=RangeObjective()

@@ -1,4 +1,4 @@
-"""Which totals are remarked upon: widths hold by exact laws; what is told of which trees."""
+"""Which totals are remarked upon: widths hold by exact laws; what is reported about each tree."""
 
 import math
 

@@ -41,7 +41,7 @@ BINARY = TemporalTree.from_fanout(7, 2)
 
 
 def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion[UniformMechanism]:
-    """Many trees of few leaves, each of which is measured."""
+    """Many trees of few leaves, all measured."""
     shape = UniformTree(leaves=cells, fanouts=() if cells == 1 else (cells,))
     plan = TreePlan(
         tree=shape,

@@ -110,7 +110,7 @@ def test_a_key_has_its_own_noise_whatever_is_beside_it(shape: str) -> None:
 
 def test_keys_trees_and_data_have_streams_of_their_own() -> None:
     plan = plan_of("flat", keyed=True)
-    # Many leaves just between rounds, so that equal noise is told by equal answers.
+    # Many leaves just between rounds, so that equal noise shows in equal answers.
     tree = IrregularTree.from_fanouts([[200]])
     plan, counts = replace(plan, tree=tree), np.full(200, 300, dtype=np.int64)
     forest = ThresholdForest(plan, keys=2)

@@ -170,7 +170,7 @@ def test_l1_costs_what_the_slope_trick_costs_on_many_cells(total: int) -> None:
     found = closest_cdf_l1(h, total)
     check_cdf(found, total)
     assert np.abs(found - h).sum() == least_l1_cost(h, total)
-    # The cost tells: one cell moved by one row against its run's median is seen.
+    # The cost shows it: one cell moved by one row against its run's median is seen.
     moved = found.copy()
     moved[np.flatnonzero(np.diff(found, prepend=0))[50]] -= 1
     assert np.abs(moved - h).sum() != least_l1_cost(h, total)

@@ -103,7 +103,7 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
 
 
 def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:
-    """They share a table, of which every row follows from the specification."""
+    """They share a table, and each of its rows follows from the specification."""
     kinds = ("adaptive", "planned", "exponential")
     trees = [TREE | {"name": kind, "mechanism": kind} for kind in kinds]
     assert workspace.release(changed(*trees)).code == 0

@@ -1,4 +1,4 @@
-"""Signals stop a command wherever it stands; a job is not left between taken and named."""
+"""Signals stop a command at every stage; a job is not left between taken and named."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def test_same_release_gives_the_same_bytes() -> None:
     assert page() == page()
 
 
-# What the page leaves out, and what is asked for
+# What the page leaves out, and what is requested
 
 
 @pytest.fixture(scope="module")

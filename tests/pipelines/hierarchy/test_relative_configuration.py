@@ -76,7 +76,7 @@ def settings_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -
 
 
 def flat(folder: Path) -> dict[str, Any]:
-    """The domain of a tree of few levels, of which a plan takes no time."""
+    """The domain of a tree of few levels, planned in no time."""
     domain = {
         "kind": "hierarchy",
         "column": "code",
@@ -112,7 +112,7 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
         assert chosen == (bound if is_better else noise) or chosen.spec() == (
             bound.spec() if is_better else noise.spec()
         )
-        # What is asked for is kept, however much worse it is.
+        # The requested plan is kept, however much worse it is.
         assert noise.spending.own == (1, 0) and bound.spending.own == (1, Fraction(1, 10**6))
 
 

@@ -79,7 +79,7 @@ def test_every_type_of_column_and_its_halvings() -> None:
         "integer",
         "number",
     ]
-    # As many as tell its cells apart; five columns share 64 bits, and numbers have no cells.
+    # As many as distinguish its cells; five columns share 64 bits, and numbers have no cells.
     assert found.depths == (9, 5, 2, 7, 12)
 
 

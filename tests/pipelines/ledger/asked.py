@@ -1,4 +1,4 @@
-"""What tests ask of a ledger: small plans, and requests for them."""
+"""Small plans and the requests for them that tests send to a ledger."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ trees: [{tree}]
 
 
 def asked(privacy: str = "epsilon: 1", name: str = "small", **other: Any) -> BudgetRequest:
-    """What a small release asks for."""
+    """The request of a small release."""
     request = {"dataset": "flights", "folder": f"/out/{name}", "key": KEY} | other
     # A name changes nothing that takes long to plan.
     plan = request.pop("plan", None) or replace(plan_of(privacy), name=name)

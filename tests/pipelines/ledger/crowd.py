@@ -1,7 +1,7 @@
-"""A crowd of processes that ask a ledger at once: python -m tests.pipelines.ledger.crowd URL N STEP
+"""A crowd of processes that use a ledger at once: python -m tests.pipelines.ledger.crowd URL N STEP
 
 Each process is a fork of this one, which has imported all before, and waits for the others. Each
-prints a line of JSON: what it asked for, and what became of it.
+prints a line of JSON: its request, and what became of it.
 
 STEP is ``amounts`` (ids and amounts that differ), ``one`` (the same release by all), or
 ``unlocked`` (as ``amounts``, where no transaction waits for another: a planted error).
@@ -48,7 +48,7 @@ def main(url: str, processes: int, step: str) -> None:
 
 @contextmanager
 def crowd(processes: int):
-    """Runs what follows in so many forks at once; this process prints what they tell, and ends."""
+    """Runs what follows in so many forks at once; this process prints their reports, and ends."""
     gate, opened = os.pipe()
     reading, writing = os.pipe()
     children = []

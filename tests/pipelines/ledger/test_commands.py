@@ -26,13 +26,13 @@ SECRET = "kumquat"  # which no message may show
 
 @pytest.fixture
 def made(url: str, tmp_path: Path) -> Ledgered:
-    """A workspace with a ledger that has room for one release."""
+    """A workspace with a ledger that admits one release."""
     return Ledgered(tmp_path / "made", url)
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Ledgered:
-    """The same, of SQLite alone: what is asked has nothing to do with the database."""
+    """The same, of SQLite alone: the requests do not depend on the database."""
     return Ledgered(tmp_path / "made", f"sqlite:///{tmp_path}/budget.db")
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 PROCESSES = 50
-# All of them together ask for 19.7.
+# All of them together request 19.7.
 TOTAL = Fraction(5)
 
 
 def crowd(url: str, step: str) -> list[dict[str, Any]]:
-    """What the processes of a crowd tell."""
+    """The reports of the processes of a crowd."""
     return reported("crowd", url, str(PROCESSES), step)
 
 

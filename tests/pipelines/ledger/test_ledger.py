@@ -264,7 +264,7 @@ def test_a_total_changes_where_that_is_requested(url: str) -> None:
 
 
 def run_of(period: int) -> BudgetRequest:
-    """What a run of a series of four periods asks for."""
+    """The request of a run of a series of four periods."""
     plan = parse_configuration(
         f"""
 release: days

@@ -195,7 +195,7 @@ def test_where_the_environment_says(again: Workspace, monkeypatch: pytest.Monkey
         "OPENLINEAGE__TRANSPORT",
         json.dumps({"type": "file", "log_file_path": str(file), "append": True}),
     )
-    # Not even what the client is told to take from the environment.
+    # Not even what the client is configured to take from the environment.
     monkeypatch.setenv("OPENLINEAGE__FACETS__ENVIRONMENT_VARIABLES", '["THE_KEY"]')
     monkeypatch.setenv("THE_KEY", "secret-of-the-key")
     assert again.release().code == 0

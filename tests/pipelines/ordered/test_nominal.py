@@ -1,4 +1,4 @@
-"""Categories without an order: planned for their counts, and asked for nothing else."""
+"""Categories without an order: planned for their counts, and for nothing else."""
 
 from __future__ import annotations
 

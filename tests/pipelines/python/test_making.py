@@ -1,4 +1,4 @@
-"""Releases of rows in memory: the same bits as the command's, complete, and told when refused."""
+"""Releases of rows in memory: the same bits as the command's, complete, and errors if refused."""
 
 from __future__ import annotations
 

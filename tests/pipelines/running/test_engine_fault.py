@@ -77,7 +77,7 @@ def test_no_job_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Job:
-    """A job of Beam's, which says that it was cancelled when it is told to be."""
+    """A job of Beam's, which says that it was cancelled on request."""
 
     _job_id = "BeamApp-me-1_0a1b"
     state = "RUNNING"
@@ -88,7 +88,7 @@ class Job:
 
 @contextmanager
 def flink(states: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """A Flink cluster whose job has these states, one after the other; and what it was asked."""
+    """A Flink cluster whose job has these states, one after the other; and its requests."""
     requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -138,6 +138,6 @@ def test_what_may_still_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
     state, reported = cancelled(monkeypatch, "--environment_type=EXTERNAL")
     assert state == "CANCELLED" and "--flink_master=HOST:8081" in reported[0]
     assert cancelled(monkeypatch, "--environment_type=LOOPBACK") == ("CANCELLED", [])
-    # Beam's job server says that it is cancelled; the cluster itself cannot be asked.
+    # Beam's job server says that it is cancelled; the cluster itself cannot be queried.
     state, reported = cancelled(monkeypatch, "--flink_master=localhost:1")
     assert state == "UNKNOWN" and "may still run" in reported[0]

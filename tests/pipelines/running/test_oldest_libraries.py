@@ -1,6 +1,6 @@
 """A series that was begun with the oldest NumPy and SciPy goes on with the newest.
 
-The old ones are installed into a folder of the user's cache, which stands before the others on the
+The old ones are installed into a folder of the user's cache, which is before the others on the
 path. Where they cannot be had, the test is skipped.
 """
 

@@ -1,4 +1,4 @@
-"""A series from the command: day by day, asked by windows, and what it refuses."""
+"""A series from the command: day by day, queried by windows, and what it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERIODS, RELEASED = 5, 4
 
 
 class Days(Workspace):
-    """A workspace whose rows are those of one day after the other."""
+    """A workspace whose rows come from one day after the other."""
 
     def write_day(self, period: int, rows: int = 300) -> pa.Table:
         """The rows of a day, in the one file of the input."""
@@ -38,7 +38,7 @@ class Days(Workspace):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """A series of five days, noise of which is next to nothing."""
+        """A series of five days, with next to no noise."""
         series = {"periods": PERIODS, "period": 1, "fanout": 2}
         return super().settings | {"privacy": PRIVACY, "series": series}
 
@@ -530,7 +530,7 @@ def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: st
 
 
 def test_noise_of_another_scale_is_found(copy: Days) -> None:
-    """Tables of a run whose standard errors are not those of the stated noise."""
+    """Tables of a run whose standard errors do not match the stated noise."""
     folder = copy.folder_of(2)
     manifest = json.loads((folder / "manifest.json").read_text())
     entry = next(each for each in manifest["parts"] if each["file"].startswith("nodes/"))

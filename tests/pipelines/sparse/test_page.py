@@ -200,7 +200,7 @@ def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
         check_chosen_paths(tables, asked, ["0000/16"])
 
 
-# What the page leaves out, and what is asked for
+# What the page leaves out, and what is requested
 
 
 def test_nodes_with_the_largest_counts_come_with_their_ancestors(
@@ -261,7 +261,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     page = write_report_html(tables, {"long": [""]})
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000
     shown = elements_of(page).data["trees"][0]["keys"][0]["levels"]
-    # Half of the page's room, and the root's children as far as there is room for what is asked.
+    # Half of the page's space, and the root's children as far as the requested nodes leave space.
     assert sum(len(level["labels"]) for level in shown) >= MAX_NODES // 2
     assert shown[0]["children"] == [40_000]
 

@@ -327,7 +327,7 @@ def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
 
 
 GOOD = [str(5 * 2**40)] * 500
-# No codes, and no texts of codes; a CSV file's fields are all read as texts.
+# No codes, and no strings of codes; a CSV file's fields are all read as strings.
 BAD = ["", str(2**63), str(2**64 - 1), "-5", "kumquat", "1.5", str(2**64)]
 
 
@@ -346,7 +346,7 @@ def test_texts_that_are_no_codes_are_dropped(coded: Addresses) -> None:
 
 
 def test_texts_that_are_not_utf8_are_dropped(coded: Addresses) -> None:
-    """Readers of Parquet files do not check texts; one of them must not end the release."""
+    """Readers of Parquet files do not check strings; one of them must not end the release."""
     names = pa.array([b"a"] * 500 + [b"\xff\xfe"] * 400 + [b"b"] * 300)
     texts = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
     rows = pa.table({"a": texts, "b": pa.array([1] * len(texts))})

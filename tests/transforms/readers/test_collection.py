@@ -1,4 +1,4 @@
-"""Rows of somebody's own pipeline: every form gives the same release, and mistakes are told."""
+"""Rows of somebody's own pipeline: every form gives the same release, and mistakes are reported."""
 
 from collections.abc import Callable
 from pathlib import Path

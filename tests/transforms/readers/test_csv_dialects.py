@@ -148,7 +148,7 @@ def test_a_file_in_another_encoding_is_that_in_utf_8(encoding, lines, block) -> 
 
 @pytest.mark.parametrize("encoding", NARROW)
 def test_a_line_end_ends_what_is_before_it(encoding) -> None:
-    """Whatever bytes stand before it, also the first ones of a character of several."""
+    """Whatever bytes are before it, also the first ones of a character of several."""
     starts = [bytes([first]) for first in range(256)]
     starts += [bytes([0x81, 0x30, first]) for first in range(0x80, 256)]
     for start in starts:
