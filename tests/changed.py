@@ -1,8 +1,8 @@
 """The tests of what changed since a commit, as paths for pytest: `make check` runs them.
 
 A changed test is its own test; a module's are those named after it (dpcore/rows/keys.py:
-tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its room where there are none; a page's
-are all of tests/docs. Which modules stand above a changed one is not looked at: `make test-all`
+tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its package if there are none; a page's
+are all of tests/docs. Which modules import a changed one is not looked at: `make test-all`
 runs everything.
 """
 

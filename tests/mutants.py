@@ -2,7 +2,7 @@
 
 `make mutants` plants faults in the lines that a change touched; `make mutants SAMPLE=60` plants the
 first 60 of the fixed sample in mutants.jsonl, which measures the whole suite. The operators that
-change a line are those of cosmic-ray. Its own sessions are not used: they change the files of the
+change a line come from cosmic-ray. Its own sessions are not used: they change the files of the
 user, and run one command for all files, where each file needs the tests of its own folder.
 
 Everything runs on a copy of the project. A mutant is caught if a test fails with it and passes
@@ -298,7 +298,7 @@ class Copy:
 
 
 def report(mutants: list[Mutant], depth: int) -> None:
-    """Plant each mutant, and print its fate, and how many have each fate."""
+    """Plant each mutant, and print its outcome, and how many have each outcome."""
     if not mutants:
         print("No line of dpcore changed that an operator of cosmic-ray could change.")
         return

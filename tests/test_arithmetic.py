@@ -58,7 +58,7 @@ NUMPY = {
     *("uint16", "uint32", "uint64", "uint8", "unique", "unpackbits", "unravel_index"),
     *("unsignedinteger", "vstack", "hstack", "where", "zeros", "zeros_like"),
 }
-# Of pyarrow.compute: comparisons, selections, texts, casts and exact numbers.
+# Of pyarrow.compute: comparisons, selections, strings, casts and exact numbers.
 PYARROW_COMPUTE = {
     *("CastOptions", "all", "and_", "any", "array_sort_indices", "ascii_lower", "ascii_ltrim"),
     *("binary_join_element_wise", "binary_length", "cast", "coalesce", "count", "equal"),

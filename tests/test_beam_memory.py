@@ -1,4 +1,4 @@
-"""What Beam is told from memory is what it would have found."""
+"""What Beam is given from memory is what it would have found."""
 
 from __future__ import annotations
 

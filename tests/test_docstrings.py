@@ -1,4 +1,4 @@
-"""First lines of docstrings can be read without the name that they stand below."""
+"""First lines of docstrings can be read without the name above them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.durations import PROJECT, SLOW, Measuring, Meter, Tiers, seconds_of_t
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A clock of the processor that goes on when it is told to."""
+    """A clock of the processor that advances on command."""
     now = [0.0]
     monkeypatch.setattr(durations, "_cpu", lambda: now[0])
 

@@ -72,13 +72,13 @@ def imported(tree: ast.Module, path: PurePosixPath) -> Iterator[str]:
 
 
 def within(name: str, modules: set[str]) -> bool:
-    """Tell whether a dotted name is one of the modules or lies inside one."""
+    """Return whether a dotted name is one of the modules or lies inside one."""
     parts = name.split(".")
     return any(".".join(parts[:length]) in modules for length in range(1, len(parts) + 1))
 
 
 def attributes(tree: ast.Module) -> set[str]:
-    """Return every attribute name read, whoever the owner: an alias hides nothing."""
+    """Return every attribute name read, of any owner: an alias hides nothing."""
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 

@@ -44,7 +44,7 @@ def sources(folder: Path) -> set[str]:
 
 
 def package_files() -> set[str]:
-    """Return the files of the three packages as they stand in the project."""
+    """Return the files of the three packages as they are in the project."""
     paths = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
     return {
         path.relative_to(PROJECT).as_posix()

@@ -56,7 +56,7 @@ def run_imports(path: Path) -> set[str]:
     return found
 
 
-def test_every_room_stands_on_a_floor() -> None:
+def test_every_room_is_on_a_floor() -> None:
     rooms = {path.parent.name for path in (PROJECT / "dpcore").glob("*/__init__.py")}
     assert rooms == set(FLOOR)
     loose = {path.name for path in (PROJECT / "dpcore").glob("*.py")}

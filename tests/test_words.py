@@ -31,6 +31,18 @@ CLEAN = (
     "dptrees.py",
     "transforms",
     "pipelines",
+    "tests/accuracy",
+    "tests/audit",
+    "tests/docs",
+    "tests/dpcore",
+    "tests/golden",
+    "tests/papers",
+    "tests/pipelines",
+    "tests/processors",
+    "tests/releases",
+    "tests/reproduction",
+    "tests/synthetic",
+    "tests/transforms/readers",
 )
 DIALECT = re.compile(
     r"\b(?:told|tells?|telling|ask(?:s|ed|ing)?|stands?(?!-)|standing|stood|mend(?:s|ed|ing)?"
@@ -40,6 +52,10 @@ DIALECT = re.compile(
 )
 # Quotations that may hold such a word, by file.
 ALLOWED: dict[str, tuple[str, ...]] = {
+    "tests/rooms.py": ("tests.rooms",),
+    # Inputs of the long steps of CI: to be reworded with the next change of these.
+    "tests/docs/test_deploy.py": ("tells",),
+    "tests/pipelines/ledger/asked.py": ("ask of a ledger", "asks for"),
     # A row that tests/pipelines/test_inputs_page.py reads.
     "docs/inputs.md": ("| texts, bytes |",),
     # The titles of a table that benchmarks/rectangles.py draws; the roads are data.

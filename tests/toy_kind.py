@@ -1,7 +1,7 @@
-"""A kind of tree of its own, in no room: one total per key with noise of an exact law.
+"""A kind of tree of its own, in no package: one total per key with noise of an exact law.
 
 It registers itself and is planned, released on Beam, queried and reported without an edit of any
-standing file: the proof that nothing above a kind's room asks what kind a tree is.
+existing file: the proof that nothing above a kind's package checks what kind a tree is.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ReleasedTotals(Released):
 
 @dataclass(frozen=True, kw_only=True)
 class TotalsWorkload(Workload[TotalsQuestion]):
-    """What a section asks."""
+    """The workload of a section."""
 
     def planned(self, share: Share, terms: ReleaseTerms) -> TotalsQuestion:
         assert self.keys is not None

@@ -149,7 +149,7 @@ def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
     named = "planned, ranges, for counts: count"
     errors = {"planned": 4.0, "HB": 1.0, named: 16.0}
     places = [(method, data) for method in errors for data in ("flat", "wide")]
-    # A method that was not measured on every set stands in no column.
+    # A method that was not measured on every set has no column.
     for method, data in [*places, ("Privelet", "flat")]:
         error = errors.get(method, 1.0)
         records.add(
@@ -183,7 +183,7 @@ def test_every_method_has_a_name_of_its_own_and_is_ours_by_it() -> None:
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="make peers installs the packages")
-def test_packages_answer_and_are_not_asked_for_what_they_lack() -> None:
+def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
     """Their errors are near what their noise must give: a fault of ours would be far off."""
     answered = {}
     for method in package_methods(PYTHON):

@@ -1,7 +1,7 @@
-"""The whole law of what a tiny adaptive partition releases, by enumeration: which numbers are asked
-for next follows from those before, and all that any way through the tree asks for keeps epsilon.
+"""The whole law of what a tiny adaptive partition releases, by enumeration: a request follows from
+earlier answers, and all requests of any way through the tree keep epsilon.
 
-Every number that is asked for takes each value of a window in turn. Ways that release the same are
+Every requested number takes each value of a window in turn. Ways that release the same are
 one outcome, whose probabilities are added up. That an outcome is cut off by the window is of no
 matter: the inequality holds for the part of every outcome within it.
 """
@@ -64,7 +64,7 @@ def plan_of(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitio
 
 @dataclass(kw_only=True)
 class Run:
-    """One way: the values of the numbers in turn, and what was asked for."""
+    """One way: the values of the numbers in turn, and the requests."""
 
     values: tuple[tuple[int, ...], ...]
     asked: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
@@ -102,8 +102,10 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
-        told = [np.asarray(each).tobytes() for own, *rest in levels for each in (own.nodes, *rest)]
-        yield run, b"".join(told)
+        reported = [
+            np.asarray(each).tobytes() for own, *rest in levels for each in (own.nodes, *rest)
+        ]
+        yield run, b"".join(reported)
 
 
 def probability(run: Run, rows: dict[int, int]) -> float:
@@ -137,7 +139,7 @@ def largest_loss(plan: AdaptivePartitionPlan) -> float:
     ],
 )
 @pytest.mark.parametrize("unit", ROW_UNITS)
-def test_no_outcome_tells_more_than_epsilon(
+def test_no_outcome_reveals_more_than_epsilon(
     unit: PrivacyUnit, amounts: str, part: Fraction
 ) -> None:
     loss = largest_loss(plan_of(unit, amounts, part))

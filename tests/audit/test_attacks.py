@@ -99,7 +99,7 @@ def test_the_examples_of_the_audits_hold(module: ModuleType) -> None:
     assert tried.attempted and not tried.failed
 
 
-def test_equal_laws_tell_nothing() -> None:
+def test_equal_laws_reveal_nothing() -> None:
     rng = np.random.default_rng(1)
     one, two = (rng.laplace(0, 1, (3000, 3)).round() for _ in range(2))
     assert lower_bound(Claim(measure="epsilon", amount=ONE), one, two, FALSE_ALARM) == 0
@@ -135,7 +135,7 @@ def test_the_page_says_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_part_replaces_its_own_findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The page has those of earlier runs too, read back as they were."""
+    """The page has the findings of earlier runs too, read back unchanged."""
     stored = tmp_path / "findings.json"
     monkeypatch.setattr(audits, "STORED", stored)
     claim = Claim(measure="epsilon", amount=ONE, delta=ONE / 7)

@@ -202,7 +202,7 @@ def rows_of_the_first_leaf_counted_twice(patch: Patch) -> None:
 
 
 def rows_whose_fate_depends_on_others(patch: Patch) -> None:
-    """In a batch of an odd number of rows all stand one leaf further on."""
+    """In a batch of an odd number of rows all are one leaf further on."""
 
     def shifted(self: Any, columns: Any) -> Any:
         ids = self.leaf_ids(columns)

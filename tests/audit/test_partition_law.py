@@ -1,7 +1,7 @@
 """The whole law of what a tiny partition releases, by enumeration: noise that is drawn only where
 nodes are looked at keeps the epsilon of the whole noisy tree.
 
-Every node that the growing partition asks for takes each value of a window in turn, so that all its
+Every node that the growing partition requests takes each value of a window in turn, so that all its
 ways through the tree are gone. Ways that release the same are one outcome, whose probabilities are
 added up. That an outcome is cut off by the window is of no matter: the inequality holds for the
 part of every outcome in which the noisy counts are within the window.
@@ -58,7 +58,7 @@ def question_of(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> 
 
 @dataclass(kw_only=True)
 class Prescribed:
-    """Noisy counts in place of measured ones: those of the first levels, then there are no more."""
+    """Noisy counts in place of measured ones, for the first levels only."""
 
     question: HypercubeQuestion
     values: tuple[tuple[int, ...], ...]
@@ -102,7 +102,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
 
 
 def law_of(run: Prescribed, rows: dict[int, int]) -> float:
-    """The probability of the noisy counts that a way asked for."""
+    """The probability of the noisy counts that a way requested."""
     found = 1.0
     for (level, depth, nodes), values in zip(run.asked, run.values, strict=True):
         law = run.question.plan.laws[level]
@@ -132,7 +132,7 @@ RULES = {
 @pytest.mark.parametrize("estimation", Estimation)
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("rule", RULES)
-def test_no_outcome_tells_more_than_epsilon(
+def test_no_outcome_reveals_more_than_epsilon(
     rule: str, unit: PrivacyUnit, estimation: Estimation
 ) -> None:
     question = question_of(unit, RULES[rule], estimation)

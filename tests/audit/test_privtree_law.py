@@ -1,5 +1,5 @@
 """The whole law of PrivTree's tree on tiny domains, by enumeration: over all neighboring data sets
-no tree tells more than the budget of the splits, and no tree with its counts more than both.
+no tree reveals more than the budget of the splits, and no tree with its counts more than both.
 
 What is compared with noise, b(v), is read off the plan, and a node is split if its own noise is
 above -b(v); so the probability of a tree is a product over its nodes. That the plan grows trees so,
@@ -44,7 +44,7 @@ COUNT_EPSILON = Fraction(3, 4)
 
 @dataclass(kw_only=True)
 class Prescribed:
-    """A run of a plan in which each node is split as it is told, and what the run asked noise for.
+    """A run of a plan in which each node is split as prescribed, and the noise that it requested.
 
     Args:
         plan: the plan.
@@ -217,7 +217,7 @@ class TinyLaw:
     def losses(self) -> tuple[float, float]:
         """max |ln P / Q| over all neighbors: of a tree, and of a tree with its noisy counts.
 
-        A noisy count tells 1 / scale for each row by which it is moved, some outcome all of that.
+        A noisy count reveals 1 / scale for each row by which it is moved, some outcome all of that.
         """
         split, ends = self.masks
         # The rows of a node of the last level that is split are all in its first part.
@@ -252,14 +252,14 @@ def law_of(
 SHAPES = [(2, 3), (4, 2), (2, 4)]
 # Of the splits; the decay is from 13 rows to 1.
 BUDGETS = [Fraction(1, 2), Fraction(1), Fraction(5, 2), Fraction(6)]
-# Of it, the least part that some tree tells.
+# Of it, the least part that some tree reveals.
 TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 
 
 @pytest.mark.parametrize("split", BUDGETS)
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize(("fanout", "levels"), SHAPES)
-def test_no_tree_tells_more_than_its_epsilon(
+def test_no_tree_reveals_more_than_its_epsilon(
     fanout: int, levels: int, unit: PrivacyUnit, split: Fraction
 ) -> None:
     law = law_of(fanout, levels, split, unit)
@@ -328,16 +328,16 @@ def test_the_noise_of_one_path_is_too_little_for_a_row_that_is_moved(
 def test_too_little_decay_is_found(
     decay: int, split: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row then tells something in every level of its path."""
+    """A row then reveals something in every level of its path."""
     law = law_of(2, 4, Fraction(split))
     monkeypatch.setitem(law.plan.__dict__, "decay", decay)
     assert law.losses[0] > 1.09 * law.plan.split_epsilon
 
 
 def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
-    """What a row more tells by the splits of its path, the most over all counts down the path.
+    """What one more row reveals by the splits of its path, the most over all counts down the path.
 
-    Counts do not grow down a path, and the row is in each. A row less tells 1 / lambda at the end
+    Counts do not grow down a path, and the row is in each. One less reveals 1 / lambda at the end
     of its path, and above it the opposite.
     """
     counts = np.arange(1, (levels + 1) * decay + levels + 2)
@@ -355,7 +355,7 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
 @pytest.mark.parametrize(
     ("fanout", "told"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
 )
-def test_no_path_tells_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
+def test_no_path_reveals_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
     """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
     plan = law_of(fanout, 1, split).plan
     assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING

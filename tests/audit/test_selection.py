@@ -119,7 +119,7 @@ def ratios() -> Iterator[float]:
         yield float(audit_selection(plans=PLANS, pairs=PAIRS, seed=seed).ratio)
 
 
-def test_no_unit_tells_more_of_keys_than_is_claimed() -> None:
+def test_no_unit_reveals_more_about_keys_than_is_claimed() -> None:
     assert 0.999 < max(ratios()) <= 1 + ROUNDING
 
 
@@ -140,7 +140,7 @@ PERSON = PrivacyUnit(
 
 
 def released_keys(units: int) -> int:
-    """How many of some thousand keys are released, each of which so many people have, with many
+    """How many of some thousand keys are released if so many people have each of them, with many
     rows; a key's coin is its own, so each key is a try."""
     plan = SelectionPlan(unit=counted_once(PERSON), epsilon=ONE, delta=DELTA)
     question = SelectionQuestion(

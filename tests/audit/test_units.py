@@ -1,7 +1,7 @@
 """The white-box audit between tables that differ in one privacy unit of many rows, worst placed.
 
 Rows pass through bounding and the questions' own maps, and all noise is recorded where it is added;
-see benchmarks/audit/units.py. The planted faults are those of bounding and of noise that is made
+see benchmarks/audit/units.py. The planted faults concern bounding and noise that is made
 for less than a unit. Nothing here is left to chance: plans and tables are drawn under fixed seeds,
 and losses under epsilon and rho are compared exactly.
 """
@@ -38,7 +38,7 @@ PAIRS, SEED = 5, 1
 
 
 def plans_of(kind: str, measure: str) -> int:
-    """How many random plans of a kind are looked at: those of several trees take longer, and so
+    """How many random plans of a kind are looked at: plans of several trees take longer, and so
     does the composition under (epsilon, delta); the worst units are rarer in ordered trees."""
     if "several" in kind:
         return 2 if measure in TIGHT else 1
@@ -128,7 +128,7 @@ def a_rest_forgotten(patch: Patch) -> None:
 
 
 def a_unit_in_two_shards(patch: Patch) -> None:
-    """Each of which keeps as many rows of it as there may be in all."""
+    """Each keeps as many rows of it as there may be in all."""
 
     def by_place(ids: Any, shards: int) -> Any:
         return (np.arange(len(ids)) % 2).astype(np.uint16)

@@ -30,8 +30,8 @@ class Block:
     Attributes:
         language: its first word.
         title: the name of the file that it is; "" of other blocks.
-        text: what stands between the fences.
-        start, stop: where this text stands on the page.
+        text: what is between the fences.
+        start, stop: where this text is on the page.
     """
 
     language: str
@@ -75,7 +75,7 @@ def shape(text: str) -> list[str]:
 def agrees(shown: str, printed: str) -> bool:
     """Whether an output has the shape that a page shows.
 
-    A line of dots stands for any lines, dots in a line for the rest of it.
+    A line of dots represents any lines, dots in a line for the rest of it.
 
     >>> agrees("rows 12 ± 3\\n...\\ndone\\n", "rows 1,204 ± 10\\na\\nb\\ndone\\n")
     True

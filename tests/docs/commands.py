@@ -51,7 +51,7 @@ def _leaves(
 
 
 def _places(parser: argparse.ArgumentParser) -> list[str]:
-    """What stands before the name of a command below this one."""
+    """The words before the name of a command below this one."""
     return [
         str(each.metavar or each.dest)
         for each in parser._actions
@@ -71,16 +71,16 @@ def _section(
     if rows:
         yield "| argument | what it is |\n|---|---|"
     for each in rows:
-        told = _told(each.help or "", {**vars(each), "prog": parser.prog})
+        reported = _told(each.help or "", {**vars(each), "prog": parser.prog})
         needed = "; required" if each.option_strings and each.required else ""
-        yield f"| `{_words(each)}` | {told}{needed} |"
+        yield f"| `{_words(each)}` | {reported}{needed} |"
     yield ""
 
 
 def _told(help_text: str, values: Mapping[str, object]) -> str:
     """The help of an argument as argparse shows it, without what Markdown would read otherwise."""
-    told = (help_text % values).strip()
-    return "".join({"<": "&lt;", "*": "\\*", "|": "\\|", "`": "\\`"}.get(c, c) for c in told)
+    reported = (help_text % values).strip()
+    return "".join({"<": "&lt;", "*": "\\*", "|": "\\|", "`": "\\`"}.get(c, c) for c in reported)
 
 
 def _words(action: argparse.Action) -> str:

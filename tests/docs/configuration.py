@@ -3,7 +3,7 @@
     python -m tests.docs.drawn --write
 
 writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
-stands in docs/configuration.md, by hand; a test sees that every key does.
+is explained in docs/configuration.md, by hand; a test sees that every key does.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ BOX = (
     ("upper", "a list, beside names of columns", "required there"),
     ("depths", "a list of whole numbers from 1 to 40", "not given"),
 )
-# Where the prose about a section stands.
+# Where to find the prose about a section.
 ANCHORS = {
     "input": "input",
     "privacy": "privacy",

@@ -2,7 +2,7 @@
 
     python -m tests.docs.pages --write [PAGE ...]
 
-writes what is printed now into pages of which a block has another shape, and --anew into all.
+writes what is printed now into pages with a block of another shape, and --anew into all.
 Commands run in this process; what noise changes (numbers) is not compared.
 """
 
@@ -66,7 +66,7 @@ class Shown:
 
 
 def needs_of(page: str) -> list[str]:
-    """The modules that a page cannot be run without, beside those of the project.
+    """The modules that a page cannot be run without, beside the modules of the project.
 
     >>> needs_of("<!-- needs: pandas, duckdb -->")
     ['pandas', 'duckdb']
@@ -108,7 +108,7 @@ def outputs_of(page: str) -> Iterator[Shown]:
 
 
 def rewritten(page: str, outputs: list[Shown]) -> str:
-    """A page with what was printed in place of all that it shows, so that its numbers are those of
+    """A page with what was printed in place of all that it shows, so that its numbers come from
     one release.
 
     What was cut short before is cut as short again: as many lines at both ends.

@@ -11,8 +11,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "operations.md"
 
 
-def told() -> Iterator[tuple[str, frozenset[str]]]:
-    """The events of all modules, by the calls that tell them, and those of libraries."""
+def reported() -> Iterator[tuple[str, frozenset[str]]]:
+    """The events of all modules, by the calls that log them, and the events of libraries."""
     yield "log", frozenset({"logger", "message"})
     for path in (PROJECT / "pipelines").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -27,4 +27,4 @@ def test_the_table_has_every_event_with_all_its_fields() -> None:
     table = PAGE.read_text(encoding="utf-8").split("| event | with | when |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M)
     shown = {(name, frozenset(re.findall(r"`(\w+)`", fields))) for name, fields in rows}
-    assert shown == set(told())
+    assert shown == set(reported())

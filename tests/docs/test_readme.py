@@ -23,7 +23,7 @@ def test_the_demo_prints_what_it_shows() -> None:
 
 
 def test_no_page_installs_dptrees_from_the_index() -> None:
-    """No such distribution is there: whoever registered the name would run code beside the key."""
+    """No such distribution is there: who registers the name could run code beside the key."""
     named = re.compile(r"(pip|pipx|uv) +(pip +)?install\s+(-\S+ +)*['\"]?dptrees(\[|['\"`\s]|$)")
     listed = subprocess.run(
         ["git", "ls-files", "README.md", "docs", "deploy", "examples", "pipelines", "transforms"],

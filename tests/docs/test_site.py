@@ -56,7 +56,7 @@ def test_links_of_the_folder_lead_somewhere() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_site_builds_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
+def test_site_builds_without_a_warning_and_queries_no_other_host(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     done = subprocess.run(

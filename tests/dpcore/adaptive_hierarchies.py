@@ -24,7 +24,7 @@ from dpcore.rows.keys import KeyList
 from tests.dpcore.hierarchy_questions import domain_of, release_plan_of
 from tests.dpcore.mechanisms import take_mechanism
 
-# 4 groups of 5 codes each in 3 states, of which the last has a single group.
+# 4 groups of 5 codes each in 3 states, the last with a single group.
 GROUPS = universe_from_codes(
     pa.array([f"{a}{b}{c}" for a in range(3) for b in range(1 if a == 2 else 4) for c in range(5)]),
     (1, 1, 1),

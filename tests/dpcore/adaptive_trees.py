@@ -80,7 +80,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
     """Draws and solves a forest chunk by chunk through its messages, as the pipeline does."""
     flat, keys = counts.reshape(-1), forest.chunking.keys
     levels: list[list[Any]] = [[] for _ in forest.plan.tree.level_sizes]
-    prefixes, told = [], []
+    prefixes, reported = [], []
     for chunks in _groups(forest):
         sent, kept = {}, {}
         for chunk in chunks:
@@ -95,7 +95,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
         known = SentRoots.from_messages(sent)
         solutions, spine = forest.solve_spine("t", chunks[0].key, known.roots, known.totals, noise)
         down = pack_solutions(solutions, known.places, known.stops)
-        told.append(solutions)
+        reported.append(solutions)
         found: list[Any] = list(spine)
         for chunk in chunks:
             place = Place(chunk.key, chunk.index)
@@ -112,7 +112,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
     return Solved(
         levels=[{name: joined(parts, name) for name in LEVELS} for parts in levels],
         prefixes=({name: joined(prefixes, name) for name in PREFIXES} if forest.prefixes else None),
-        roots=told[0],
+        roots=reported[0],
     )
 
 

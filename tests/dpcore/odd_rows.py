@@ -60,7 +60,7 @@ def odd_rows(type: pa.DataType) -> pa.Array:
 
 
 def as_texts(values: Sequence[bytes | None], type: pa.DataType) -> pa.Array:
-    """Bytes as an array of any type of texts, which nobody checks; (n,)."""
+    """Bytes as an array of any string type, which nobody checks; (n,)."""
     views = type in (pa.string_view(), pa.binary_view())
     plain = pa.array(values, pa.binary_view() if views else pa.large_binary())
     if not views and type not in (pa.large_string(), pa.large_binary()):

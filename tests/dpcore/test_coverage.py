@@ -199,7 +199,7 @@ def test_quantile_intervals_hold_the_true_quantile(
     assert one_of_each(covered) >= limits(len(covered), 0.95)[0]
 
 
-def test_ranges_that_are_asked_for_are_covered(
+def test_ranges_that_are_requested_are_covered(
     make_question: Make, make_release_plan: Make
 ) -> None:
     question = make_question(leaves=LEAVES, keys=300, amount=Fraction(1, 10))

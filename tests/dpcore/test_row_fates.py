@@ -1,7 +1,7 @@
-"""Each row's fate depends on that row alone: odd rows of every type among ordinary ones.
+"""Each row's outcome depends on that row alone: odd rows of every type among ordinary ones.
 
 For every kind of question and every type of column that it accepts: what a batch adds is what its
-rows add one by one, nothing raises and nothing warns, wherever the odd row stands and however the
+rows add one by one, nothing raises and nothing warns, wherever the odd row is and however the
 column is cut and encoded; and the ordinary rows mean the same in every type.
 """
 
@@ -76,8 +76,8 @@ class Case:
     """A question, the column of it that is varied, and its ordinary rows.
 
     Args:
-        text: how an ordinary number is written where the column holds texts.
-        types: those that the question must accept, beside nulls of no type.
+        text: how an ordinary number is written where the column holds strings.
+        types: the ones that the question must accept, beside nulls of no type.
     """
 
     name: str

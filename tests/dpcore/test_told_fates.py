@@ -1,4 +1,4 @@
-"""What questions tell of rows that are not simply counted is what becomes of them."""
+"""Questions report the actual outcomes of rows that are not simply counted."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from tests.dpcore.test_row_fates import CASES, FORMS, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_rows_told_to_be_dropped_are_those_that_are(case: Case) -> None:
+def test_the_rows_reported_to_be_dropped_are_those_that_are(case: Case) -> None:
     for turn, type in enumerate([pa.null(), *case.types]):
         odd = odd_rows(type)
         column = FORMS[turn % len(FORMS)](odd) if len(odd) > 3 else odd
@@ -23,38 +23,42 @@ def test_the_rows_told_to_be_dropped_are_those_that_are(case: Case) -> None:
         kept = case.question.row_increments(columns).rows
         wanted = np.zeros(len(odd), np.bool_)
         wanted[slice(None) if kept is None else kept] = True
-        told = [fate.rows for fate in case.question.row_outcomes(columns) if fate.policy == "drop"]
-        found = ~np.logical_or.reduce([np.zeros(len(odd), np.bool_), *told])
+        reported = [
+            fate.rows for fate in case.question.row_outcomes(columns) if fate.policy == "drop"
+        ]
+        found = ~np.logical_or.reduce([np.zeros(len(odd), np.bool_), *reported])
         assert found.tolist() == wanted.tolist(), type
 
 
-def told(fates) -> list[tuple[str, str, str, int]]:
+def reported(fates) -> list[tuple[str, str, str, int]]:
     return [(*fate[:3], int(fate.rows.sum())) for fate in fates if fate.rows.any()]
 
 
-def test_causes_and_policies_are_told() -> None:
+def test_causes_and_policies_are_reported() -> None:
     age = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
     rows = {"age": pa.array([-1, None, 5, 100, 200])}
-    assert told(make_domain(age).row_outcomes(rows)) == [
+    assert reported(make_domain(age).row_outcomes(rows)) == [
         ("age", "missing", "drop", 1),
         ("age", "below lower", "clamp", 1),
         ("age", "at or above upper", "clamp", 2),
     ]
     sizes = make_domain({"column": "s", "type": "category", "categories": ["a"], "unknown": "last"})
-    assert told(sizes.row_outcomes({"s": pa.array(["a", "b", None])})) == [
+    assert reported(sizes.row_outcomes({"s": pa.array(["a", "b", None])})) == [
         ("s", "missing", "drop", 1),
         ("s", "unknown", "last", 1),
     ]
     box = HypercubeDomain(axes=(make_domain(age),), depths=(3,))
-    assert told(box.row_outcomes(rows)) == told(make_domain(age).row_outcomes(rows))
+    assert reported(box.row_outcomes(rows)) == reported(make_domain(age).row_outcomes(rows))
     assert make_domain({"column": "u", "type": "unit_rows", "most": 5}).row_outcomes({}) == []
 
 
-def test_keys_tell_what_is_not_listed() -> None:
+def test_keys_report_what_is_not_listed() -> None:
     rows = {"k": pa.array(["a", "b", None, "other"])}
     for unknown in ("drop", "other"):
         wanted = [("k", "missing", unknown, 1), ("k", "unknown", unknown, 2)]
-        assert told(KeyList(column="k", keys=("a",), unknown=unknown).row_outcomes(rows)) == wanted
+        assert (
+            reported(KeyList(column="k", keys=("a",), unknown=unknown).row_outcomes(rows)) == wanted
+        )
         table = KeyTable(pa.table({"k": pa.array(["a"], pa.large_string())}))
-        assert told(TableKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted
-        assert told(UnlistedKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted[:1]
+        assert reported(TableKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted
+        assert reported(UnlistedKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted[:1]

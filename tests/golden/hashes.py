@@ -47,14 +47,14 @@ def said(*arguments: str) -> str:
 def released(name: str) -> Path:
     """Make a golden release in the working directory, where its data lies; return its folder."""
     configuration = write_configuration(Path(), name)
-    told = said("release", str(configuration), "--nonce", NONCE)
-    if not told.startswith("0 "):
-        raise SystemExit(f"{name} failed: {told}")
+    reported = said("release", str(configuration), "--nonce", NONCE)
+    if not reported.startswith("0 "):
+        raise SystemExit(f"{name} failed: {reported}")
     return Path("out", name)
 
 
 def integers(folder: Path) -> str:
-    """A hash of a release's record and of the integers and texts of its tables, which are the same
+    """A hash of a release's record and of the integers and strings of its tables, equal
     on every machine; of quantiles alone, which are floats, of nine digits."""
     digest = hashlib.sha256((folder / "record.json").read_bytes())
     for path in sorted(folder.rglob("*.parquet")):
@@ -98,9 +98,9 @@ def lines(name: str) -> Iterator[str]:
             yield f"{name} {file.relative_to(folder)} {hashed(file.read_bytes())}"
     for index, tree in enumerate(trees_of(name)):
         where = ["--tree", f"t{index}", *(["--key", "UA"] if BY in tree else [])]
-        for asked in questions(tree):
-            answer = hashed(said("query", str(folder), *asked, *where).encode())
-            yield f"{name} query t{index} {asked[0]} {answer}"
+        for requested in questions(tree):
+            answer = hashed(said("query", str(folder), *requested, *where).encode())
+            yield f"{name} query t{index} {requested[0]} {answer}"
 
 
 if __name__ == "__main__":

@@ -72,14 +72,14 @@ def test_heavy_hitters_of_sketches(kind: SketchKind, estimator: SketchEstimator)
 
 
 def test_work_is_bounded_and_what_is_cut_is_said() -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def counted(level: int, codes: Codes) -> Floats:
-        asked.append(codes.size)
+        requested.append(codes.size)
         return exact(ROWS, BITS)(level, codes)
 
     found = heavy_hitters(counted, LEVELS, threshold=0, most=10)
-    assert asked == [2**8] + [10 * 2**4] * (len(LEVELS) - 1)
+    assert requested == [2**8] + [10 * 2**4] * (len(LEVELS) - 1)
     assert found.codes.size == 10 and not found.complete
     assert set(found.codes.tolist()) <= set(HEAVY.tolist())
 
@@ -108,7 +108,7 @@ def test_candidates() -> None:
     assert (cut.codes.tolist(), cut.complete) == ([3, 5], False)
 
 
-def test_what_cannot_be_asked() -> None:
+def test_what_cannot_be_requested() -> None:
     for levels in ((), (0, 1), (2, 2), (3, 2)):
         with pytest.raises(ValueError, match=r"levels: .* do not ascend from 1"):
             heavy_hitters(exact(ROWS, BITS), levels, threshold=1, most=1)

@@ -293,7 +293,7 @@ def least_nodes(leaves: int) -> list[int]:
 
 
 def part(leaves: int, below: int, fanout: int) -> int:
-    """The sum over the first K numbers of the digit that stands for L = below."""
+    """The sum over the first K numbers of the digit that represents L = below."""
     periods, rest = divmod(leaves, below * fanout)
     digits = periods * below * fanout * (fanout - 1) // 2
     return digits + sum(min(rest - d * below, below) * d for d in range(-(-rest // below)))

@@ -97,14 +97,14 @@ def test_a_parents_estimate_is_at_least_its_childrens(epsilon: int) -> None:
 
 def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the proof of privacy supposes: every budget once, on disjoint trees not yet found."""
-    asked: list[Classification] = []
+    requested: list[Classification] = []
     found = [np.zeros(n, dtype=bool) for n in TREE.level_sizes]
     original: Callable[..., Any] = threshold_reduction.classify
 
     def spy(
         tree: UniformTree, weights: Any, step: Classification, stream: Any, forest: Sequence
     ) -> Any:
-        asked.append(step)
+        requested.append(step)
         for owners, before in zip(forest, found, strict=True):
             np.testing.assert_array_equal(owners >= 0, ~before)
         top = original(tree, weights, step, stream, forest)
@@ -115,7 +115,7 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(threshold_reduction, "classify", spy)
     reduce_to_classification(TREE, counts_of(3), PRECISE, public_stream("spy"))
-    assert asked == list(reversed(PRECISE.steps))
+    assert requested == list(reversed(PRECISE.steps))
     assert PRECISE.epsilon == 16 * 100
     assert PRECISE.delta == Fraction(16, 10**6)
 

@@ -1,4 +1,4 @@
-"""Codes of texts: one hash a distinct value, whatever way the column is held."""
+"""Codes of strings: one hash a distinct value, whatever way the column is held."""
 
 from __future__ import annotations
 

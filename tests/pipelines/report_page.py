@@ -43,7 +43,7 @@ class ReleaseTables(Tables):
     """The tables of a release that was made in memory.
 
     Attributes:
-        read: the parts that were asked for one by one: the first key and the index of each.
+        read: the parts that were requested one by one: the first key and the index of each.
     """
 
     def __init__(self, release: ReleaseReader) -> None:

@@ -165,7 +165,7 @@ def test_key_open_to_others(workspace: Workspace, mode: int) -> None:
 MALFORMED_KEYS = ("", "kumquat", "dptrees-key-1:kumquat", "kumquät", "61.7313\n" * 9)
 
 
-# The ids keep the texts out of the folder's name, which the sentence shows.
+# The ids keep the values out of the folder's name, which the sentence shows.
 @pytest.mark.parametrize("text", MALFORMED_KEYS, ids=range(len(MALFORMED_KEYS)))
 def test_key_malformed(workspace: Workspace, text: str) -> None:
     workspace.key.write_text(text)
@@ -275,14 +275,14 @@ def test_csv_without_a_column(workspace: Workspace) -> None:
 
 
 def test_odd_values_are_no_error(workspace: Workspace) -> None:
-    """Nulls, NaN and infinities are dropped or clamped as the policies say, and told to nobody."""
+    """Nulls, NaN and infinities are dropped or clamped by the policies, and reported to nobody."""
     odd = [None, float("nan"), float("inf"), float("-inf"), -1e300, 1e300, 61.7313, -0.0]
     x, place = pa.array(odd * 1000), pa.array([None, "kumquat", "north", "south"] * 2000)
     workspace.write_rows(x=x, place=place)
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
     total = ReleaseFolder(str(workspace.output)).release.tree("all").node(0, 0)
-    # Three files of 1,000 times eight values, of which the first two are missing and dropped.
+    # Three files of 1,000 times eight values, the first two missing and dropped.
     assert abs(total.estimate - 18_000) < 10 * total.std_error
     assert total.std_error < 100
 
@@ -334,7 +334,7 @@ OTHER_DRAWS = {"other rows": other_rows, "one row more": one_row_more}
 def test_output_holds_a_release_of_other_rows(
     workspace: Workspace, released: Workspace, kind: str
 ) -> None:
-    """A second run tells nothing of them; a repair compares, and says so."""
+    """A second run reveals nothing about them; a repair compares, and says so."""
     shutil.copytree(released.output, workspace.output)
     before = contents(workspace.output)
     again = workspace.release()
@@ -433,8 +433,8 @@ def test_disk_full(
         assert len(left) == files and "manifest.json" not in left
         assert left.items() <= whole.items()
         for question in ("query", "report"):
-            asked = ("cdf", "5", "--tree", "all") if question == "query" else ()
-            refused = workspace.run(question, workspace.output, *asked)
+            requested = ("cdf", "5", "--tree", "all") if question == "query" else ()
+            refused = workspace.run(question, workspace.output, *requested)
             assert_refused(workspace, refused, "no release")
 
     # The release is there now; only its page is missing, and running again writes it.

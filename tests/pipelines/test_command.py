@@ -80,7 +80,7 @@ def test_interruption(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> 
     assert outcome.err == "dptrees: stopped\n"
 
 
-def test_fault_of_the_program_is_not_told_as_the_users(
+def test_fault_of_the_program_is_not_reported_as_the_users(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "run_plan", fail)
@@ -146,14 +146,14 @@ def loaded(released: Workspace) -> set[str]:
     """The modules that are there once keygen, query and plan have run in one process."""
     from tests.pipelines.conftest import search_path
 
-    asked = [
+    requested = [
         f"keygen {released.folder}/quick.key",
         f"query {released.output} cdf 50 --tree all",
         f"query {released.output} quantile 0.5 --tree places --key north",
         f"plan {released.configure()}",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", TIMED, *asked],
+        [sys.executable, "-c", TIMED, *requested],
         env=os.environ | {"PYTHONPATH": search_path()},
         capture_output=True,
         text=True,

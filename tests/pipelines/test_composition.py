@@ -140,6 +140,6 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
     assert planned.spec() == load_configuration(str(path)).plan().spec()
 
 
-def test_a_delta_stands_beside_an_epsilon() -> None:
+def test_a_delta_goes_with_an_epsilon() -> None:
     with pytest.raises(Refusal, match="delta: goes with epsilon, not with rho"):
         Guarantee(budget=Budget(measure=Measure.RHO, amount=Fraction(1)), delta=Fraction(1, 9))

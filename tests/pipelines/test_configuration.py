@@ -1199,7 +1199,7 @@ def test_a_column_of_csv_that_two_trees_read_as_numbers() -> None:
         ("privacy:\n  neighbors: add_remove\n  epsilon:1", "line 4: could not find expected"),
     ],
 )
-def test_a_space_that_is_missing_is_told(text: str, sentence: str) -> None:
+def test_a_space_that_is_missing_is_reported(text: str, sentence: str) -> None:
     name = "privacy" if text.startswith("privacy:{") else "epsilon"
     said = refusal(f"{text}\n" + text_with(privacy=None))
     assert sentence in said and f"; a space is missing after {name}:" in said

@@ -212,7 +212,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def total_of(outcome: Outcome, tree: str) -> int:
-    """The rows of a tree, as the summary tells them."""
+    """The rows of a tree, as the summary reports them."""
     found = re.search(rf"^{tree} .*\n  rows ([0-9,]+) ", outcome.out, re.MULTILINE)
     assert found is not None, outcome.out
     return int(found.group(1).replace(",", ""))
@@ -233,8 +233,8 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
 
     # It is a part of what was released, and is verified by the files alone.
     csvs = sorted(workspace.rows.glob("*.csv"))
-    told = workspace.run("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
-    assert told.code == 0 and "replay" in told.out, told
+    reported = workspace.run("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
+    assert reported.code == 0 and "replay" in reported.out, reported
 
     def another(settings: dict[str, Any]) -> None:
         german(settings)
@@ -271,7 +271,7 @@ def test_releases_that_are_refused(workspace: Workspace, change: Any, words: lis
 
 
 def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -> None:
-    """It is released as it stands, of the rows that the page shows."""
+    """It is released unchanged, of the rows that the page shows."""
     monkeypatch.setattr(releasing, "write_report", lambda output: None)
     monkeypatch.chdir(workspace.folder)
     text = DOCUMENT.read_text()
@@ -292,9 +292,9 @@ def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -
     wrong = yaml.replace("column: amount", "column: Amount")
     for sentence, configuration in zip(sentences[:2], (plain, wrong), strict=True):
         (workspace.folder / "b.yaml").write_text(configuration.replace("out/orders", "out/b"))
-        told = workspace.run("release", "b.yaml")
-        assert (told.code, told.err) == (2, f"{sentence}\n")
+        reported = workspace.run("release", "b.yaml")
+        assert (reported.code, reported.err) == (2, f"{sentence}\n")
     (workspace.folder / "orders" / "1.csv").write_bytes(data.split(b"\n", 1)[1])
     (workspace.folder / "b.yaml").write_text(yaml.replace("out/orders", "out/b"))
-    told = workspace.run("release", "b.yaml")
-    assert (told.code, told.err) == (2, f"{sentences[2]}\n")
+    reported = workspace.run("release", "b.yaml")
+    assert (reported.code, reported.err) == (2, f"{sentences[2]}\n")

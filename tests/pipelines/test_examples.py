@@ -1,4 +1,4 @@
-"""The examples: each configuration plans as it stands, and the census runs on blocks of a file."""
+"""The examples: each configuration plans unchanged, and the census runs on blocks of a file."""
 
 from __future__ import annotations
 

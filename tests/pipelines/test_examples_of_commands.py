@@ -1,4 +1,4 @@
-"""Every example in a command's help runs as it stands; and shells complete what there is."""
+"""Every example in a command's help runs unchanged; and shells complete what there is."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_the_document_runs(ages: Workspace) -> None:
     text = DOCUMENT.read_text()
     blocks = [block for kind, block in BLOCK.findall(text) if not kind]
     lines = [line for block in blocks for line in block.splitlines()]
-    asked = [line for line in lines if line.startswith("dptrees ")]
-    assert len(asked) == 9
-    for line in asked:
+    requested = [line for line in lines if line.startswith("dptrees ")]
+    assert len(requested) == 9
+    for line in requested:
         run(ages, line)
     refused = ages.run("plan", "first.yaml")
     assert refused.code == 2 and refused.err in text
@@ -119,13 +119,13 @@ def test_what_a_shell_completes(workspace: Workspace, shell: str, tmp_path: Path
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(completion_text(command_parser(), "bash"))
-    asked = (
+    requested = (
         "source ./script; COMP_WORDS=(dptrees {}); COMP_CWORD={}; "
         '_shtab_dptrees 2>/dev/null; echo "${{COMPREPLY[@]}}"'
     )
     for words, place, wanted in (("ke", 1, "keygen"), ("plan --ta", 2, "--target-error")):
         done = subprocess.run(
-            ["bash", "-c", asked.format(words, place)],
+            ["bash", "-c", requested.format(words, place)],
             cwd=tmp_path,
             capture_output=True,
             text=True,

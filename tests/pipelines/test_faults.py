@@ -1,4 +1,4 @@
-"""How `dptrees release` ends when it cannot do its work, and what it tells programs."""
+"""How `dptrees release` ends when it cannot do its work, and what it reports to programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def raising(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("place", ["reading", "writing"])
-def test_stopped_wherever_it_stands(
+def test_stopped_at_every_stage(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals, place: str,
 ) -> None:  # fmt: skip
@@ -71,14 +71,14 @@ NOWHERE = {
 
 
 @pytest.mark.parametrize("name", NOWHERE)
-def test_memory_is_told_as_memory(
+def test_memory_is_reported_as_memory(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(NOWHERE[name][0], raising(NOWHERE[name][1]))
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")
-    told = f"input: {workspace.file(0)} cannot be read now: Cannot allocate memory"
-    assert outcome.err in (f"dptrees: {NO_MEMORY}\n", f"dptrees: {told}\n")
+    reported = f"input: {workspace.file(0)} cannot be read now: Cannot allocate memory"
+    assert outcome.err in (f"dptrees: {NO_MEMORY}\n", f"dptrees: {reported}\n")
 
 
 def test_a_network_is_not_a_damaged_file(
@@ -87,36 +87,36 @@ def test_a_network_is_not_a_damaged_file(
     slow = OSError(errno.ETIMEDOUT, "at the row of kumquat")
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", raising(slow))
     outcome = workspace.release()
-    told = f"input: {workspace.file(0)} cannot be read now: Connection timed out"
-    assert (outcome.code, outcome.err) == (75, f"dptrees: {told}\n")
+    reported = f"input: {workspace.file(0)} cannot be read now: Connection timed out"
+    assert (outcome.code, outcome.err) == (75, f"dptrees: {reported}\n")
 
 
 def events(outcome: Outcome) -> list[dict[str, Any]]:
-    """The lines of standard error, each of which is an event."""
+    """The lines of standard error, each an event."""
     found = [json.loads(line) for line in outcome.err.splitlines()]
     assert all({"time", "level", "event"} <= each.keys() for each in found)
     return found
 
 
-def test_told_to_programs(workspace: Workspace, released: Workspace) -> None:
+def test_json_reports_it_to_programs(workspace: Workspace, released: Workspace) -> None:
     outcome = workspace.release(None, "--json", "--log-format=json")
     assert outcome.code == 0
-    told = json.loads(outcome.out)
+    reported = json.loads(outcome.out)
     manifest = json.loads((workspace.output / "manifest.json").read_text())
-    assert told["folder"] == str(workspace.output) and told["made"] is True
-    assert told["manifest"]["checksum"] == manifest["checksum"]
-    assert told["guarantee"] == manifest["guarantee"]
-    assert told["trees"] == [{"name": name, "kind": "ordered"} for name in ("all", "places")]
+    assert reported["folder"] == str(workspace.output) and reported["made"] is True
+    assert reported["manifest"]["checksum"] == manifest["checksum"]
+    assert reported["guarantee"] == manifest["guarantee"]
+    assert reported["trees"] == [{"name": name, "kind": "ordered"} for name in ("all", "places")]
     parts = {part["file"] for part in manifest["parts"]}
-    assert set(told["files"]) == parts | manifest["files"].keys()
-    assert Path(told["report"]).exists()
+    assert set(reported["files"]) == parts | manifest["files"].keys()
+    assert Path(reported["report"]).exists()
     steps = [(each["event"], each.get("step")) for each in events(outcome)]
     run = [(event, step) for step in ("preflight", "job", "report") for event in ("began", "done")]
     assert steps == [*run, ("finished", None)]
     assert files_below(workspace.output) == files_below(released.output)
 
     again = workspace.release(None, "--json", "--log-format=json")
-    assert json.loads(again.out) == told | {"made": False}
+    assert json.loads(again.out) == reported | {"made": False}
     assert [each["event"] for each in events(again)] == ["standing", "finished"]
 
 
@@ -131,11 +131,13 @@ def test_a_failure_is_an_event(workspace: Workspace) -> None:
 def test_times_lie_beside_the_folder(workspace: Workspace) -> None:
     assert workspace.release().code == 0
     record = workspace.folder / "out.run.json"
-    told = json.loads(record.read_text())
+    reported = json.loads(record.read_text())
     assert record.stat().st_mode & 0o077 == 0
-    assert [step["name"] for step in told["steps"]] == ["preflight", "job", "report"]
-    assert told["versions"]["pyarrow"] == pa.__version__
-    assert told["started"] <= told["finished"] and told["folder"] == str(workspace.output)
+    assert [step["name"] for step in reported["steps"]] == ["preflight", "job", "report"]
+    assert reported["versions"]["pyarrow"] == pa.__version__
+    assert reported["started"] <= reported["finished"] and reported["folder"] == str(
+        workspace.output
+    )
     # No part of the release: a second run neither needs it nor makes it anew.
     assert workspace.run("verify", workspace.output).code == 0
     record.write_text("mine")

@@ -36,8 +36,19 @@ def parted(workspace: Workspace) -> Workspace:
 
 
 def counted(workspace: Workspace, key: str) -> int:
-    asked = ("query", workspace.output, "top", "-n", "1", "--level", "0", "--key", key, "--json")
-    outcome = workspace.run(*asked)
+    requested = (
+        "query",
+        workspace.output,
+        "top",
+        "-n",
+        "1",
+        "--level",
+        "0",
+        "--key",
+        key,
+        "--json",
+    )
+    outcome = workspace.run(*requested)
     assert outcome.code == 0, outcome.err
     return int(json.loads(outcome.out)["answers"][0]["count"])
 

@@ -185,7 +185,7 @@ def test_a_rotation_killed_at_any_step_leaves_the_old_key_or_both(workspace: Wor
 
 def test_rotations_at_once_lose_no_key(workspace: Workspace) -> None:
     runs = [workspace.start("keygen", workspace.key, "--rotate") for _ in range(4)]
-    told = [run.communicate(timeout=300)[0] for run in runs]
+    reported = [run.communicate(timeout=300)[0] for run in runs]
     ids = ring_of(workspace.key).ids
     assert len(ids) == 5
-    assert all(any(f"the key {each} is current" in text for text in told) for each in ids[:4])
+    assert all(any(f"the key {each} is current" in text for text in reported) for each in ids[:4])

@@ -1,6 +1,6 @@
 """Kinds of trees: a new one is registered, and nothing else of the commands knows kinds.
 
-The rooms of pipelines are kept here too: no circle of imports, and none grows too large.
+The packages of pipelines are kept here too: no circle of imports, and none grows too large.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def test_a_kind_loses_nothing_and_draws_once(
     assert EagerRelease(plan, key, str(tmp_path / "whole"), bytes(16)).run(bundles)
 
 
-# --- the rooms ---
+# --- the packages ---
 
 
 def modules() -> dict[str, Path]:
@@ -196,7 +196,7 @@ def test_no_room_is_too_large() -> None:
 def knows_kinds(
     path: str, source: str, rooms: Collection[str] = ROOMS, names: set[str] = NAMES
 ) -> Iterator[str]:
-    """What a source says of a single kind of trees: its rooms, its name, its class."""
+    """What a source says of a single kind of trees: its packages, its name, its class."""
     place = PurePosixPath(path).parts
     if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path == MECHANISMS:
         return
@@ -210,7 +210,7 @@ def knows_kinds(
             yield f"names the kind {node.value}"
 
 
-# What stands in a kind's room of dpcore and speaks of no kind.
+# What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
     ("dpcore.hierarchy.universe", "Universe"),
     ("dpcore.hierarchy.universe_table", "leaf_picture"),
@@ -226,7 +226,7 @@ SHARED = {
 }
 
 
-# All that stands above, beside or below the kinds.
+# All modules above, beside or below the kinds.
 ELSEWHERE = ("transforms", "dpcore/release", "dpcore/questions")
 FILES = [
     *modules().values(),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_READ = ("format-1",)
 READ = tuple(name for name in CONFIGURATIONS if name not in NOT_READ)
-# Whose specifications are those of today, but for what came since.
+# Whose specifications are today's, but for what came since.
 OF_TODAY = tuple(name for name in READ if name.startswith("format-3"))
 
 COUNTED = tuple(name for name in READ if (MADE / name / LEDGER).exists())
@@ -99,7 +99,7 @@ def test_it_is_verified(place: Workspace, name: str) -> None:
 
 # The ledgers of the others know them under the folders in which they were made.
 @pytest.mark.parametrize("name", HERE)
-def test_its_configuration_finds_it_standing(place: Workspace, name: str) -> None:
+def test_its_configuration_finds_it(place: Workspace, name: str) -> None:
     for each in opened(place, name):
         given = ["--set", f"date={each}"] if each else []
         outcome = place.run("release", "release.yaml", *given)
@@ -147,8 +147,8 @@ def test_a_format_of_a_later_version(place: Workspace) -> None:
 
 def test_format_2_is_read_but_not_made_again(place: Workspace) -> None:
     opened(place, "format-2")
-    told = refused_check(place.run("verify", "out"))
-    assert told == (
+    reported = refused_check(place.run("verify", "out"))
+    assert reported == (
         "dptrees: out: manifest: it is of format 2, and this program makes and checks format 3: "
         "verify it with the version that made it\n"
     )

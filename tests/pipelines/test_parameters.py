@@ -1,4 +1,4 @@
-"""Parameters of a configuration: put into texts alone, checked, and recorded."""
+"""Parameters of a configuration: put into strings alone, checked, and recorded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_whole_value_has_the_parameter_s_type(tmp_path: Path) -> None:
     values = {"parameters": section, "trees": ["${n}", "${e}", "${t}", "a${n}"], "output": "${n}"}
     found = Substitution(source="f", given={"n": "7"}).applied(parse(values))
     assert repr(found["trees"]) == "[7, Decimal('0.5'), '12', 'a7']"
-    assert found["output"] == "7"  # where only texts stand
+    assert found["output"] == "7"  # where only strings may be
 
 
 def parse(values: object) -> Any:
@@ -227,7 +227,7 @@ def test_the_manifest_records_them(workspace: Workspace, released: Workspace) ->
     assert "already there" in workspace.release(by_place, "--set", "run=part-0").out
 
 
-def test_other_parameters_under_one_id_are_told_and_refused(workspace: Workspace) -> None:
+def test_other_parameters_under_one_id_are_reported_and_refused(workspace: Workspace) -> None:
     def one_id(settings: dict[str, Any]) -> None:
         by_place(settings)
         settings["release"] = "small"
@@ -243,7 +243,7 @@ def test_other_parameters_under_one_id_are_told_and_refused(workspace: Workspace
     )
 
 
-def test_the_command_tells_mistakes_in_one_sentence(workspace: Workspace) -> None:
+def test_the_command_reports_mistakes_in_one_sentence(workspace: Workspace) -> None:
     for options, sentence in (
         ((), "input.path: ${run} has no value; give one with --set run=VALUE"),
         (("--set", "run=x/y"), "--set run: 'x/y' must match the pattern part-[0-9]"),

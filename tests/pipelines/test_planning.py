@@ -57,7 +57,7 @@ def test_json_is_the_contract(workspace: Workspace, measure: str) -> None:
         assert sum(level[measure] for level in tree["levels"]) > 0.49
         for candidate in tree["candidates"]:
             assert {"label", "estimation", "fanouts", "levels", "predicted"} <= set(candidate)
-            if candidate["label"] != "independent":  # of which a row moves every prefix
+            if candidate["label"] != "independent":  # there a row moves every prefix
                 check_levels(candidate, measure)
 
 
@@ -120,7 +120,7 @@ def test_text(workspace: Workspace) -> None:
     assert "once for each of 2 keys" in outcome.out
 
 
-def test_public_total_is_told(workspace: Workspace) -> None:
+def test_public_total_is_reported(workspace: Workspace) -> None:
     domain = {"column": "x", "lower": 0, "upper": 100, "cells": 16, "missing": "last"}
     path = workspace.configure(
         lambda s: s.update(

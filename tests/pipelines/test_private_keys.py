@@ -1,4 +1,4 @@
-"""Private keys by the command: two stages, one guarantee, and every way to stand or fall."""
+"""Private keys by the command: two stages, one guarantee, and every way to succeed or fail."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_second_run_reads_no_row_and_draws_nothing(sold: Workspace) -> None:
 def test_the_rest_is_one_more_key(shops: Workspace) -> None:
     shops.release(change(BY | {"unknown": "other"}))
     labels = keys_of(shops)
-    # A shop of that name is of the rest, since its rows could not be told from it.
+    # A shop of that name is of the rest, since its rows could not be distinguished from it.
     assert labels[-1] == "other" and labels.count("other") == 1 and "big" in labels
     (total,) = ReleaseFolder(str(shops.output)).release.tree("places").top(1, 0, "other")
     kept = [name for name in labels[:-1]]
@@ -227,7 +227,7 @@ def test_a_killed_first_stage_is_finished(
     assert files_of(shops.output) == files_of(made)
 
 
-def test_a_first_stage_is_never_drawn_twice_for_standing_trees(sold: Workspace) -> None:
+def test_a_first_stage_is_never_drawn_twice_for_existing_trees(sold: Workspace) -> None:
     shutil.rmtree(sold.output / "keys")
     refused = sold.release(change())
     assert refused.code == 2 and "not the selection of its keys in keys" in refused.err
@@ -270,7 +270,7 @@ def test_discarding_begins_with_the_stage_that_was_begun(shops: Workspace) -> No
     assert json.loads((stage / "manifest.json").read_text())["nonce"] != "00" * 16
 
 
-def test_no_selected_key_is_told_in_one_sentence(shops: Workspace) -> None:
+def test_no_selected_key_is_reported_in_one_sentence(shops: Workspace) -> None:
     wanted = change(BY | {"threshold": 100_000})
     for _ in range(2):
         outcome = shops.release(wanted)
@@ -280,7 +280,7 @@ def test_no_selected_key_is_told_in_one_sentence(shops: Workspace) -> None:
     assert not (shops.output / "manifest.json").exists()
 
 
-def test_a_mistake_of_the_trees_is_told_before_keys_are_paid_for(shops: Workspace) -> None:
+def test_a_mistake_of_the_trees_is_reported_before_keys_are_paid_for(shops: Workspace) -> None:
     def wrong(settings: dict[str, Any]) -> None:
         change()(settings)
         settings["trees"][0]["domain"]["column"] = "y"
@@ -298,16 +298,16 @@ def test_integers_are_said_to_be_integers(shops: Workspace) -> None:
     assert keys_of(shops) == ["2013", "2014"]
 
 
-def test_the_plan_tells_from_how_many_units_on(shops: Workspace) -> None:
+def test_the_plan_reports_from_how_many_units_on(shops: Workspace) -> None:
     path = shops.configure(change())
-    told = shops.run("plan", path)
-    assert told.code == 0, told.err
+    reported = shops.run("plan", path)
+    assert reported.code == 0, reported.err
     law = load_configuration(path).selection.questions[0].plan.law  # type: ignore[union-attr]
     assert (
         f"a key is released with probability 1/2 from {law.least_units(0.5)} units on, with 0.99 "
-        f"from {law.least_units(0.99)}, and for certain from {law.certain_units}" in told.out
+        f"from {law.least_units(0.99)}, and for certain from {law.certain_units}" in reported.out
     )
-    assert "once for each key of shop that is selected" in told.out
+    assert "once for each key of shop that is selected" in reported.out
     entries = json.loads(shops.run("plan", path, "--json").out)
     assert entries["trees"][1]["keys"] is None
     (selection,) = entries["selections"]
@@ -358,7 +358,7 @@ def test_private_keys_that_cannot_be_are_refused(
 def test_more_keys_than_a_release_can_hold(
     shops: Workspace, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, sentence: str
 ) -> None:
-    """What was selected tells it, so the sentence spends nothing more."""
+    """The selected keys reveal it, so the sentence spends nothing more."""
     monkeypatch.setattr(module, limit, 17 if limit == "MAX_LEAVES" else 1)
     outcome = shops.release(change())
     assert outcome.code == 2 and outcome.err.count("\n") == 1
@@ -388,7 +388,7 @@ def test_hierarchies_have_private_keys_too(shops: Workspace, guessed: int | None
 
 
 def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> None:
-    """In a ledger with room for one such release, though its folder is gone meanwhile."""
+    """In a ledger that admits one such release, though its folder is gone meanwhile."""
     url = f"sqlite:///{shops.output.parent}/budget.db"
     ledger = opened(url, account_of("2", "0.0001"))
 

@@ -1,4 +1,4 @@
-"""The progress bar: what is told is shown, what lies in the output is looked for."""
+"""The progress bar: what is reported is shown, what lies in the output is looked for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_parts_that_others_wrote_are_looked_for() -> None:
     assert "writing: 100%" in terminal.getvalue() and "4/4" in terminal.getvalue()
 
 
-def test_without_a_terminal_a_job_that_is_not_quiet_is_not_told_of() -> None:
+def test_without_a_terminal_a_job_that_is_not_quiet_is_not_reported() -> None:
     written = io.StringIO()
     with redirect_stderr(written), progress_bar(100, 4, lambda: 0):
         time.sleep(0.05)

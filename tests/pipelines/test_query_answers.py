@@ -1,4 +1,4 @@
-"""What a query makes of an answer: roundings told, sums, keys side by side, orders, CSV."""
+"""What a query makes of an answer: stated roundings, sums, keys side by side, orders, CSV."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_sum_of_nodes(asked: Workspace) -> None:
     assert row["label"] == "a/r2 + c10 + /c9/r1"
     assert row["count"] == sum(part["count"] for part in parts)
     assert row["estimate"] == pytest.approx(sum(part["estimate"] for part in parts))
-    # What the levels above tell makes the estimates of nodes apart not positively correlated.
+    # What the levels above add makes the estimates of nodes apart not positively correlated.
     apart = np.sqrt(sum(part["std_error"] ** 2 for part in parts))
     assert 0 < row["std_error"] < apart * (1 + 1e-9)
     (root,) = answers(asked, "node", "--tree", "roads", "--path", "")

@@ -24,7 +24,7 @@ SHOWN = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The release that the page asks, of rows that no generator draws."""
+    """The release that the page queries, of rows that no generator draws."""
     made, row = Workspace(tmp_path_factory.mktemp("visits")), np.arange(ROWS)
     shops = [SHOPS[place].split("/") for place in (row * row // 7) % 5]
     made.write_rows(
@@ -68,10 +68,10 @@ def printed(made: Workspace, command: str) -> str:
     program, *arguments = shlex.split(command)
     assert (program, arguments[:2]) == ("dptrees", ["query", "out/visits"])
     outcome = made.run("query", made.output, *arguments[2:])
-    told = (outcome.err + outcome.out).replace(str(made.output), "out/visits")
+    reported = (outcome.err + outcome.out).replace(str(made.output), "out/visits")
     # The last digits of a float may be another machine's.
-    told = re.sub(r"\d+\.\d{7,}", lambda found: f"{float(found[0]):.9g}...", told)
-    return told.replace("\r\n", "\n")
+    reported = re.sub(r"\d+\.\d{7,}", lambda found: f"{float(found[0]):.9g}...", reported)
+    return reported.replace("\r\n", "\n")
 
 
 def redrawn(made: Workspace) -> str:

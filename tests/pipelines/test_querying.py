@@ -121,7 +121,7 @@ def test_empty_range(released: Workspace) -> None:
 
 
 def test_quantile(released: Workspace) -> None:
-    """Any fraction may be asked; one that was released gets the released answer."""
+    """Any fraction may be requested; one that was released gets the released answer."""
     asked = ("0.25", "0.5", "0.9")
     answer = ask(released, "quantile", *asked, "--tree", "places", "--key", "north")
     quartile, median, high = answer["answers"]
@@ -205,7 +205,7 @@ def test_no_release(workspace: Workspace) -> None:
         assert outcome.err.startswith(f"dptrees: {place}: ") and outcome.err.count("\n") == 1
 
 
-def test_other_domains_are_asked_in_their_own_notation(workspace: Workspace) -> None:
+def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -> None:
     """Dates, and integers as keys: what the command line gives is text."""
     days = pa.array(["2024-03-01", "2024-05-20"] * 500).cast(pa.date32())
     sizes = pa.array([7, 7, 12, 12] * 250)

@@ -16,8 +16,8 @@ from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE
 
 # Of a key and a nonce that are fixed: nothing here is left to chance. The limits of 7 standard
-# errors hold for Laplace noise with a false alarm below 1e-6 over all the comparisons, for whoever
-# changes the key.
+# errors hold for Laplace noise with a false alarm below 1e-6 over all the comparisons, for anyone
+# who changes the key.
 LIMIT, AGES = 7.0 * np.sqrt(2), 85
 
 

@@ -85,7 +85,7 @@ def test_manifest_names_every_part_with_its_checksum(released: Workspace) -> Non
 
 
 def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest without what stands for the bytes of the noisy tables."""
+    """Return a manifest without what describes the bytes of the noisy tables."""
     known = dict(manifest)
     known.pop("record")
     known.pop("checksum")
@@ -98,7 +98,7 @@ def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def test_manifest_tells_nothing_of_the_data(workspace: Workspace, released: Workspace) -> None:
+def test_manifest_reveals_nothing_about_the_data(workspace: Workspace, released: Workspace) -> None:
     """Other rows, ten times as many: only the names and checksums of noisy tables differ."""
     workspace.write_rows(seed=5, x=pa.array([1.0, 99.0] * 2000), place=pa.array(["south"] * 4000))
     assert workspace.release().code == 0
@@ -229,7 +229,7 @@ def test_missing_part(workspace: Workspace, copied: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cdf/all-*.parquet", "quantiles.parquet"])
-def test_damaged_file_is_mended_by_a_repair(workspace: Workspace, copied: Path, name: str) -> None:
+def test_damaged_file_is_fixed_by_a_repair(workspace: Workspace, copied: Path, name: str) -> None:
     (path,) = copied.glob(name)
     before = path.read_bytes()
     path.write_bytes(b"")
@@ -237,7 +237,7 @@ def test_damaged_file_is_mended_by_a_repair(workspace: Workspace, copied: Path, 
     assert path.read_bytes() == before
 
 
-def test_missing_file_is_told_and_mended_by_a_repair(workspace: Workspace, copied: Path) -> None:
+def test_missing_file_is_reported_and_fixed_by_a_repair(workspace: Workspace, copied: Path) -> None:
     (path,) = copied.glob("cdf/all-*.parquet")
     before = path.read_bytes()
     path.unlink()

@@ -194,7 +194,7 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     assert f"{root['estimate']:,.0f} ± " in text
     for word in ("What is guaranteed", "age", "shops"):
         assert word in text
-    # The method is folded, and the guarantee told once.
+    # The method is folded, and the guarantee stated once.
     assert rest.count(guarantee_in_words(made.plan)) == 1
     assert '<details id="guarantee">' in rest and guarantee_in_words(made.plan) not in top
 
@@ -449,7 +449,7 @@ def test_clip_bounds_bytes_and_replaces_what_is_invisible() -> None:
     assert clip(None) == ""
 
 
-def test_a_unit_is_told_as_what_is_protected(workspace: Workspace) -> None:
+def test_a_unit_is_reported_as_what_is_protected(workspace: Workspace) -> None:
     unit = {"epsilon": 1, "neighbors": "add_remove", "unit": "place", "max_rows": 3}
     outcome = workspace.release(lambda settings: settings.update(privacy=unit))
     assert outcome.code == 0, outcome.err

@@ -1,4 +1,4 @@
-"""The configuration's section `report`: checked, kept in the manifest, told on the page."""
+"""The configuration's section `report`: checked, kept in the manifest, shown on the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_it_cannot_be(section: str, sentence: str) -> None:
     assert sentence in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_the_manifest_keeps_it_and_the_page_tells_it(
+def test_the_manifest_keeps_it_and_the_page_reports_it(
     workspace: Workspace, released: Workspace
 ) -> None:
     outcome = workspace.release(lambda settings: settings.update(report=REPORT))

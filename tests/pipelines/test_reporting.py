@@ -1,4 +1,4 @@
-"""`dptrees report` on hierarchies: what it is asked for, what it reads, what it refuses."""
+"""`dptrees report` on hierarchies: what it shows on request, what it reads, what it refuses."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_other_keys_are_not_read(codes: Codes, opened: list[str]) -> None:
     assert set(rows["key"].cast(pa.string()).to_pylist()) == {"north"}
 
 
-def test_report_shows_the_paths_that_it_is_asked_for(
+def test_report_shows_the_paths_that_are_requested(
     codes: Codes, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MAX_TREES", 1)
@@ -152,7 +152,7 @@ def test_key_and_tree_of_a_report(codes: Codes) -> None:
         (["--tree", "codes", *["--path", "0000"] * 1501], "too many for one page"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_one_sentence(
+def test_what_cannot_be_shown_is_reported_in_one_sentence(
     codes: Codes, arguments: list[str], sentence: str
 ) -> None:
     outcome = codes.report(*arguments)

@@ -115,7 +115,7 @@ def with_null_numbers(rows: pa.Table) -> pa.Table:
 
 
 def with_bytes(rows: pa.Table) -> pa.Table:
-    """Texts that are not UTF-8, which no reader of Parquet files looks at."""
+    """Strings that are not UTF-8, which no reader of Parquet files looks at."""
     odd = as_texts([b"\xff", b"word 1\xff", b"a/\xc3", b"\xed\xa0\x80", b"", b"\0"], pa.string())
     return _extended(rows, dict.fromkeys(TEXTS, odd), len(odd))
 
@@ -126,7 +126,7 @@ def as_views(rows: pa.Table) -> pa.Table:
 
 
 def as_binary(rows: pa.Table) -> pa.Table:
-    """What becomes of a column of texts in which one value is bytes."""
+    """What becomes of a column of strings in which one value is bytes."""
     odd = pa.array([b"\xff\x00", None])
     return _extended(rows, dict.fromkeys(TEXTS, odd), len(odd))
 

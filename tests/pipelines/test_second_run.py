@@ -1,6 +1,6 @@
-"""What a second run tells: nothing of the rows, but where that is asked for and said.
+"""What a second run reveals: nothing about the rows, but where that is requested and said.
 
-With a victim's row taken out and another put in, an exit code would tell whether both fall into the
+With a victim's row taken out and another put in, an exit code would show whether both fall into the
 same cells, exactly and at any epsilon; so would tables that are the same bytes.
 """
 
@@ -39,7 +39,7 @@ def plain(workspace: Workspace, *options: str):
     return workspace.run("release", workspace.configure(), *options)
 
 
-def test_a_second_run_tells_no_cell(workspace: Workspace) -> None:
+def test_a_second_run_reveals_no_cell(workspace: Workspace) -> None:
     exchange(workspace, 3.0)
     assert plain(workspace).code == 0
     before, outcomes = files(workspace.output), []

@@ -91,7 +91,7 @@ def test_the_signing_key_is_not_in_the_job(
         (lambda path: path.write_text("Mirïam"), "signing_key: {path} is not a signing key"),
     ],
 )
-def test_a_key_that_cannot_sign_is_told_before_a_row_is_read(
+def test_a_key_that_cannot_sign_is_reported_before_a_row_is_read(
     workspace: Workspace, signing: Path, spoil: Any, words: str
 ) -> None:
     spoil(signing)

@@ -101,7 +101,7 @@ def test_check_counts_them(place: tuple[Workspace, Change]) -> None:
     assert PASSWORD not in outcome.out + outcome.err
 
 
-def test_plan_asks_no_table(workspace: Workspace) -> None:
+def test_plan_requests_no_table(workspace: Workspace) -> None:
     def change(settings: dict[str, Any]) -> None:
         settings["input"] = {"format": "delta", "table": "nowhere"}
 
@@ -112,7 +112,7 @@ def test_plan_asks_no_table(workspace: Workspace) -> None:
     assert not workspace.output.exists()
 
 
-def test_a_missing_column_and_a_type_are_told(
+def test_a_missing_column_and_a_type_are_reported(
     place: tuple[Workspace, Change],
 ) -> None:
     here, change = place
@@ -208,7 +208,7 @@ def test_init_of_a_table(workspace: Workspace) -> None:
 
 
 def test_an_empty_table_is_released(workspace: Workspace) -> None:
-    """Whether there are rows is nothing that an exit code tells."""
+    """Whether there are rows is nothing that an exit code reveals."""
     deltalake = table_library("deltalake")
     deltalake.write_deltalake(workspace.folder / "none", workspace.values().slice(0, 0))
 

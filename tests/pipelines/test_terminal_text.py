@@ -117,13 +117,13 @@ def test_the_plan(made: tuple[Hostile, Outcome]) -> None:
 def test_the_table_of_a_query_is_aligned(made: tuple[Hostile, Outcome], tree: str) -> None:
     workspace, _ = made
     key = ("--key", EVIL) if tree == "keyed" else ()
-    asked = ("query", workspace.output, "top", "--tree", tree, *key)
-    heading, *lines = check(workspace.run(*asked))[:-2]
+    requested = ("query", workspace.output, "top", "--tree", tree, *key)
+    heading, *lines = check(workspace.run(*requested))[:-2]
     assert len(lines) == 2
     assert sum(SHOWN in line for line in lines) == 1
     assert {len(line) for line in (heading, *lines)} == {len(heading)}
     assert heading.startswith("node".ljust(len(SHOWN)))
-    out = workspace.run(*asked, "--json")
+    out = workspace.run(*requested, "--json")
     check(out)
     assert EVIL in {row["label"] for row in json.loads(out.out)["answers"]}
 

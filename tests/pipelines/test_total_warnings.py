@@ -14,7 +14,7 @@ import dptrees
 from tests.pipelines.conftest import ROWS, Workspace
 
 
-def test_a_tree_whose_rows_are_dropped_is_told(workspace: Workspace) -> None:
+def test_a_tree_whose_rows_are_dropped_is_reported(workspace: Workspace) -> None:
     workspace.write_rows(none=pa.nulls(ROWS, pa.float64()))
 
     def change(settings: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def test_trees_of_the_same_rows_are_not(released: Workspace) -> None:
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_programs_are_told_too(workspace: Workspace) -> None:
+def test_json_reports_it_too(workspace: Workspace) -> None:
     workspace.write_rows(none=pa.nulls(ROWS, pa.float64()))
 
     def change(settings: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def test_programs_are_told_too(workspace: Workspace) -> None:
     assert told["level"] == "warning" and "tree all holds about 0 rows" in told["message"]
 
 
-def test_noise_that_hides_a_total_is_told_as_such(workspace: Workspace) -> None:
+def test_noise_that_hides_a_total_is_reported_as_such(workspace: Workspace) -> None:
     """Bounds of a unit far above what units have: nothing is dropped, and all is noise."""
     workspace.write_rows(who=pa.array(np.arange(ROWS) % 50))
 

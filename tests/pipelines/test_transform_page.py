@@ -79,7 +79,7 @@ class Visit(NamedTuple):
 def test_selected_fields_need_a_schema(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beam infers no types for `beam.Select`; with a schema the rows are those of the page."""
+    """Beam infers no types for `beam.Select`; with a schema the rows are the page's."""
     written_examples(PROJECT / "docs" / "transform.md", workspace.folder)
     monkeypatch.chdir(workspace.folder)
     plan = load_configuration("visits.yaml").plan()

@@ -48,7 +48,7 @@ Place = tuple[str | int, ...]
 @pytest.fixture(autouse=True, scope="module")
 def remembered_widths() -> Iterator[None]:
     """Widths of intervals follow from a plan and a confidence alone, and take most of the time of
-    a verification: those of manifests with the same plan are computed once."""
+    a verification: manifests with the same plan share them: they are computed once."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in (UniformMechanism, IrregularMechanism):
             patch.setattr(kind, "widths", lru_cache(kind.widths))
@@ -60,7 +60,7 @@ def lines_of(outcome: Outcome) -> dict[str, str]:
 
 
 def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
-    """Change the manifest, and do what whoever edits it would: a copy without a plan is published,
+    """Change the manifest, and do what an editor of it would: a copy without a plan is published,
     and the checksum is computed again."""
     (folder / "plan.json").unlink(missing_ok=True)
     path = folder / "manifest.json"
@@ -350,7 +350,7 @@ def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
         _certified(None, rho, Fraction(1), Fraction(2, 10**8))
 
 
-def test_dp_accounting_is_asked_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     laws = (*moved(25, 2), (DiscreteLaplace(scale=Fraction(40)), 1))
     told = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
@@ -433,7 +433,7 @@ def test_a_replay_of_other_rows(again: Workspace) -> None:
     refused(again, "replay", "the release was not made from these", "--data", again.configure())
 
 
-def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) -> None:
+def test_a_replay_finds_what_the_manifest_alone_cannot_report(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
     assert again.run("verify", again.output).code == 0
     refused(again, "replay", "spec.trees[0].weight differs", "--data", again.configure())
@@ -525,7 +525,7 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, tmp_path: Path) -> Non
         cwd=again.folder,
         stdout=subprocess.DEVNULL,
     )
-    wait_for_work(process, 2.0)  # of which imports take most
+    wait_for_work(process, 2.0)  # mostly of imports
     process.send_signal(signal.SIGKILL)
     process.wait()
     # An empty folder is Beam's, which removes it at once. Python's tempfile writes "blat" to try a
@@ -544,7 +544,7 @@ def test_every_check_is_documented() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [], {}, "", "x", -1, 1.5, True, ["a"], "1/0"])
 def test_no_manifest_breaks_the_program(again: Workspace, wrong: object) -> None:
-    """Every entry down to a depth of four, replaced by something else, is told in a sentence."""
+    """Every entry down to a depth of four, replaced by another, is reported in a sentence."""
     manifest = json.loads((again.output / "manifest.json").read_text())
     places = {
         place[:depth] for place in scalars(manifest) for depth in range(1, min(len(place), 4))

@@ -2,7 +2,7 @@
 
     python -m tests.processors.compare [--on PROCESSOR ...] [--into FOLDER] [NAME ...]
 
-makes releases (`tests.processors.releases`; all of them, or those of the given names) on this
+makes releases (`tests.processors.releases`; all of them, or the ones with the given names) on this
 machine as it is and on emulated processors, and prints every file and column or field that
 differs, with its first differing values. All of them take minutes for each processor.
 """

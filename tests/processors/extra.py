@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.golden.configurations import BY, CITIES, CODES, DAYS, FINE, MINUTES, NUMBERS, RELATIVE
 
 EPSILON, RHO, DELTA = "epsilon: 1.0", "rho: 0.1", "epsilon: 1.0, delta: 1.0e-6"
-# By name: the budget and the trees without their names; the rows are those of the golden releases.
+# By name: the budget and the trees without their names; the rows come from the golden releases.
 TREES: dict[str, tuple[str, ...]] = {
     # What a user writes who chooses nothing.
     **{

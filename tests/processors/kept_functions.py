@@ -2,7 +2,7 @@
 
     python -m tests.processors.kept_functions [forbidden]
 
-The arguments are fixed. With ``forbidden`` it prints those of functions that the lint forbids,
+The arguments are fixed. With ``forbidden`` it prints results of functions that the lint forbids,
 which show that an emulated processor is another one.
 """
 
@@ -237,7 +237,7 @@ FORBIDDEN: Functions = {
 
 
 def digest(value: Any) -> str:
-    """Return the first digits of a digest of arrays, numbers, texts or bytes."""
+    """Return the first digits of a digest of arrays, numbers, strings or bytes."""
     digest = hashlib.sha256()
     _add(digest, value)
     return digest.hexdigest()[:16]

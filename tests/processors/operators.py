@@ -145,5 +145,5 @@ if __name__ == "__main__":
     for _ in make(Path(sys.argv[1]), tuple(sys.argv[2:]) or NAMES):
         pass
     # This module is imported twice: as the program, and by nobody else.
-    for (site, kind), told in sorted(found.items()):
-        print(f"{site}: {kind}: {told}")
+    for (site, kind), reported in sorted(found.items()):
+        print(f"{site}: {kind}: {reported}")

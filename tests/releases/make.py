@@ -3,7 +3,7 @@
     python -m tests.releases.make NAME [--project FOLDER]
 
 NAME is one of `CONFIGURATIONS`; FOLDER holds the dptrees that is to make it, such as an unpacked
-`git archive` of the commit that is told beside its name. What is written into `made/NAME` is
+`git archive` of the commit that is given beside its name. What is written into `made/NAME` is
 committed, and never made anew: docs/decisions/0023 says what for.
 """
 
@@ -174,7 +174,7 @@ def write_place(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def make(name: str, project: Path) -> None:
-    """Makes one release of the collection, and asks it.
+    """Makes one release of the collection, and queries it.
 
     Raises:
         SystemExit: a command fails.

@@ -12,7 +12,7 @@ ROWS = 400
 
 
 def write_rows(folder: Path) -> None:
-    """Writes the rows of a release, and those of two days of a series."""
+    """Writes the rows of a release, and the rows of two days of a series."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, first in (("rows", 0), ("2026-11-01", 1), ("2026-11-02", 2)):
         pq.write_table(_table(range(first, first + ROWS)), folder / f"{name}.parquet")

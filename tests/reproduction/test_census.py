@@ -1,7 +1,7 @@
 """The table of benchmarks/census.py: its exact figures, and a small run of what it measures.
 
 Measured mean squared errors of tracts, block groups and blocks are means over hundreds of nodes and
-nearly normal: they are compared by Student's t. Those of the state and the counties are not; of
+nearly normal: they are compared by Student's t. The errors of state and counties are not; of
 the sum of all blocks the state's is a chi-square. The limits are for 1e-7 together, since the means
 are a little skewed (by simulation, of tracts 2.2 times as many values lie beyond Student's 1e-5):
 a false alarm is below 1e-6. Noise 10 % off is noticed.

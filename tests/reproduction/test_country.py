@@ -255,7 +255,7 @@ def test_watches_a_release(folder: Path) -> None:
     assert len(line) == len(scale.HEADING.splitlines()[1])
 
 
-def test_sorted_counts_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sorted_counts_can_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[int] = []
 
     def watch(config: str) -> scale.Profile:
@@ -271,7 +271,7 @@ def test_sorted_counts_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
     assert watched == [2**25, 0]
 
 
-def test_a_failed_release_tells_why(tmp_path: Path) -> None:
+def test_a_failed_release_reports_why(tmp_path: Path) -> None:
     config = tmp_path / "release.yaml"
     config.write_text("release: nothing\n")
     for run in (scale.run_profile, lambda path: scale.run_command(["release", str(path)])):

@@ -144,7 +144,7 @@ def pooled_deviations(factor: Fraction) -> list[float]:
 
 
 def test_the_distances_of_the_consistent_cdfs_are_the_printed_ones() -> None:
-    """Half and twice the noise are told by every norm, noise 30 % too small by those before
+    """Half and twice the noise are detected by every norm, noise 30 % too small by the norms before
     consistency. (Those after it depend on the noise less, and the printed means have errors of
     their own.)"""
     assert max(map(abs, pooled_deviations(Fraction(1)))) < SIGMAS
@@ -180,7 +180,7 @@ def test_the_best_shapes_are_those_of_the_paper() -> None:
     assert [what for what, agreed in agrees.items() if not agreed] == ["`beta*`, Lemma IV.3"]
 
 
-def test_budgets_that_are_not_the_best_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budgets_that_are_not_the_best_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tree_shapes.budgets_are_best((2, 2, 28))
     equal = (Fraction(1, 3),) * 3
     monkeypatch.setattr(tree_shapes, "optimal_level_budgets", lambda *_: equal)

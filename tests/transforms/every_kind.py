@@ -123,16 +123,16 @@ def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
 
 
 def _factorized() -> Question:
-    asked = OrderedWorkload(
+    requested = OrderedWorkload(
         name="factorised", domain=NUMBERS, quantiles=(0.5,), candidate=WeightedSums()
     )
-    return asked.planned(Share(budget=RHO), ROW)
+    return requested.planned(Share(budget=RHO), ROW)
 
 
 def _exponential(chunk_leaves: int) -> Question:
     """Keys in places of their own, or the chunks of one tree that answer in rounds."""
     keys = KeyList(column="race", keys=RACES) if chunk_leaves >= 30 else None
-    asked = ExponentialWorkload(
+    requested = ExponentialWorkload(
         name="exponential",
         domain=NUMBERS,
         keys=keys,
@@ -141,7 +141,7 @@ def _exponential(chunk_leaves: int) -> Question:
     )
     # So little that no two releases find all quantiles alike.
     budget = replace(EPSILON, amount=Fraction(1, 10))
-    return replace(asked.planned(Share(budget=budget), ROW), chunk_leaves=chunk_leaves)
+    return replace(requested.planned(Share(budget=budget), ROW), chunk_leaves=chunk_leaves)
 
 
 def _series() -> ReleasePlan:

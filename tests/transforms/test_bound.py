@@ -194,8 +194,8 @@ def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) 
     assert "ByShard" not in names[0] and "ByShard" in names[1]
 
 
-def test_what_an_engine_counts_tells_nothing_of_units(counted: Counts, small_splits) -> None:  # noqa: F811
-    """Elements are as many whoever the rows are of, and wherever they lie."""
+def test_what_an_engine_counts_reveals_nothing_about_units(counted: Counts, small_splits) -> None:  # noqa: F811
+    """Elements are as many whichever units have the rows, and wherever they lie."""
     for name in ("ordered by key", "hierarchy", "codes"):
         plan = unit_releases.PLANS[name]()
         base = {each: ROWS[each].slice(0, 1) for each in plan.columns}
@@ -245,7 +245,7 @@ def test_when_rows_leave_follows_from_the_rows_read(reference, monkeypatch) -> N
 
 
 def test_shards_without_rows_are_counted_as_others_are(plan, reference) -> None:
-    """How much is sent must not tell whether there are rows at all."""
+    """How much is sent must not reveal whether there are rows at all."""
     rows = ROWS.combine_chunks().to_batches()[0]
     sent = []
     for batch in (rows, rows.slice(0, 0)):

@@ -82,7 +82,7 @@ def test_another_order_other_files_and_sorted_counts(
     assert tables(release_files(tmp_path / "out")) == expected
 
 
-def test_neither_the_log_nor_a_file_tells_an_exact_count(
+def test_neither_the_log_nor_a_file_reports_an_exact_count(
     plan, key, tmp_path, run, release_files, caplog
 ) -> None:
     """All rows are in one cell, so that its count is that of every node above it."""

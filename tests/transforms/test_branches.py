@@ -1,4 +1,4 @@
-"""Trees of so many chunks that branches stand between them and the spine."""
+"""Trees of so many chunks that branches lie between them and the spine."""
 
 import json
 from dataclasses import replace
@@ -129,7 +129,7 @@ def test_without_noise_every_node_has_its_true_count(tmp_path, run_steps, monkey
         assert row["estimate"] == pytest.approx(truth, abs=1e-6)
 
 
-def test_what_is_asked_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
+def test_what_is_requested_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
     whole = plan()
     run_steps(whole, ROWS, tmp_path / "out")
     nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())

@@ -61,7 +61,7 @@ def opened(plan: ReleasePlan, reference: KeyReference, output: str) -> dict[str,
 
 @pytest.fixture
 def first(tmp_path: Path, reference: KeyReference) -> str:
-    """The folder of a series whose first run stands."""
+    """The folder of a series whose first run is complete."""
     output = str(tmp_path / "series")
     Run(plan_of(1), reference, run_folder(output, 1), bytes(16), carried={}).run(bundles())
     return output

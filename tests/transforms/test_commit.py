@@ -55,8 +55,8 @@ def test_the_manifest_names_every_part_with_its_checksum(
     assert manifest["record"] == json.loads(files["record.json"])["record"]
     assert manifest["nonce"] == json.loads(files["nonce.json"])["nonce"]
     assert manifest["checksum"] == manifest_checksum(manifest)
-    told = json.loads(json.dumps(plan_manifest(plan)))
-    assert {name: manifest[name] for name in told} == told
+    reported = json.loads(json.dumps(plan_manifest(plan)))
+    assert {name: manifest[name] for name in reported} == reported
 
 
 def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, release_files) -> None:
@@ -87,7 +87,7 @@ def test_a_folder_with_a_record_and_strays_is_completed(
 
 
 @pytest.mark.parametrize("repair", [False, True])
-def test_a_release_that_stands_is_left_as_it_is_by_another_version(
+def test_a_release_that_exists_is_left_as_it_is_by_another_version(
     plan, data, rows, run, run_steps, tmp_path, release_files, monkeypatch, repair
 ) -> None:
     run_steps(plan, rows, tmp_path / "out")

@@ -124,7 +124,7 @@ def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None
 
 
 def test_quantiles_in_rounds(counted) -> None:
-    """Wherever rows are, also of which key: every chunk is asked, and answers."""
+    """Wherever rows are, and whatever their keys: every chunk is queried, and answers."""
     plan = release_plan_of(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))
     first = counted(plan, pa.table({"value": [0.1, 0.2, 0.15], "carrier": ["UA"] * 3}), "first")
     other = pa.table({"value": [0.1, 0.2, 9.9], "carrier": ["UA", "UA", "AA"]})

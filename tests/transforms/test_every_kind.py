@@ -152,7 +152,7 @@ def listed(increments: Increments) -> list[tuple[Any, int]]:
 
 
 def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
-    """And tell which rows of the batch they are."""
+    """And report which rows of the batch they are."""
     for question in plan.questions:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         increments, rows = question.row_increments(columns)

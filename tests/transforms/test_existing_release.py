@@ -1,4 +1,4 @@
-"""A release that stands is found by its specification, before a row is read."""
+"""An existing release is found by its specification, before a row is read."""
 
 import json
 
@@ -20,7 +20,7 @@ class Untouched(beam.DoFn):
         raise AssertionError("a row was read")
 
 
-def test_it_stands_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) -> None:
+def test_it_exists_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) -> None:
     out, plan = tmp_path / "out", make_plan()
     assert not is_released(str(out), plan)
     run_steps(plan, rows, out)
@@ -37,7 +37,7 @@ def test_it_stands_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) 
         is_released(str(out), plan)
 
 
-def test_the_transform_compares_no_rows_with_those_of_a_release_that_stands(
+def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
     make_plan, rows, run_steps, tmp_path, reference, release_files
 ) -> None:
     out, plan, seen = tmp_path / "out", make_plan(), tmp_path / "seen"

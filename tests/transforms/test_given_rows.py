@@ -1,4 +1,4 @@
-"""Rows that this process holds: read as those of files, and told where they are not."""
+"""Rows that this process holds: read like the rows of files, and reported where they are not."""
 
 import apache_beam as beam
 import pyarrow as pa

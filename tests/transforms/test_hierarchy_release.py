@@ -107,7 +107,7 @@ def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
 
 
 def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
-    """Check the files of a release against those of the release in memory."""
+    """Check the files of a release against the release in memory."""
     universes = {
         universe_name(each.domain.universe.digest)
         for each in plan.questions

@@ -58,8 +58,8 @@ def test_what_shapes_no_noise_is_replaced_at_any_time(plans, tmp_path) -> None:
     one, *_ = plans
     keep(str(tmp_path), one)
     draw(tmp_path)
-    asked = replace(one, request=REQUEST | {"confidence": 0.5})
-    assert keep(str(tmp_path), asked) == asked == find_kept(str(tmp_path))
+    requested = replace(one, request=REQUEST | {"confidence": 0.5})
+    assert keep(str(tmp_path), requested) == requested == find_kept(str(tmp_path))
 
 
 def test_a_draw_of_an_earlier_version_gets_no_plan(plans, tmp_path) -> None:

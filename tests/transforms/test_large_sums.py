@@ -1,5 +1,5 @@
 """Sums past 64 bits on their way through the job: no count turns its sign, and nothing that stops
-the job or is counted by an engine tells of a row."""
+the job or is counted by an engine reveals a row."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -65,7 +65,7 @@ def test_counters_are_those_of_the_plan_and_of_the_files(
 
 
 def other_rows(rows: pa.Table) -> pa.Table:
-    """Return as many rows, of which other ones, and far more, are dropped or out of bounds."""
+    """Return as many rows; other ones, and far more, are dropped or out of bounds."""
     value = np.full(rows.num_rows, np.nan)
     value[::7] = 1e6
     return rows.set_column(rows.column_names.index("value"), "value", pa.array(value))
@@ -121,8 +121,8 @@ def makes_metrics(source: str) -> bool:
 
 
 def test_no_other_module_makes_metrics() -> None:
-    """Where the rows are counted, no counter may be made beside the documented ones. Those of the
-    preflight are of a job of its own, which reads no row."""
+    """Where the rows are counted, no counter may be made beside the documented ones. The
+    preflight's counters are of a job of its own, which reads no row."""
     assert makes_metrics("from apache_beam.metrics import Metrics")
     assert makes_metrics("beam.metrics.Metrics.counter('a', 'b').inc()")
     assert not makes_metrics("question.counter(dense=True)")  # of rows

@@ -1,4 +1,4 @@
-"""The nonce of a folder: drawn once, whoever comes first, and part of every seed."""
+"""The nonce of a folder: drawn once, by the first process, and part of every seed."""
 
 import json
 import threading
@@ -55,7 +55,7 @@ def test_two_launchers_at_once_get_the_same(tmp_path) -> None:
         assert len(found) == 2 and len(set(found)) == 1
 
 
-def test_the_id_of_the_key_stands_beside_the_nonce(tmp_path) -> None:
+def test_the_id_of_the_key_goes_with_the_nonce(tmp_path) -> None:
     folder = str(tmp_path / "out")
     assert key_id_of_folder(folder) is None
     nonce = folder_nonce(folder, key_id="0123456789abcdef")

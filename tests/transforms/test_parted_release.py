@@ -194,7 +194,7 @@ def test_one_that_an_older_version_wrote_whole_is_read_in_parts(tmp_path) -> Non
     assert universe.find("1310") == BLOCKS.find("1310")
 
 
-def test_a_worker_reads_the_upper_levels_and_what_it_asks_for(tmp_path, monkeypatch) -> None:
+def test_a_worker_reads_the_upper_levels_and_what_it_requests(tmp_path, monkeypatch) -> None:
     message = pickle.dumps(shared_plan(tmp_path / "out"))
     universe_file._LOADED.clear()
     monkeypatch.setattr(files, "read_bytes", lambda path: pytest.fail(path))
@@ -238,13 +238,13 @@ def test_a_list_in_any_order_gives_the_same_universe() -> None:
     assert parted().extended.find("other") == BLOCKS.extended.find("other")
 
 
-def test_a_leaf_twice_is_told() -> None:
+def test_a_leaf_twice_is_reported() -> None:
     blocks = [pa.array(["0101", "0102"]), pa.array(["0203", "0101"])]
     with pytest.raises(ValueError, match="'0101' is listed more than once"):
         universe_from_code_blocks(2, blocks.__getitem__, (2, 2))
 
 
-def test_a_list_that_changes_is_told() -> None:
+def test_a_list_that_changes_is_reported() -> None:
     blocks = [pa.array(["0101", "0102"]), pa.array(["0203", "0204"])]
     universe = universe_from_code_blocks(2, blocks.__getitem__, (2, 2))
     blocks[0] = pa.array(["0101"])
@@ -269,7 +269,7 @@ def test_a_worker_without_the_file_says_so(fault, tmp_path, monkeypatch) -> None
     assert str(tmp_path) in caught.value.sentence and "\n" not in caught.value.sentence
 
 
-def test_a_list_that_changes_before_it_is_written_is_told(tmp_path) -> None:
+def test_a_list_that_changes_before_it_is_written_is_reported(tmp_path) -> None:
     """A release whose file is not that of its specification would be read by nobody."""
     blocks = [pa.array(CODES[start : start + 3]) for start in range(0, len(CODES), 3)]
     universe = universe_from_code_blocks(4, lambda at: blocks[at], (1, 1, 2), levels=LEVELS)

@@ -14,7 +14,7 @@ from transforms.passing import is_no_memory, may_pass, not_now
 
 
 class ClientError(Exception):
-    """Error like those of service clients."""
+    """Error like the errors of service clients."""
 
     def __init__(self, code: int) -> None:
         super().__init__("Smith, John")
@@ -72,9 +72,12 @@ def test_memory_in_an_engines_words() -> None:
     assert not is_no_memory(RuntimeError("no memory of it"))
 
 
-def test_the_systems_words_alone_are_told() -> None:
-    told = not_now("a.csv", OSError(errno.EIO, "at the row of Smith, John"))
-    assert told.again and told.sentence == "input: a.csv cannot be read now: Input/output error"
+def test_the_systems_words_alone_are_reported() -> None:
+    reported = not_now("a.csv", OSError(errno.EIO, "at the row of Smith, John"))
+    assert (
+        reported.again
+        and reported.sentence == "input: a.csv cannot be read now: Input/output error"
+    )
     assert not_now("a.csv", ClientError(503)).sentence.endswith("now: ClientError")
 
 

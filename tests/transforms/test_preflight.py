@@ -1,4 +1,4 @@
-"""The look at the workers: what they differ in is told, and no code of ours travels to them."""
+"""The look at the workers: their differences are reported, and no code of ours travels to them."""
 
 from __future__ import annotations
 

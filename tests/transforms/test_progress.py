@@ -1,4 +1,4 @@
-"""Progress reaches those who listen, and tells only what is known before the rows are read."""
+"""Progress reaches those who listen, and reveals only what is known before the rows are read."""
 
 import os
 from collections import Counter
@@ -11,8 +11,8 @@ from transforms.progress import advance, listen
 def test_listeners_come_and_go() -> None:
     first: list[tuple[str, int]] = []
     second: list[tuple[str, int]] = []
-    stop_first = listen(lambda *told: first.append(told))
-    stop_second = listen(lambda *told: second.append(told))
+    stop_first = listen(lambda *reported: first.append(reported))
+    stop_second = listen(lambda *reported: second.append(reported))
     advance("read", 3)
     stop_first()
     advance("write", 1)
@@ -22,28 +22,28 @@ def test_listeners_come_and_go() -> None:
     assert second == [("read", 3), ("write", 1)]
 
 
-def test_a_job_tells_the_bytes_of_its_files_and_the_parts_of_its_plan(
+def test_a_job_reports_the_bytes_of_its_files_and_the_parts_of_its_plan(
     make_plan, data, tmp_path, run
 ) -> None:
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
-    told: Counter[str] = Counter()
-    stop = listen(lambda stage, amount: told.update({stage: amount}))
+    reported: Counter[str] = Counter()
+    stop = listen(lambda stage, amount: reported.update({stage: amount}))
     try:
         run(plan, data, tmp_path / "out")
     finally:
         stop()
-    assert told == {
+    assert reported == {
         "read": sum(map(os.path.getsize, glob(data))),
         "write": len(list(planned_parts(plan))),
     }
 
 
 def test_bytes_that_splits_do_not_divide(make_plan, data, tmp_path, run, small_splits) -> None:
-    told: Counter[str] = Counter()
-    stop = listen(lambda stage, amount: told.update({stage: amount}))
+    reported: Counter[str] = Counter()
+    stop = listen(lambda stage, amount: reported.update({stage: amount}))
     try:
         run(make_plan("value"), data, tmp_path / "out")
     finally:
         stop()
     total = sum(map(os.path.getsize, glob(data)))
-    assert total - 4 <= told["read"] <= total
+    assert total - 4 <= reported["read"] <= total

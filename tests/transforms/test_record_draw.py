@@ -52,7 +52,7 @@ def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_
     assert (tmp_path / "out" / "record.json").exists()
 
 
-def test_a_witness_is_asked_before_anything_is_recorded(make_plan, reference, tmp_path) -> None:
+def test_a_witness_is_requested_before_anything_is_recorded(make_plan, reference, tmp_path) -> None:
     plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
     chunks, asked = len(plan.questions[0].places), []
     folder_nonce(str(tmp_path / "out"), bytes(range(16)))

@@ -1,4 +1,4 @@
-"""Trees whose groups ask their places, in rounds: quantiles of more cells than a chunk holds."""
+"""Trees whose groups query their places, in rounds: quantiles of more cells than a chunk holds."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -147,10 +147,10 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
     assert totals == expected_balance(plan) | {"rows": -ROWS.num_rows}
 
 
-def exact(asked: Any) -> dict[Place, NodeCounts]:
-    columns = {name: ROWS[name] for name in asked.columns}
-    partials = asked.split_counts(asked.domain.leaf_counts(columns), CHOICES)
-    return {each.place: asked.merge(each.place, [each.data]) for each in partials}
+def exact(requested: Any) -> dict[Place, NodeCounts]:
+    columns = {name: ROWS[name] for name in requested.columns}
+    partials = requested.split_counts(requested.domain.leaf_counts(columns), CHOICES)
+    return {each.place: requested.merge(each.place, [each.data]) for each in partials}
 
 
 def test_expected_balance_counts_every_shard() -> None:

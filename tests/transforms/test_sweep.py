@@ -159,7 +159,7 @@ def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, out, release_fi
 def test_a_losing_job_clears_its_parts(
     make_plan, data, rows, run, run_steps, tmp_path, monkeypatch
 ) -> None:
-    """Another release stands by the time that it would commit."""
+    """Another release exists by the time that it would commit."""
     out, other = tmp_path / "out", tmp_path / "other"
     run_steps(make_plan(), rows, other, nonce=bytes(16))
 

@@ -96,7 +96,7 @@ def test_a_folder_that_was_cleared_gets_its_universe_again(plan, tmp_path) -> No
     assert parquet_of(tmp_path / "out") == sorted(universe_files(shared))
 
 
-def test_a_release_that_stands_keeps_the_bytes_that_it_names(
+def test_a_release_that_exists_keeps_the_bytes_that_it_names(
     plan, tmp_path, monkeypatch, nothing_loaded
 ) -> None:
     """Another version of Arrow writes the same universe with other bytes."""
@@ -146,14 +146,14 @@ def test_another_process_reads_each_universe_once(plan, tmp_path) -> None:
     travelled = pickle.dumps(shared)
     assert len(travelled) < 8000 and b"0112" not in travelled
     (tmp_path / "plan").write_bytes(travelled)
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", READ, str(tmp_path / "plan")],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told == f"2 True {plan.digest.hex()} [[''], [''], ['']]\n"
+    assert reported == f"2 True {plan.digest.hex()} [[''], [''], ['']]\n"
 
 
 def test_in_one_process_it_is_read_once_and_not_at_all_by_the_launcher(

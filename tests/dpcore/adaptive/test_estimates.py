@@ -1,6 +1,6 @@
 """Estimates given the drawn tree: unbiased, of the stated variance, their intervals hold.
 
-A node whose count stands at its threshold is split in about half of the releases. Where decisions
+A node whose count is at its threshold is split in about half of the releases. Where decisions
 were measured apart, its error given that it was split, or not, has mean 0 and the stated variance.
 Each test may fail by chance once in a million times, and fails where measurements decide or where
 noise is 30 % smaller than stated.
@@ -29,7 +29,7 @@ from tests.dpcore.adaptive_trees import Solved, solve_adaptive, source
 
 RELEASES = 4000
 ALARM = 1e-6
-NODE = 1  # of level 1, whose count stands at the threshold
+NODE = 1  # of level 1, whose count is at the threshold
 WATCHED = [(measure, split) for measure in Measure for split in (True, False)]
 
 
@@ -54,7 +54,7 @@ def solve_many(plan: AdaptivePlan, leaves: Integers) -> Solved:
 
 
 def standard_errors(solved: Solved, leaves: Integers, *, split: bool) -> Floats:
-    """Errors of the node's estimate in stated standard errors, of releases of which one kind."""
+    """Errors of the node's estimate in stated standard errors, of releases of one kind."""
     level = {name: values[:, NODE] for name, values in solved.levels[1].items()}
     kept = (level["ended"] < 0) == split
     truth = leaves.reshape(4, 4)[NODE].sum()
@@ -62,14 +62,14 @@ def standard_errors(solved: Solved, leaves: Integers, *, split: bool) -> Floats:
 
 
 def is_centerd(errors: Floats) -> bool:
-    """Whether a mean of 0 stands, but for once in a million."""
+    """Whether a mean of 0 is plausible, but for once in a million."""
     return bool(
         abs(errors.mean()) < stats.norm.isf(ALARM / 2) * errors.std() / np.sqrt(errors.size)
     )
 
 
 def has_unit_variance(errors: Floats) -> bool:
-    """Whether a mean square of 1 stands, likewise."""
+    """Whether a mean square of 1 is plausible, likewise."""
     spread = stats.norm.isf(ALARM / 2) * (errors**2).std() / np.sqrt(errors.size)
     return bool(abs((errors**2).mean() - 1) < spread)
 

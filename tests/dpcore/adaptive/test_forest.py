@@ -126,7 +126,7 @@ def test_estimates_are_dense_least_squares_on_the_drawn_tree(
 
 @pytest.mark.parametrize("kind", ["uniform", "irregular"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_released_tells_all_that_was_solved(kind: str, seed: int) -> None:
+def test_what_is_released_reports_all_that_was_solved(kind: str, seed: int) -> None:
     """Rebuild all solved values of several keys, with trees cut in chunks, from `DrawnTrees` of the
     ended nodes and the estimates alone."""
     rng = np.random.default_rng(500 + seed)

@@ -161,19 +161,19 @@ def scores(*, counts: bool) -> tuple[Array, int, int]:
     ones."""
     question = adaptive_question(counts=counts, threshold=8)
     exact = level_sums(question.plan.tree, LEAVES.reshape(1, -1))
-    squares, held, asked = [], 0, 0
+    squares, held, requested = [], 0, 0
     for seed in range(200):
         own: list[float] = []
         for row in rows_of(released(question, LEAVES, seed)):
             if row["level"] != 2:
                 continue
             truth = float(exact[2][0, row["node"]])
-            asked += 1
+            requested += 1
             held += row["ci_low"] <= truth <= row["ci_high"]
             if row["std_error"] is not None:
                 own.append(((row["estimate"] - truth) / row["std_error"]) ** 2)
         squares += [np.mean(own)] * bool(own)
-    return np.array(squares), held, asked
+    return np.array(squares), held, requested
 
 
 def is_one(squares: Array) -> bool:
@@ -183,9 +183,9 @@ def is_one(squares: Array) -> bool:
 
 
 def test_errors_given_the_tree_are_those_stated_where_decisions_are_apart() -> None:
-    squares, held, asked = scores(counts=False)
+    squares, held, requested = scores(counts=False)
     assert is_one(squares)
-    assert held >= 0.95 * asked - 15 * (0.05 * 0.95 * asked) ** 0.5
+    assert held >= 0.95 * requested - 15 * (0.05 * 0.95 * requested) ** 0.5
 
 
 def test_noise_that_is_too_small_is_noticed() -> None:
@@ -194,8 +194,8 @@ def test_noise_that_is_too_small_is_noticed() -> None:
 
 
 def test_intervals_hold_where_measurements_decide() -> None:
-    _, held, asked = scores(counts=True)
-    assert held >= 0.95 * asked - 15 * (0.05 * 0.95 * asked) ** 0.5
+    _, held, requested = scores(counts=True)
+    assert held >= 0.95 * requested - 15 * (0.05 * 0.95 * requested) ** 0.5
 
 
 def test_sums_cover() -> None:

@@ -1,5 +1,5 @@
 """Plans of adaptive hierarchies: what they spend, what a guess of the rows changes, and the model's
-errors beside those of simulated releases."""
+errors beside the errors of simulated releases."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def simulated(plan: IrregularPlan, rows: float, *, counts: bool) -> np.ndarray:
 @pytest.mark.parametrize("rows", [300.0, 3000.0, 100_000.0])
 @pytest.mark.parametrize("counts", [True, False])
 def test_the_model_is_near_what_rows_spread_evenly_have(rows: float, counts: bool) -> None:
-    """Within two thirds, where blocks have their own chance beside; 40 releases tell the error of
+    """Within two thirds, where blocks have their own chance beside; 40 releases show the error of
     the root, whose squares have a fourth moment of 6, by a fifth."""
     split = best_split(epsilon="1/2")
     measured = simulated(split, rows, counts=counts)

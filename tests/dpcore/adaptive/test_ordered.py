@@ -88,20 +88,20 @@ def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts:
     assert again.law_spec() == changed(question, quantiles=(), guessed_rows=None).law_spec()
 
 
-def test_a_released_quantile_is_that_which_is_asked_for() -> None:
+def test_a_released_quantile_is_the_one_requested() -> None:
     question = question_of()
     for number in range(20):
         tree = released(question, exact(), number + 1)
-        told = tree.quantiles()
-        assert [row["q"] for row in told] == list(QUANTILES)
-        for row in told:
+        reported = tree.quantiles()
+        assert [row["q"] for row in reported] == list(QUANTILES)
+        for row in reported:
             found = tree.computed_quantile(row["q"], None)
             assert {name: found[name] for name in ("value", "ci_low", "ci_high")} == {
                 name: row[name] for name in ("value", "ci_low", "ci_high")
             }
 
 
-def test_cdf_of_the_table_is_what_is_asked_for() -> None:
+def test_cdf_of_the_table_is_what_is_requested() -> None:
     tree = released(question_of(), exact())
     rows = tree._cdf_rows(0).to_pylist()
     inside = 0

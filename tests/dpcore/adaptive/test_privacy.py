@@ -2,7 +2,7 @@
 
 Two ways. The numbers of `Draw` for all noise of a small law, so that what is drawn is the code that
 a release runs; and a recursion over the tree with the laws of a plan: the largest ratio of two
-likelihoods is, of a node that decides, the larger of those of being split and of not being split,
+likelihoods is, of a node that decides, the larger of two: of being split and of not being split,
 and a Renyi divergence sums over both.
 """
 
@@ -88,7 +88,7 @@ def largest_ratio(one: dict[bytes, float], other: dict[bytes, float]) -> float:
 
 
 CODE_CASES: list[tuple[Any, list[int], list[int], range]] = [
-    # Values of noise that stand on both sides of each threshold.
+    # Values of noise on both sides of each threshold.
     (
         plan_of(UniformTree(leaves=4, fanouts=(2, 2)), amounts=[THIRD, THIRD, THIRD]),
         [1, 1, 1, 0],

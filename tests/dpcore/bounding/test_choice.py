@@ -34,7 +34,7 @@ FALSE_ALARM = 1e-6
 
 
 class Tree:
-    """What a bounding asks of a question."""
+    """What contribution bounding needs from a question."""
 
     name = "tree"
 
@@ -283,7 +283,7 @@ def test_trees_choose_apart() -> None:
             assert (one * other).sum() < 40
 
 
-def test_equal_hashes_are_told_apart_by_place(monkeypatch) -> None:
+def test_equal_hashes_are_distinguished_by_place(monkeypatch) -> None:
     """However rows are sliced: planted hashes of very few values."""
     hashes = RowChoice._hashes
     monkeypatch.setattr(

@@ -34,29 +34,29 @@ def counts(rows: int | None, cells: int = 16, noise: Noise = Noise.BEST) -> Orde
 @pytest.mark.parametrize("rows", [10, 1_000, 10**7])
 def test_under_epsilon_they_are_of_whole_levels_at_any_guess(rows: int) -> None:
     workload = counts(rows)
-    asked = workload.planned(PURE, TERMS)
-    assert isinstance(asked.mechanism, UniformMechanism) and asked.mechanism.for_counts
-    assert "whole levels planned for counts" in str(workload.why(asked))
+    requested = workload.planned(PURE, TERMS)
+    assert isinstance(requested.mechanism, UniformMechanism) and requested.mechanism.for_counts
+    assert "whole levels planned for counts" in str(workload.why(requested))
     assert workload.error_unit == "rows"
-    assert workload.predicted(asked) == workload.whole.predicted(asked)
+    assert workload.predicted(requested) == workload.whole.predicted(requested)
 
 
 @pytest.mark.parametrize("rows", [500, 10**7, None])
 def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
     workload = counts(rows)
-    asked = workload.planned(RHO, TERMS)
+    requested = workload.planned(RHO, TERMS)
     assert workload.strategy is not None
-    assert asked == workload.strategy.planned(RHO, TERMS)
-    assert "a strategy past trees" in str(workload.why(asked))
-    assert ("500 rows" in str(workload.why(asked))) == (rows == 500)
-    assert workload.predicted(asked) == workload.strategy.predicted(asked)
-    assert workload.condition(asked) == "of the estimates, not of the counts"
+    assert requested == workload.strategy.planned(RHO, TERMS)
+    assert "a strategy past trees" in str(workload.why(requested))
+    assert ("500 rows" in str(workload.why(requested))) == (rows == 500)
+    assert workload.predicted(requested) == workload.strategy.predicted(requested)
+    assert workload.condition(requested) == "of the estimates, not of the counts"
     assert workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
     assert workload.with_keys(keys).planned(RHO, TERMS).keys == keys
 
 
-def test_few_rows_are_told_by_the_scale_of_the_noise() -> None:
+def test_few_rows_are_reported_by_the_scale_of_the_noise() -> None:
     few = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)))
     assert isinstance(counts(1_000).planned(RHO, TERMS).mechanism, FactorizedMechanism)
     assert isinstance(counts(1_000).planned(few, TERMS).mechanism, UniformMechanism)
@@ -73,6 +73,6 @@ def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         (counts(1_000, cells=1_025), TERMS),
         (counts(1_000, noise=Noise.LAPLACE), TERMS),
     ):
-        asked = workload.planned(RHO, terms)
-        assert asked == workload.whole.planned(RHO, terms)
+        requested = workload.planned(RHO, terms)
+        assert requested == workload.whole.planned(RHO, terms)
     assert counts(None).why(counts(None).planned(PURE, TERMS)) is None

@@ -52,7 +52,7 @@ def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> 
 
 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
-def test_a_strategy_is_told(unit: object) -> None:
+def test_a_strategy_is_reported(unit: object) -> None:
     workload = estimates(200)
     asked = workload.planned(RHO, ReleaseTerms(unit=unit))  # type: ignore[arg-type]
     assert isinstance(asked.mechanism, FactorizedMechanism)
@@ -72,7 +72,7 @@ def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
         assert asked == workload.whole.planned(share, terms)
 
 
-def test_a_release_tells_of_its_delta() -> None:
+def test_a_release_reports_its_delta() -> None:
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     for delta in (None, Fraction(1, 10**6)):
         guarantee = Guarantee(budget=RHO.budget if delta is None else budget, delta=delta)

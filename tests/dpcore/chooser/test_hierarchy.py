@@ -1,4 +1,4 @@
-"""What is asked of adaptive hierarchies: when a tree that splits every node stands in for one."""
+"""Workloads of adaptive hierarchies: when a tree that splits every node replaces one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.dpcore.adaptive_hierarchies import DOMAIN
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
-def asked(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:
+def requested(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:
     """Workload for a tree of few rows, whose nodes are better not split."""
     standard = HierarchyWorkload(name="t", domain=domain)
     return AdaptiveHierarchyWorkload(name="t", standard=standard, guessed_rows=3.0, is_open=is_open)
@@ -45,10 +45,10 @@ def broad() -> HierarchyDomain:
 
 def test_a_tree_that_cannot_be_cut_splits_every_node_where_that_is_open() -> None:
     assert isinstance(
-        asked(broad(), is_open=True).planned(share(), TERMS).mechanism, IrregularMechanism
+        requested(broad(), is_open=True).planned(share(), TERMS).mechanism, IrregularMechanism
     )
     with pytest.raises(Refusal, match="needs a level between") as refused:
-        asked(broad(), is_open=False).planned(share(), TERMS)
+        requested(broad(), is_open=False).planned(share(), TERMS)
     assert refused.value.field == "domain"
 
 
@@ -57,7 +57,7 @@ def test_so_does_one_whose_decisions_would_have_too_much_noise() -> None:
         (1, AdaptiveMechanism),
         (6e-12, IrregularMechanism),
     ):
-        found = asked(DOMAIN, is_open=True).planned(share(Fraction(epsilon)), TERMS)
+        found = requested(DOMAIN, is_open=True).planned(share(Fraction(epsilon)), TERMS)
         assert isinstance(found.mechanism, kind)
     with pytest.raises(ValueError, match="scale is"):
-        asked(DOMAIN, is_open=False).planned(share(Fraction(6e-12)), TERMS)
+        requested(DOMAIN, is_open=False).planned(share(Fraction(6e-12)), TERMS)

@@ -52,7 +52,7 @@ def weight_law(weights: list[Fraction]) -> list[Fraction]:
 
 
 def _flip_of_part(weights: list[Fraction], number: int, mass: int) -> Fraction:
-    """The probability of so many successes, one of which is a candidate that is then chosen."""
+    """The probability of so many successes, including one candidate that is then chosen."""
     found = Fraction(0)
     others = [place for place in range(len(weights)) if place != number]
     for also in combinations(others, mass - 1):

@@ -29,7 +29,7 @@ def plan_of(
 
 
 def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.ndarray) -> np.ndarray:
-    """(quantiles,) how far the wanted ranks are from those of the cells."""
+    """(quantiles,) how far the wanted ranks are from the ranks of the cells."""
     upto = np.cumsum(counts)
     wanted = np.array([float(each) for each in quantiles]) * upto[-1]
     return np.maximum(np.maximum((upto - counts)[cells] - wanted, wanted - upto[cells]), 0)

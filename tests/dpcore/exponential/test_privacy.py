@@ -1,4 +1,4 @@
-"""What the quantiles of neighboring tiny data sets tell, from their whole laws: all of it."""
+"""What the quantiles of neighboring tiny data sets reveal, from their whole laws: all of it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ EMPTY = 1500
 
 
 def crafted(part: Fraction, unit: PrivacyUnit) -> tuple[np.ndarray, np.ndarray]:
-    """A histogram and its neighbor of which an unlikely cell tells most: its distance falls by as
+    """A histogram and its neighbor where an unlikely cell reveals most: its distance falls by as
     much as that of all likely ones rises, or nearly."""
     beside = unit.rows
     below = 40 * part.denominator * part - beside
@@ -128,8 +128,8 @@ def crafted(part: Fraction, unit: PrivacyUnit) -> tuple[np.ndarray, np.ndarray]:
 
 
 def single_loss(plan: ExponentialPlan, pair: tuple[np.ndarray, np.ndarray]) -> float:
-    """The loss of a single choice, from the weights that the code has for it: those of permute-and-
-    flip are integrals over u of w_j times the product of 1 - w_i u over the others."""
+    """The loss of a single choice, from the weights that the code has for it: for permute-and-
+    flip they are integrals over u of w_j times the product of 1 - w_i u over the others."""
     seen: list[np.ndarray] = []
 
     def remembered(weights: np.ndarray, stream: object) -> Chosen:

@@ -60,7 +60,7 @@ def released(keyed: bool = False) -> ReleasedQuantiles:
     return tree
 
 
-def test_quantiles_are_told_in_the_order_asked() -> None:
+def test_quantiles_are_reported_in_the_order_requested() -> None:
     rows = released().quantiles()
     assert [row["q"] for row in rows] == list(QUANTILES)
     assert [abs(row["value"] - CELLS * row["q"]) <= 1 for row in rows] == [True] * 3
@@ -105,7 +105,7 @@ def test_one_draw_whatever_is_retried() -> None:
 
 
 def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None:
-    """Two confidences of one draw would tell more than the budget allows."""
+    """Two confidences of one draw would reveal more than the budget allows."""
     for share, alike in ((Fraction(0), True), (Fraction(1, 3), False)):
         own = question(share=share)
         other = changed(own, confidence=0.9, plan=replace(own.plan, confidence=0.9))
@@ -114,7 +114,7 @@ def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None
         replace(question(), confidence=0.9)
 
 
-def test_intervals_are_told() -> None:
+def test_intervals_are_reported() -> None:
     counts = np.full((1, CELLS), 1000)
     asked = question(share=Fraction(3, 10))
     tree = release_of(asked, counts).tree("t")

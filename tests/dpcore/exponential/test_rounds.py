@@ -87,7 +87,7 @@ def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.M
     assert law != enumerated_law(counts, plan)
 
 
-def test_what_is_asked_is_read_back() -> None:
+def test_what_is_requested_is_read_back() -> None:
     found = ChosenQuantiles(np.array([3, 0]), np.array([0.3, 0.0]))
     parts = {1: QuantileGap(3, 9, 10, 2**40, 0.3, 0.75), 0: QuantileGap(0, 0, 0, 0)}
     asked = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
@@ -145,8 +145,8 @@ def test_a_chunk_chooses_among_its_own_cells() -> None:
             rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
         )
         plan = plan_of(9, Measure.RHO)
-        told = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
-        assert bool(rounds._unpacked(rounds.unpack_many(told)[0]).mass) == wanted
+        reported = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
+        assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == wanted
 
 
 def test_too_many_cells_are_refused() -> None:

@@ -66,7 +66,7 @@ def source(number: int = 0) -> NoiseSource:
 def solved(
     plan: FactorizedPlan, counts: Integers, number: int = 0
 ) -> tuple[list[Floats], PrefixSolution, list[Integers]]:
-    """Estimates and counts per level, and prefixes, of trees that stand in one chunk."""
+    """Estimates and counts per level, and prefixes, of trees that share one chunk."""
     forest = FactorizedForest(plan, keys=len(counts), chunk_leaves=counts.size)
     (chunk,) = forest.chunking
     measured = forest.measure("t", chunk, counts.ravel(), source(number))

@@ -1,4 +1,4 @@
-"""Strategies in whole numbers: fast paths are those of the dense matrix, whatever the machine."""
+"""Strategies in whole numbers: fast paths equal the dense matrix, whatever the machine."""
 
 from __future__ import annotations
 
@@ -138,6 +138,6 @@ def test_what_is_planned() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, 2, 16, 17, 256, 257, 1000, 4097, 2**20])
-def test_the_told_tree_has_all_cells(cells: int) -> None:
+def test_the_reported_tree_has_all_cells(cells: int) -> None:
     tree = listed_tree(cells)
     assert tree.leaves == cells and all(fanout <= 16 for fanout in tree.fanouts)

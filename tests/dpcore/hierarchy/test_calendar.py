@@ -74,7 +74,7 @@ LABELS: dict[tuple[str, ...], Callable[[datetime], tuple[str, ...]]] = {
         f"-{WEEKDAYS[t.weekday()]}",
     ),
 }
-# Those of the days of the week, which come again; not in the order of time.
+# The days of the week, which come again; not in the order of time.
 AGAIN: dict[tuple[str, ...], Callable[[datetime], str]] = {
     ("weekday",): lambda t: WEEKDAYS[t.weekday()],
     ("weekday", "hour"): lambda t: f"{WEEKDAYS[t.weekday()]}T{t.hour:02d}",
@@ -116,7 +116,7 @@ def test_quarters_and_weeks_against_datetime(names: str, start: datetime, length
     days = [lower + timedelta(days=each) for each in range((upper - lower).days)]
     leaves = list(dict.fromkeys(LABELS[levels](day) for day in days))
     universe = universe_from_calendar(levels, lower, upper)
-    if "weekday" in levels:  # Mon to Sun is not the order of texts
+    if "weekday" in levels:  # Mon to Sun is not the order of strings
         check_restored(universe)
     else:
         check_universe(universe, leaves, "".join)

@@ -1,4 +1,4 @@
-"""Columns of every type as leaves: integers, texts, codes, names, moments; types refused."""
+"""Columns of every type as leaves: integers, strings, codes, names, timestamps; types refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INTEGER_TYPES = [
 ]
 POLICY = st.sampled_from(["drop", "other"])
 MOMENTS = st.datetimes(datetime(1965, 1, 1), datetime(1975, 1, 1))
-# Texts sort byte by byte, integers as numbers.
+# Strings sort byte by byte, integers as numbers.
 ORDER = {True: ["20/10/12", "20/11", "8"], False: ["8", "20/10/12", "20/11"]}
 
 

@@ -81,7 +81,7 @@ def squared_error_z(errors: Array, stated: Array) -> Array:
 
 def limit(nodes: int) -> float:
     # Squares of Laplace noise have a skewness of 6.6: at 3000 repetitions the tail of a studentised
-    # mean is at most 2.4 times that of the normal law there; a tenth leaves room for that.
+    # mean is at most 2.4 times that of the normal law there; a tenth allows for that.
     return float(stats.norm.isf(FALSE_ALARM / nodes / 20))
 
 

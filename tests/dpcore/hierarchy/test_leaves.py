@@ -68,7 +68,7 @@ def test_paths_of_unequal_depth(drawn: list[list[str]]) -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.booleans())
 def test_parents(parents: list[int], text: bool) -> None:
-    # Node i has a parent before it, or stands below the root; names are not in that order.
+    # Node i has a parent before it, or is below the root; names are not in that order.
     above = [None if choice >= i else choice for i, choice in enumerate(parents)]
     names: list[str | int] = [
         f"n{(7 * i) % 41}" if text else (7 * i) % 41 for i in range(len(above))

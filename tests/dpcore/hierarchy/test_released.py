@@ -213,7 +213,7 @@ def test_refusals(release: ReleaseReader) -> None:
         paths.node(2, 0)  # what continues the leaf etc
 
 
-def test_what_is_public_is_told_exactly(release: ReleaseReader) -> None:
+def test_what_is_public_is_reported_exactly(release: ReleaseReader) -> None:
     question = tree_of(release, "public").question
     truth = node_sums(question, "digits", ROWS)
     exact = set()
@@ -221,8 +221,8 @@ def test_what_is_public_is_told_exactly(release: ReleaseReader) -> None:
         if row["std_error"] > 0:
             continue
         count = float(truth.get((None, row["label"]), 0))
-        told = (row["estimate"], row["ci_low"], row["ci_high"], row["count"])
-        assert told == (count, count, count, count)
+        reported = (row["estimate"], row["ci_low"], row["ci_high"], row["count"])
+        assert reported == (count, count, count, count)
         exact.add(row["label"])
     # The levels down to the state, and the single children that repeat one of them.
     assert exact == {"", "0", "1", "9", "other", "01", "90", "9001"}

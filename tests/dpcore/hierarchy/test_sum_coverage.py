@@ -82,15 +82,15 @@ def test_sums_are_covered_as_often_as_stated(
     tree, off = misses(measure, estimation)
     within = []
     for confidence in CONFIDENCES:
-        asked = tree.at_confidence(confidence)
-        margin = sum_error(asked).margin
+        requested = tree.at_confidence(confidence)
+        margin = sum_error(requested).margin
         least, most = limits(KEYS, confidence)
         within.append(least <= int((np.abs(off) <= margin).sum()) <= most)
     assert (not any(within)) if planted else all(within)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-def test_the_answer_is_told_with_that_error(measure: Measure) -> None:
+def test_the_answer_is_reported_with_that_error(measure: Measure) -> None:
     tree, off = misses(measure, "least_squares")
     error = sum_error(tree)
     answer = tree.sum(PATHS, "k0")

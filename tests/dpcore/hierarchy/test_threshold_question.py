@@ -1,4 +1,4 @@
-"""Questions by thresholds: what they tell of themselves, what a row costs, what is released."""
+"""Questions by thresholds: how they describe themselves, what a row costs, what is released."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def some_counts(question: Question, form: str) -> np.ndarray:
     return leaf_counts(question, random_rows(size=6000))  # type: ignore[arg-type]
 
 
-# --- what it tells of itself ---
+# --- how it describes itself ---
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,5 +1,5 @@
 """Estimates of the adaptive partition, draw by draw: unbiased given the partition where numbers of
-their own decide, with the variances that are told; and what is read back of a release."""
+their own decide, with the stated variances; and what is read back of a release."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def scores(measure: Measure, *, apart: bool) -> tuple[Floats, Floats]:
 
 
 @pytest.mark.parametrize("measure", Measure)
-def test_decided_apart_estimates_are_unbiased_with_the_variances_told(measure: Measure) -> None:
+def test_decided_apart_estimates_are_unbiased_with_the_variances_reported(measure: Measure) -> None:
     """Where measurements decide the same test finds the bias."""
     limit = stats.norm.isf(FALSE_ALARM / 2)
     means, squares = scores(measure, apart=True)
@@ -71,7 +71,7 @@ def test_decided_apart_estimates_are_unbiased_with_the_variances_told(measure: M
 
 @pytest.mark.parametrize("measure", Measure)
 def test_intervals_hold(measure: Measure) -> None:
-    """Over all nodes of all draws; not so of noise 30 % wider than told."""
+    """Over all nodes of all draws; not so of noise 30 % wider than stated."""
     margin = standard_margin(measure, 0.95)
     for noise_of in (NodeNoise, WiderNoise):
         held = []
@@ -94,8 +94,8 @@ def test_variances_are_read_back() -> None:
         question.plan.depths, tree.partition.tree.levels, squares.estimates, strict=True
     ):
         rows = tree._rows(depth)
-        told = dict(zip(rows["node"].to_pylist(), rows["std_error"].to_pylist(), strict=True))
-        expected = [told[node] for node in level.nodes.tolist()]
+        reported = dict(zip(rows["node"].to_pylist(), rows["std_error"].to_pylist(), strict=True))
+        expected = [reported[node] for node in level.nodes.tolist()]
         assert np.sqrt(own.variance) == pytest.approx(np.array(expected))
 
 

@@ -2,7 +2,7 @@
 
 Of nodes that are there by plan coverage is at least nominal. Nodes that are looked at because their
 noisy counts were large are biased by that, and so is the largest of many, as of any noisy counts:
-here only that their errors are those of the table in docs/synthetic.md, roughly.
+here only that their errors agree with the table in docs/synthetic.md, roughly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def exact_at(depth: int) -> CodeCounts:
 
 
 class WiderNoise(NodeNoise):
-    """Planted: noise 30 % wider than what is told of it."""
+    """Planted: noise 30 % wider than stated."""
 
     def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
         found = super().at(level, depth, nodes)
@@ -110,7 +110,7 @@ def test_one_level_covers_though_its_noise_is_whole(measure: Measure, confidence
 def test_nodes_of_the_first_level_are_covered_where_others_grow(
     measure: Measure, most: int
 ) -> None:
-    """Below them the partition grows by their noise; noise 30 % wider than told is seen."""
+    """Below them the partition grows by their noise; noise 30 % wider than stated is seen."""
     question = question_of(
         BOX, depth=8, measure=measure, amount=MEASURES[measure] / 9, bits_apart=3, most=most
     )

@@ -143,7 +143,7 @@ def noise_of(question: HypercubeQuestion, codes: np.ndarray) -> list[np.ndarray]
 @pytest.mark.parametrize("holding", HOLDINGS)
 def test_noise_is_bound_to_the_counts_that_get_it(holding: Holding) -> None:
     """A row more under the same global digest, as of files that changed meanwhile: other noise at
-    every level, or two noisy counts would tell their difference exactly. And no two levels share
+    every level, or two noisy counts would reveal their difference exactly. And no two levels share
     theirs."""
     question = sketched() if holding is Holding.SKETCH else question_of(
         BOX, amount=Fraction(1), holding=holding, bits_apart=4
@@ -153,7 +153,7 @@ def test_noise_is_bound_to_the_counts_that_get_it(holding: Holding) -> None:
     for own, same, other in zip(base, again, more, strict=True):
         assert np.array_equal(own, same)
         assert (own != other).mean() > 0.5 and own.std() > 1
-    # Nor do two whose counts are the same, as those of no rows are.
+    # Nor do two whose counts are the same, such as the counts of no rows.
     for levels in (base, noise_of(question, MANY[:0])):
         for place, own in enumerate(levels):
             for other in levels[place + 1 :]:

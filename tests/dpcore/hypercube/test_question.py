@@ -200,7 +200,7 @@ def test_no_rows_at_all(holding: Holding) -> None:
 
 
 @pytest.mark.parametrize("holding", HOLDINGS)
-def test_places_and_parts_do_not_tell_of_rows(holding: Holding) -> None:
+def test_places_and_parts_do_not_reveal_rows(holding: Holding) -> None:
     """The same partials, by place, of no rows, one, and many."""
     question = question_of(BOX, holding=holding, amount=Fraction(1))
     seen = []
@@ -329,7 +329,7 @@ def test_what_shapes_the_map_or_the_noise_changes_the_digest() -> None:
     assert len(digests) == len(others) + 1
 
 
-def test_the_manifest_tells_levels_noise_and_policies() -> None:
+def test_the_manifest_reports_levels_noise_and_policies() -> None:
     entry = question_of(BOX, amount=Fraction(1), root=True).entry()
     text = json.dumps(entry)
     assert entry["mechanism"] == "partition" and '"law": "discrete Laplace"' in text
@@ -343,7 +343,7 @@ def workload(domain: HypercubeDomain) -> HypercubeWorkload:
 
 
 @pytest.mark.parametrize("holding", HOLDINGS)
-def test_a_public_total_is_told_exactly_and_children_sum_to_it(holding: Holding) -> None:
+def test_a_public_total_is_reported_exactly_and_children_sum_to_it(holding: Holding) -> None:
     kept = box_domain(5, 9, missing="first")
     for mechanism in MECHANISMS:
         question = question_of(kept, mechanism, holding=holding, unit=SUB, amount=Fraction(1, 10))
@@ -367,8 +367,8 @@ def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
         question = workload(domain).planned(share, terms)
         assert question.plan.public_total is public
         tree = released(question, ROWS)
-        told = tree._rows(0)
-        assert (told["std_error"].to_pylist() == [0.0]) is public
+        reported = tree._rows(0)
+        assert (reported["std_error"].to_pylist() == [0.0]) is public
         if public:
             assert tree.total == ROWS.num_rows
 

@@ -136,7 +136,7 @@ def test_errors_of_boxes_are_those_of_dense_algebra(measure: Measure, root: bool
         if answer.std_error is not None:
             expected = dense.variance_of(shares)
             assert answer.std_error**2 == pytest.approx(expected, rel=1e-9)
-    # And so are those of all nodes, which the partition did not read back.
+    # And so are the errors of all nodes, which the partition did not read back.
     for level, depth in enumerate(question.plan.depths[: len(tree.partition.tree.levels)]):
         rows = tree._rows(depth)
         filled = domain.has_cells(depth, tree.partition.tree.levels[level].nodes)
@@ -296,7 +296,7 @@ def test_intervals_widen_with_the_confidence() -> None:
         assert top.ci_high == float(high) > top.estimate + margin * top.std_error
     lows, highs = zip(*ends, strict=True)
     assert sorted(lows, reverse=True) == list(lows) and sorted(highs) == list(highs)
-    # At the release's own confidence they are those of its tables.
+    # At the release's own confidence they are the intervals of its tables.
     depth = tree.question.plan.depths[1]
     assert tree.top(3, depth) == tree.at_confidence(0.95).top(3, depth)
     for confidence in (0.0, 1.0):
@@ -304,7 +304,7 @@ def test_intervals_widen_with_the_confidence() -> None:
             tree.at_confidence(confidence)
 
 
-def test_errors_that_are_not_known_are_not_told() -> None:
+def test_unknown_errors_are_not_reported() -> None:
     shared = released(question_of(BOX, "privhp_paper", amount=Fraction(1), most=8), ROWS)
     assert shared.question.plan.estimation is Estimation.EVEN_SHARES
     sketched = noisy_tree(holding=Holding.SKETCH)
@@ -351,7 +351,7 @@ def test_a_value_of_one_column_names_its_node() -> None:
             assert tree.node(depth, node).count == inside.sum()
 
 
-def test_labels_name_what_was_asked() -> None:
+def test_labels_name_what_was_requested() -> None:
     tree = noisy_tree()
     assert tree.box({}).label == "all"
     assert tree.box({"c1": (2, 4)}).label == "c1 [2, 4)"

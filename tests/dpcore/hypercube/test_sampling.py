@@ -223,7 +223,7 @@ def test_nothing_to_draw_from_is_refused() -> None:
         empty.sampler()
 
 
-def test_the_sample_of_a_sample_tells_the_same_box() -> None:
+def test_the_sample_of_a_sample_reports_the_same_box() -> None:
     """Without noise, from one-cell parts, a sample of all rows is the data."""
     rows = rows_of(BOX, 2000)
     tree = released(question_of(BOX, most=2**BOX.bits, split_errors=0.0), rows)

@@ -1,4 +1,4 @@
-"""The laws of irregular trees' errors are those of unit noise sent through the estimator."""
+"""The laws of irregular trees' errors equal unit noise sent through the estimator."""
 
 from __future__ import annotations
 

@@ -131,11 +131,11 @@ def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
             for chunk, part in zip(chunks, parts, strict=True)
         ]
         key = chunks[0].key
-        told = np.concatenate(roots), np.concatenate(totals)
+        reported = np.concatenate(roots), np.concatenate(totals)
         if chunking.branches:
-            solutions, levels = solve_branches(forest, key, *told, noise)
+            solutions, levels = solve_branches(forest, key, *reported, noise)
         else:
-            solutions, levels = forest.solve_spine("t", key, *told, noise)
+            solutions, levels = forest.solve_spine("t", key, *reported, noise)
         start = 0
         for chunk, measurements in zip(chunks, measured, strict=True):
             mine = solutions.slice(start, start + chunk.units)
@@ -164,8 +164,8 @@ def solve_branches(
         known.append([*measured, z.reshape(branch.rows, -1)])
         sent.append(forest.chunk_roots(branch, known[-1]))
         sums.append(forest.chunk_totals(branch, exact))
-    told = np.concatenate(sent), np.concatenate(sums)
-    solutions, levels = forest.solve_spine("t", key, *told, noise)
+    reported = np.concatenate(sent), np.concatenate(sums)
+    solutions, levels = forest.solve_spine("t", key, *reported, noise)
     found, start = [], 0
     for branch, own in zip(branches, known, strict=True):
         mine = solutions.slice(start, start + branch.units)

@@ -14,7 +14,7 @@ from tests.dpcore.irregular_trees import node_variances
 
 
 def disjoint_nodes(plan: IrregularPlan, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Some nodes of any levels, of which none is below another."""
+    """Some nodes of any levels, none below another."""
     tree, free, found = plan.tree, np.ones(plan.tree.leaves, dtype=bool), []
     for level in rng.integers(0, tree.height + 1, 8).tolist():
         node = int(rng.integers(tree.level_sizes[level]))

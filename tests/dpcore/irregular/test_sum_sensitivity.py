@@ -79,7 +79,7 @@ def test_a_count_is_the_sum_of_ones(relation: PrivacyUnit, single_node: bool) ->
     count = level_sensitivity(relation, single_node=single_node)
     assert sum_sensitivity(relation, 1, 1, single_node=single_node) == count
     assert sum_sensitivity(relation, 0, 1, single_node=single_node) == count
-    for lower, upper in BOUNDS:  # so that a plan takes them for those of a row, or more
+    for lower, upper in BOUNDS:  # so that a plan takes them for the bounds of a row, or more
         larger = sum_sensitivity(relation, lower, upper, single_node=single_node)
         assert larger[0] >= count[0] and larger[1] >= count[1]
         negated = sum_sensitivity(relation, -upper, -lower, single_node=single_node)

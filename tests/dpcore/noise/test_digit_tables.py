@@ -73,7 +73,7 @@ def test_settled_cells_have_their_outcome_s_mass(exponent: Exponent, low_bits: i
     # U in the cell must satisfy P(J >= j + 1) <= U < P(J >= j).
     assert (start >= high[outcome + 1]).all()
     assert (start + (1 << (bits - 16)) <= low[outcome]).all()
-    # As many settled cells as exact probabilities allow: an outcome loses two ties at most.
+    # As many resolved cells as exact probabilities allow: an outcome loses two ties at most.
     mass = np.bincount(outcome, minlength=len(bounds) + 1)[: len(bounds) + 1]
     exact = np.array([int(high[j] - low[j + 1]) / 2 ** (bits - 16) for j in range(len(bounds) + 1)])
     assert (mass <= exact).all() and (mass > exact - 2).all()

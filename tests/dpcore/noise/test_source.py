@@ -69,7 +69,7 @@ def test_any_other_name_draws_other_noise() -> None:
         assert (one != other).sum() >= 7
 
 
-def test_the_record_tells_draws_apart() -> None:
+def test_the_record_distinguishes_draws() -> None:
     records = {each.record() for each in SOURCES}
     assert len(records) == len(SOURCES)
     assert source().record() == source().record() and len(source().record()) == 32

@@ -194,7 +194,7 @@ def test_the_paper_s_errors_with_discrete_noise() -> None:
         assert (1 - 1e-3) * error < found[name] < error, name
 
 
-def test_a_plan_of_one_s_own_stands_beside_the_planned_one() -> None:
+def test_a_plan_of_one_s_own_goes_with_the_planned_one() -> None:
     plan = planned(22, SETTINGS[0])
     own = replace(plan, estimator=Estimator.BELOW)
     *shown, chosen = candidates(own)

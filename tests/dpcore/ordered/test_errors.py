@@ -156,7 +156,7 @@ def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     assert (widths.levels, widths.prefix) == ((0.0,), 0.0)
 
 
-# --- widths are those of the widest law ---------------------------------------------------------
+# --- widths follow the widest law ---------------------------------------------------------
 
 
 def random_plans(rng: np.random.Generator, count: int) -> Iterator[TreePlan]:
@@ -180,7 +180,7 @@ def random_plans(rng: np.random.Generator, count: int) -> Iterator[TreePlan]:
 
 
 def test_no_law_is_wider_than_its_interval() -> None:
-    """Nodes: none. Prefixes: by no more than what the inversion's smoothing leaves room for."""
+    """Nodes: none. Prefixes: by no more than what the inversion's smoothing allows."""
     rng = np.random.default_rng(11)
     for plan in random_plans(rng, 14):
         confidence = float(rng.choice(CONFIDENCES))
@@ -308,7 +308,7 @@ def covered(replace_laws: Make) -> Callable[..., Coverage]:
     @cache
     def made(name: str, setting: str, measure: Measure, factor: Fraction) -> Coverage:
         plan = make_plan(name, setting, measure)
-        estimate_widths(plan, 0.95)  # remembered laws are those of the plan as it is stated
+        estimate_widths(plan, 0.95)  # remembered laws belong to the plan as stated
         run = replace_laws(plan, lambda law: scaled(law, factor))
         return Coverage(plan, run if factor != 1 else replace(plan))
 
@@ -347,7 +347,7 @@ def test_noise_that_is_too_large_is_noticed_in_every_interval(
     found = covered(name, setting, Measure.EPSILON, Fraction(13, 10)).of(0.95)
     if SETTINGS[setting][1]:
         assert found.pop("level 0").all()  # N is public
-    # Intervals of quantiles consist of whole cells, and those of the papers' are the worst case.
+    # Intervals of quantiles consist of whole cells, and the papers' intervals are the worst case.
     del found["quantiles"]
     for what, inside in found.items():
         assert falls_short(inside, 0.95), what

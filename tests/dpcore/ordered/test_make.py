@@ -297,7 +297,7 @@ class TestNumberCells:
 class TestGrid:
     @pytest.mark.parametrize("cells", [100, 2**18])
     def test_raw_positions(self, cells: int) -> None:
-        """Not a number, below and above are told apart from the first and last cell."""
+        """Not a number, below and above are distinguished from the first and last cell."""
         grid = Grid(lower=0.0, upper=1.0, cells=cells)
         values = np.array([NAN, -INF, -1e-9, 0.0, math.nextafter(1.0, 0.0), 1.0, 1e300, INF])
         expected = [-1, -1, -1, 0, cells - 1, cells, cells, cells]

@@ -84,7 +84,7 @@ class Errors:
 def errors_of_runs(plan: TreePlan) -> Errors:
     """Released estimates less the truth; each unit of the chunk is a run of its own.
 
-    A plan with a public total is for one tree; here it stands for the same release, many times.
+    A plan with a public total is for one tree; here it represents the same release, many times.
     """
     size = RUNS * plan.tree.leaves
     forest = (UniformForest if plan.is_efficient else PapersForest)(plan, chunk_leaves=size)

@@ -247,7 +247,7 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
                 wanted = expected_counts(plan, consistency, found, root)
                 for level, each in enumerate(wanted):
                     np.testing.assert_array_equal(nodes[level][2], each)
-            else:  # of several closest CDFs any will do: the cost tells
+            else:  # of several closest CDFs any will do: the cost decides
                 power = 1 if consistency is Consistency.L1 else 2
                 best = np.cumsum(expected_counts(plan, consistency, found, root)[-1], axis=1)
                 costs = [(np.abs(x - found.prefixes) ** power).sum(axis=1) for x in (cdf, best)]
@@ -347,7 +347,7 @@ def quantiles_released_and_asked(
     plan: TreePlan,
     setting: str,
 ) -> tuple[list[Any], list[Any]]:
-    """Rows of the first key's quantiles in several releases: released, and asked for again."""
+    """Rows of the first key's quantiles in several releases: released, and queried again."""
     released, again = [], []
     for seed in range(2):
         counts = data(setting, seed=seed)
@@ -361,7 +361,7 @@ def quantiles_released_and_asked(
 
 @pytest.mark.parametrize("shape", ["tree", "root", "independent"])
 @pytest.mark.parametrize("setting", list(SETTINGS))
-def test_a_quantile_that_is_asked_again_is_the_released_one(
+def test_a_quantile_that_is_requested_again_is_the_released_one(
     make_question: Make,
     make_release_plan: Make,
     release_key: ReleaseKey,
@@ -377,7 +377,7 @@ def test_a_quantile_that_is_asked_again_is_the_released_one(
         assert again == released, plan.estimator
 
 
-def test_a_quantile_of_estimates_from_above_that_is_asked_again_is_the_released_one(
+def test_a_quantile_of_estimates_from_above_that_is_requested_again_is_the_released_one(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     plan = make_plan("root", "add_remove", estimator=Estimator.ABOVE, amount=Fraction(1, 4))
@@ -515,7 +515,7 @@ def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_questi
             make_question(leaves=leaves, plan=plan)
 
 
-def test_one_tree_stands_for_one_key_under_substitute() -> None:
+def test_one_tree_exists_for_one_key_under_substitute() -> None:
     plan = make_plan("tree", "substitute", estimator=Estimator.NONE)
     with pytest.raises(ValueError, match=r"^keys: a plan without keys is for one tree, not 2"):
         PapersForest(plan, keys=2)

@@ -1,7 +1,7 @@
 """The published mechanisms as plans: what they measure, what it costs, and what they refuse.
 
 The sensitivity of independent prefixes is the largest change of what the mechanism itself measures,
-over all neighboring data sets of a few rows. Statistical limits are those of a false-alarm rate of
+over all neighboring data sets of a few rows. Statistical limits have a false-alarm rate of
 1e-6, and every one is shown to fail on a planted error.
 """
 
@@ -398,7 +398,7 @@ def test_refuses_noise_that_does_not_fit_counts(name: str) -> None:
     tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**42))
     with pytest.raises(ValueError, match="scale"):
         plan = plan_mechanism(name, TreeSetting(leaves=5, budget=tiny, unit=ADD_REMOVE))
-        assert plan.laws  # published plans make their laws when asked
+        assert plan.laws  # published plans make their laws on request
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def random_tree(
     rng: np.random.Generator, root: str, *, steps: tuple[int, ...] | None = None
 ) -> GrownTree:
     """A tree of a few levels, some nodes of each split, some of the others known to be empty; the
-    values are those of counts with noise."""
+    values are counts with noise."""
     steps = steps or tuple(rng.integers(1, 4, rng.integers(1, 4)))
     variance = {"measured": rng.uniform(0.5, 20), "unmeasured": np.inf, "public": 0.0}[root]
     total = 0.0 if root == "unmeasured" else float(rng.integers(0, 200))

@@ -234,7 +234,7 @@ def test_what_is_not_split_is_measured_again(name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Noted(NodeNoise):
-    """Noise that notes what was asked of which node."""
+    """Noise that notes the requests for each node."""
 
     def at(self, level: int, depth: int, nodes: Any) -> Any:
         for node in nodes.tolist():
@@ -246,7 +246,7 @@ NOTED: list[tuple[str, int, int, NoiseLaw | None]] = []
 
 
 def spent(law: NoiseLaw | None, sensitivity: tuple[int, int]) -> Fraction:
-    """What a number with this noise tells of a count that moves as much as that."""
+    """What a number with this noise reveals about a count that moves as much as that."""
     if isinstance(law, DiscreteLaplace):
         return sensitivity[0] / law.scale
     if isinstance(law, DiscreteGaussian):

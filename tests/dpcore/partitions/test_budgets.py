@@ -12,7 +12,7 @@ from dpcore.privacy.budget import Measure
 
 
 def terms(depths: tuple[int, ...], most: int) -> list[float]:
-    """What a level's noise moves: all diameters above it, or those of k nodes; of the root 1."""
+    """What a level's noise moves: all diameters above it, or k of them; of the root 1."""
     found = [1.0]
     for above, depth in pairwise(depths):
         nodes = 2**above if 2**depth <= most else min(2**above, most)

@@ -1,5 +1,5 @@
 """Growth against a readable Algorithm 3, node by node: top-k, ties, thresholds, ends of the domain.
-What is not looked at is not asked for."""
+Nodes that are not looked at are not requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcore.partitions.tree import GrownTree, Nodes
 
 
 class Cells:
-    """Codes of some bits, of which only some have cells."""
+    """Codes of some bits, only some with cells."""
 
     def __init__(self, bits: int, filled: Sequence[int] | None = None) -> None:
         self.bits = bits
@@ -33,7 +33,7 @@ class Cells:
 
 
 class Asked:
-    """Fixed noisy counts, which notes what was asked for."""
+    """Fixed noisy counts, which note the requests."""
 
     def __init__(self, counts: Mapping[tuple[int, int], float]) -> None:
         self.counts = counts
@@ -145,7 +145,7 @@ def test_the_whole_tree_where_nothing_stops_it(
             for k in range(2 ** (below - above))
         }
         assert nodes_of(tree) == {(0, 0)} | every
-        # Only what has cells is asked for, and each once.
+        # Only nodes with cells are requested, and each once.
         assert sorted(asked.seen) == sorted(
             each for each in nodes_of(tree) if cells.has_cells(each[0], np.array([each[1]]))[0]
         )

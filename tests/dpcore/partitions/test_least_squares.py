@@ -19,7 +19,7 @@ def close(found: object, expected: object) -> bool:
 
 
 def agrees(tree: GrownTree, dense: DenseTree) -> bool:
-    """Whether all estimates and variances are those of matrices."""
+    """Whether all estimates and variances equal the matrix formulas."""
     found = least_squares(tree)
     return all(
         close(own.estimate, dense.estimates(level)[0])

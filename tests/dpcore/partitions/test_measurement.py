@@ -53,8 +53,8 @@ def test_counts_of_nodes_by_brute_force(bits: int, data: st.DataObject) -> None:
         bits, np.array(codes, np.uint64), np.array([rows[each] for each in codes], np.int64)
     )
     depth = data.draw(st.integers(0, bits))
-    asked = {each >> (bits - depth) for each in codes} | {0, 2**depth - 1}
-    nodes = data.draw(st.permutations(sorted(asked)))
+    requested = {each >> (bits - depth) for each in codes} | {0, 2**depth - 1}
+    nodes = data.draw(st.permutations(sorted(requested)))
     found = counts.at(depth, np.array(nodes, np.uint64))
     assert found.dtype == np.int64
     assert found.tolist() == [
@@ -161,14 +161,14 @@ def test_the_noise_of_nodes_has_its_law(law: NoiseLaw, depth: int) -> None:
 
 
 def test_an_unmeasured_root_is_not_read() -> None:
-    """Its value is the same whatever the counts are; planted: a public root is told exactly."""
+    """Its value is the same whatever the counts are; planted: a public root is reported exactly."""
     root = np.zeros(1, np.uint64)
     for counts in (1, 10**6):
         noise = node_noise(CodeCounts.from_codes(9, np.array([3], np.uint64), np.array([counts])))
         found = noise.at(0, 0, root)
         assert found.value.tolist() == [0.0] and found.variance.tolist() == [np.inf]
-        told = replace(noise, public_total=True).at(0, 0, root)
-        assert told.value.tolist() == [counts] and told.variance.tolist() == [0.0]
+        reported = replace(noise, public_total=True).at(0, 0, root)
+        assert reported.value.tolist() == [counts] and reported.variance.tolist() == [0.0]
 
 
 def test_a_level_without_a_law_is_read_at_no_depth_but_the_public_root() -> None:

@@ -248,7 +248,7 @@ def test_noise_that_no_count_can_bear_is_refused() -> None:
         _ = plan_of(amounts=(tiny, HALF, HALF, HALF)).laws
 
 
-def test_nothing_measured_is_nothing_told() -> None:
+def test_without_measurements_nothing_is_reported() -> None:
     plan = plan_of(amounts=(NONE, HALF, HALF, HALF))
     assert [plan.is_measured(level) for level in range(4)] == [False, True, True, True]
     public = replace(plan, unit=SUB, public_total=True)

@@ -1,4 +1,4 @@
-"""Choosing plans: what is asked for is there, budgets add up, and all fits memory or is refused
+"""Choosing plans: what is requested is there, budgets add up, and all fits memory or is refused
 with a sentence whose number is enough."""
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def grown_nodes(plan: PartitionPlan) -> int:
 
 @given(settings_of(), choices_of())
 @settings(deadline=None, max_examples=300)
-def test_every_plan_keeps_what_is_asked(setting: PartitionSetting, asked: PartitionChoices) -> None:
+def test_every_plan_keeps_what_is_requested(
+    setting: PartitionSetting, asked: PartitionChoices
+) -> None:
     try:
         plan = plan_partition(setting, asked)
     except Refusal:

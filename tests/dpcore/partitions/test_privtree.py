@@ -163,7 +163,7 @@ def test_splits_are_the_papers(fanout: int, unit: PrivacyUnit) -> None:
 
 
 def test_another_decay_or_other_noise_is_seen() -> None:
-    """The comparison above tells them apart."""
+    """The comparison above distinguishes them."""
     box = Box.of(BOXES[4][0], np.random.default_rng(4))
     plan = plan_of(finest=6, split=2)
     found = nodes_of(box.grown(plan).tree)
@@ -214,7 +214,7 @@ def test_no_node_is_below_an_unsplit_one_and_parts_tile_the_box(fanout: int) -> 
 
 @pytest.mark.parametrize("fanout", BOXES)
 def test_without_noise_it_is_the_data(fanout: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node is split where it has more rows than its level asks for; parts have their counts."""
+    """A node is split where it has more rows than its level requires; parts have their counts."""
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
@@ -263,7 +263,7 @@ def test_the_decay_is_at_least_lambda_ln_beta(
 
 @pytest.mark.parametrize("whole", [3, 47, 10**4, 10**9])
 def test_the_decay_just_above_a_whole_number_is_not_rounded_down(whole: int) -> None:
-    """lambda ln 2 = whole + 1e-25, which a float64 does not tell from whole."""
+    """lambda ln 2 = whole + 1e-25, which a float64 does not distinguish from whole."""
     scale = (whole + Fraction(1, 10**25)) / LN_2_BOUNDS[0]
     plan = plan_of(bits_apart=1, finest=1, split=3 / scale)
     assert plan.split_law.scale == scale and plan.decay == whole + 1

@@ -1,4 +1,4 @@
-"""Counts of nodes from noisy tables: what is told of their errors is what is found."""
+"""Counts of nodes from noisy tables: the stated errors are the errors found."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def counts_of(plan: PartitionPlan, draw: int, rows: np.ndarray = ROWS) -> Sketch
     )
 
 
-def test_counters_are_told_as_they_are() -> None:
+def test_counters_are_reported_as_they_are() -> None:
     counts = counts_of(plan_of(SketchKind.COUNT_MIN, 1), 0)
     found = counts.at(1, 2, np.array([3, 1], np.uint64))
     law = DiscreteLaplace(scale=Fraction(2))
@@ -68,7 +68,7 @@ def test_counters_are_told_as_they_are() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("kind", SketchKind)
-def test_the_error_of_absent_codes_is_the_one_told(kind: SketchKind, rows: int) -> None:
+def test_the_error_of_absent_codes_is_the_one_reported(kind: SketchKind, rows: int) -> None:
     """Bias 0 and the variance of the table at hand, over draws of functions and noise; 30 % off in
     scale is seen."""
     plan, draws = plan_of(kind, rows), 300
@@ -84,7 +84,7 @@ def test_the_error_of_absent_codes_is_the_one_told(kind: SketchKind, rows: int) 
         assert abs(values.mean() - planted) > margin + 0.03
 
 
-def test_an_estimator_that_is_asked_for_is_taken() -> None:
+def test_an_estimator_that_is_requested_is_taken() -> None:
     absent = np.arange(400, dtype=np.uint64) + np.uint64(2**19)
     by = {
         each: counts_of(plan_of(SketchKind.COUNT_MIN, 5, estimator=each), 1).at(2, 20, absent)

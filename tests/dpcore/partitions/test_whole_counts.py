@@ -72,7 +72,7 @@ def test_each_family_is_the_projection_rounded(root: str) -> None:
 
 
 def test_large_counts_beside_empty_siblings() -> None:
-    """2^40 rows in one child of 16, of which 14 have no cell."""
+    """2^40 rows in one child of 16, 14 without a cell."""
     tree = random_tree(np.random.default_rng(0), "measured", steps=(4,))
     spread = np.zeros(16)
     spread[[3, 15]] = 4.0, 1.0

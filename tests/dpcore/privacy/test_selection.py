@@ -166,7 +166,7 @@ def test_the_least_units_of_a_probability() -> None:
 
 
 class _Words:
-    """Words that begin at a boundary, so that a tie must be settled."""
+    """Words that begin at a boundary, so that a tie must be resolved."""
 
     def __init__(self, first: int, *more: int) -> None:
         self.words = [first, *more]

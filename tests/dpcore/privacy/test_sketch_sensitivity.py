@@ -1,5 +1,5 @@
 """The sensitivity of a sketch against all neighboring data sets of tiny domains, under all hash
-functions: it asks nothing of them."""
+functions: it assumes nothing about them."""
 
 from __future__ import annotations
 

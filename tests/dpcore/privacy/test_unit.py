@@ -180,7 +180,7 @@ def test_a_row_is_a_unit_of_one() -> None:
     assert (ADD_REMOVE_ROW.name, SUBSTITUTE_ROW.in_words) == ("row", "row")
 
 
-def test_a_unit_is_read_back_and_told() -> None:
+def test_a_unit_is_read_back_and_reported() -> None:
     unit = PrivacyUnit(
         neighbors=Neighbors.SUBSTITUTE,
         columns=("home", "day"),

@@ -59,7 +59,7 @@ def test_of_every_leaf_and_of_none(chunk_leaves: int, keys: int) -> None:
     assert counts.tolist() == wanted.tolist()
 
 
-def test_sums_beyond_64_bits_are_told_exactly() -> None:
+def test_sums_beyond_64_bits_are_reported_exactly() -> None:
     slots = slots_of(17)
     counter = SlotCounter(slots)
     large = np.array([2**31] * 3)

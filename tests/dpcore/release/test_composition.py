@@ -1,4 +1,4 @@
-"""Workloads that stand for nothing are refused when they are made, without a configuration."""
+"""Workloads that describe nothing are refused when they are made, without a configuration."""
 
 from collections.abc import Callable
 from fractions import Fraction

@@ -143,7 +143,7 @@ def covered(make_question: Make, make_release_plan: Make, plan: TreePlan, counts
     )
     found = {}
     for depth, truth in enumerate(plan.tree.level_counts(counts)):
-        # Within a chunk of keys a level's rows stand key by key.
+        # Within a chunk of keys a level's rows are in the order of keys.
         mine = level == depth
         inside = (low[mine] <= truth.reshape(-1)) & (truth.reshape(-1) <= high[mine])
         found[f"level {depth}"] = inside.reshape(truth.shape)

@@ -155,7 +155,7 @@ def test_the_node_that_holds_a_value(release: ReleaseReader) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_any_quantile_may_be_asked_for(release: ReleaseReader, key: str | None) -> None:
+def test_any_quantile_may_be_requested(release: ReleaseReader, key: str | None) -> None:
     tree = release.tree(tree_of(key))
     released = quantile_rows(release, key)
     assert [row["q"] for row in released] == list(QUANTILES)
@@ -214,7 +214,7 @@ def test_top_refuses_a_level_that_is_none(release: ReleaseReader) -> None:
             release.tree("plain").find_node(3, level)
 
 
-def test_no_quantiles_where_none_were_asked_for(
+def test_no_quantiles_where_none_were_requested(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     plan = make_release_plan(make_question(leaves=LEAVES, plan=tree_plan()))
@@ -306,7 +306,7 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
 def test_another_confidence_or_quantile_draws_the_same_noise(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
-    """They shape the output alone: asking again otherwise must not spend the budget again."""
+    """They shape the output alone: querying again otherwise must not spend the budget again."""
     one = wide_question(make_question, keys=2)
     other = changed(
         one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective=RangeObjective()
@@ -362,7 +362,7 @@ def test_refuses_what_are_no_counts(
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-def test_what_is_known_exactly_is_told_exactly(
+def test_what_is_known_exactly_is_reported_exactly(
     measure: Measure, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     """The public total as the last point of the CDF, and as a node, a range and in a band."""

@@ -1,4 +1,4 @@
-"""Which totals are remarked upon: widths hold by exact laws; what is told of which trees."""
+"""Which totals are remarked upon: widths hold by exact laws; what is reported about each tree."""
 
 import math
 
@@ -52,5 +52,5 @@ def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]
         ([("a", 100.0, 0.0), ("b", 10.0, 0.0)], [("b", "a", False)]),
     ],
 )
-def test_what_is_told(totals, told) -> None:
+def test_what_is_reported(totals, told) -> None:
     assert odd(*totals) == told

@@ -74,7 +74,7 @@ def test_many_columns_do_not_overflow() -> None:
     assert np.all(found == -1)
 
 
-def test_the_digest_tells_tables_apart() -> None:
+def test_the_digest_distinguishes_tables() -> None:
     one = table_of(("a", 1), ("b", 2))
     others = [
         table_of(("b", 2), ("a", 1)),

@@ -1,4 +1,4 @@
-"""Integers and texts are found where they stand on a list, even where their hashes collide."""
+"""Integers and strings are found at their places in a list, even where their hashes collide."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_crowded_integers() -> None:
 
 
 def texts(count: int) -> pa.Array:
-    """Texts of 0 to some 25 bytes, many with one beginning, some with zero bytes."""
+    """Strings of 0 to some 25 bytes, many with one beginning, some with zero bytes."""
     made = ["", "\0", "\0\0", *(f"{'prefix-é' * (i % 3)}{i}" for i in range(count - 3))]
     return pa.array(made, pa.large_string())
 
@@ -58,7 +58,7 @@ def test_texts_are_found_where_they_stand(count: int) -> None:
     assert index.positions(mixed).tolist() == [-1, -1, -1, *range(count)]
 
 
-def test_texts_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_with_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     def colliding(values: pa.Array, seed: int = 0, longest: int | None = None) -> np.ndarray:
         hashes = text_hashes(values, seed)
         return hashes % 1000 if seed == 0 else hashes
@@ -66,7 +66,7 @@ def test_texts_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(leaf_lookup, "text_hashes", colliding)
     index = TextIndex(texts(6000))
     assert index.positions(texts(6000)).tolist() == list(range(6000))
-    # Now every row has the hash of one listed text: the texts themselves must be compared.
+    # Now every row has the hash of one listed string: the strings themselves must be compared.
     alike = text_hashes(texts(6), 1)[5]
     monkeypatch.setattr(leaf_lookup, "text_hashes", lambda rows, *_: np.full(len(rows), alike))
     expected = [5 if place == 5 else -1 for place in range(6000)]

@@ -51,7 +51,7 @@ def test_who_receives_it_holds_the_whole_list() -> None:
     assert isinstance(found, np.ndarray) and np.array_equal(found, VALUES)
 
 
-def test_what_cannot_be_read_is_told_again() -> None:
+def test_what_cannot_be_read_is_reported_again() -> None:
     def read(part: int) -> np.ndarray:
         raise ValueError("gone")
 

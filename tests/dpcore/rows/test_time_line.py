@@ -1,4 +1,4 @@
-"""Units of time in a row, from the texts of the first and the last."""
+"""Units of time in a row, from the strings of the first and the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of values: any bytes among rows of texts, numbers of any type among those of integers."""
+"""Lists of values: any bytes among rows of strings, numbers of any type among integers."""
 
 from __future__ import annotations
 

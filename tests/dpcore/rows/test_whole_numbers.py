@@ -118,7 +118,7 @@ def test_nan_is_missing_and_a_fraction_unknown() -> None:
     assert domain.leaf_ids({"x": rows}).tolist() == [1, -1, 2, 2, -1]
 
 
-def test_no_warning_tells_of_a_signalling_nan() -> None:
+def test_a_signaling_nan_causes_no_warning() -> None:
     rows = pa.array(np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

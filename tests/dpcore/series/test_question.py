@@ -41,7 +41,7 @@ BINARY = TemporalTree.from_fanout(7, 2)
 
 
 def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion[UniformMechanism]:
-    """Many trees of few leaves, each of which is measured."""
+    """Many trees of few leaves, all measured."""
     shape = UniformTree(leaves=cells, fanouts=() if cells == 1 else (cells,))
     plan = TreePlan(
         tree=shape,
@@ -152,7 +152,7 @@ def test_every_run_has_a_digest_of_its_own() -> None:
     assert len({plan.digest for plan in plans}) == 3
 
 
-def test_the_state_tells_nothing_but_how_large_the_tree_is() -> None:
+def test_the_state_reveals_only_how_large_the_tree_is() -> None:
     tree = one_level(Budget(measure=Measure.RHO, amount=Fraction(1)), keys=64)
     few, many = Runs.of(tree, BINARY), Runs.of(tree, BINARY)
     many.counts = many.counts * 10**9 + 7

@@ -112,7 +112,7 @@ def test_no_other_split_is_better(periods: int, power: int) -> None:
 
 
 @pytest.mark.parametrize("power", [1, 2])
-def test_a_fanout_that_is_asked_for_measures_all_its_levels(power: int) -> None:
+def test_a_fanout_that_is_requested_measures_all_its_levels(power: int) -> None:
     for periods in (1, 2, 5, 14, 365):
         split = split_of_fanout(periods, 2, power)
         assert split.tree == TemporalTree.from_fanout(periods, 2)

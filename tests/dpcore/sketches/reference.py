@@ -1,4 +1,4 @@
-"""The paper's Algorithm 1 as it stands, one item at a time, in Python's whole numbers."""
+"""The paper's Algorithm 1 as printed, one item at a time, in Python's whole numbers."""
 
 from __future__ import annotations
 

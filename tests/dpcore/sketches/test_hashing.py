@@ -140,7 +140,7 @@ def test_sequences_collide_as_random_columns_do(kind: str) -> None:
     codes = codes_of(SEQUENCES[kind])
     found = squares_of_cells(codes, SketchHashes)
     assert abs(found.mean() - 1) <= 4.9 * np.sqrt(2 / 64 / 400)
-    # About chi-squared: 400 draws tell the deviation to 5 %.
+    # About chi-squared: 400 draws show the deviation to 5 %.
     assert 0.13 < found.std() < 0.23
 
 

@@ -107,7 +107,7 @@ def test_texts_of_every_type_with_nulls_and_bytes_that_are_no_text(type: pa.Data
     for column in (rows, pa.chunked_array([rows[:1], rows[1:]])):
         assert counted(paths, {"x": column})[1:] == [{"a": 2, "é": 1}, {"a/b": 1}]
         assert counted(words, {"x": column})[1] == {"a\\/b": 1, "a": 1, "é": 1}
-    # A null alone, beside texts that are all UTF-8.
+    # A null alone, beside strings that are all UTF-8.
     assert counted(paths, {"x": rows[:2]})[2] == {"a/b": 1}
     assert counted(words, {"x": rows[:2]})[1] == {"a\\/b": 1}
     addresses = raw_texts([b"0.0.0.1", None, b"0.0.0.\xff"], type)
@@ -176,7 +176,7 @@ def test_paths_count_down_to_where_they_end(paths: list[str | None]) -> None:
 
 
 def unchecked(values: list[bytes | None], type: pa.DataType) -> pa.Array:
-    """Texts of any bytes, as a reader of Parquet files hands them on."""
+    """Strings of any bytes, as a reader of Parquet files hands them on."""
     letters = pa.array(values, pa.large_binary() if pa.types.is_large_string(type) else pa.binary())
     return pa.Array.from_buffers(type, len(values), letters.buffers())
 
@@ -254,7 +254,7 @@ def test_parts_are_of_like_sizes(keys: pa.Array) -> None:
     assert sizes.min() > 810 and sizes.max() < 1190
 
 
-def test_digests_tell_keys_apart() -> None:
+def test_digests_distinguish_keys() -> None:
     different = [
         as_texts([]),
         as_texts([""]),

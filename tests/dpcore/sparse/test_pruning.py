@@ -160,7 +160,7 @@ def test_pruning_folds_what_may_be_small() -> None:
     folded = solve_levels(PLAN, CODES, parts, pruning=Pruning(rows=threshold))
     assert [level.keys.to_pylist() for level in folded] == [[0], [2], [11], [0xB0]]
     assert folded[0].count.tolist() == [900]
-    # What is folded leaves its rows to its siblings: they need not make room for it.
+    # What is folded leaves its rows to its siblings: they need not leave space for it.
     heavy = published({0: 30}, {0: 40, 1: PLAN.radius(1) + 1}, {}, {})
     least = int(solve_levels(PLAN, CODES, heavy)[1].ci_low[0])
     pruned = solve_levels(PLAN, CODES, heavy, pruning=Pruning(rows=least))

@@ -61,14 +61,14 @@ def release(*questions: SparseQuestion) -> ReleasePlan:
 @pytest.mark.parametrize("form", DOMAINS)
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_a_specification_is_read_back(form: str, unit: PrivacyUnit) -> None:
-    asked = question(form, unit=unit, pruning=Pruning(rows=9), confidence=0.9, shards=5)
-    plan = release(asked)
+    requested = question(form, unit=unit, pruning=Pruning(rows=9), confidence=0.9, shards=5)
+    plan = release(requested)
     for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
         again = plan_from_spec(spec)
         assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
-    assert SparseQuestion.from_spec(json.loads(json.dumps(asked.spec()))) == asked
-    travelled = pickle.dumps(asked)
-    assert len(travelled) < 3000 and pickle.loads(travelled) == asked
+    assert SparseQuestion.from_spec(json.loads(json.dumps(requested.spec()))) == requested
+    travelled = pickle.dumps(requested)
+    assert len(travelled) < 3000 and pickle.loads(travelled) == requested
 
 
 def test_a_specification_with_other_noise_is_refused() -> None:
@@ -104,21 +104,21 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
 
 
 def test_every_part_has_its_place() -> None:
-    asked = question(shards=4)
-    assert asked.places == [
+    requested = question(shards=4)
+    assert requested.places == [
         (0, 0),
         *((level, shard) for level in (1, 2, 3) for shard in range(4)),
     ]
 
 
 def test_what_it_spends_and_reads() -> None:
-    asked = question("labels")
-    assert asked.budget is None and asked.spending.own == (EPSILON, DELTA)
-    assert asked.columns == ("origin", "dest")
-    assert asked.value_types == {"origin": pa.string(), "dest": pa.string()}
-    asked.check_types({"origin": pa.int64(), "dest": pa.dictionary(pa.int32(), pa.string())})
+    requested = question("labels")
+    assert requested.budget is None and requested.spending.own == (EPSILON, DELTA)
+    assert requested.columns == ("origin", "dest")
+    assert requested.value_types == {"origin": pa.string(), "dest": pa.string()}
+    requested.check_types({"origin": pa.int64(), "dest": pa.dictionary(pa.int32(), pa.string())})
     with pytest.raises(ValueError, match=r"'dest' has type date32.day., but this tree needs texts"):
-        asked.check_types({"origin": pa.string(), "dest": pa.date32()})
+        requested.check_types({"origin": pa.string(), "dest": pa.date32()})
 
 
 @pytest.mark.parametrize(

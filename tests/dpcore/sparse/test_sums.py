@@ -1,7 +1,7 @@
 """Sums of published nodes: how often their intervals hold, near the threshold and above it.
 
-Limits have false alarms below 1e-6; noise that is 30 % larger passes that of the standard error.
-The intervals hold more often than stated, as those of the nodes are added up.
+Limits have false alarms below 1e-6; noise 30 % larger passes the limit of the standard error.
+The intervals hold more often than stated, as the intervals of the nodes are added up.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: i
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str) -> None:
+def test_a_key_has_its_own_noise_whatever_is_beside_it(shape: str) -> None:
     plan, counts, keys = plan_of(shape, keyed=True), random_counts(shape, 1), 5
     same, leaves = np.tile(counts, keys), plan.tree.leaves
     together = solved(ThresholdForest(plan, keys=keys), same)
@@ -110,7 +110,7 @@ def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str) -> None:
 
 def test_keys_trees_and_data_have_streams_of_their_own() -> None:
     plan = plan_of("flat", keyed=True)
-    # Many leaves just between rounds, so that equal noise is told by equal answers.
+    # Many leaves just between rounds, so that equal noise shows in equal answers.
     tree = IrregularTree.from_fanouts([[200]])
     plan, counts = replace(plan, tree=tree), np.full(200, 300, dtype=np.int64)
     forest = ThresholdForest(plan, keys=2)
@@ -253,7 +253,7 @@ def test_a_higher_confidence_has_wider_intervals() -> None:
     assert narrow.high[0] < wide.high[0]
 
 
-def test_an_end_that_the_bounds_do_not_tell_is_open() -> None:
+def test_an_end_without_a_bound_is_open() -> None:
     plan = TreeThresholds(tree=SHAPES["uneven"], thresholds=short_plan())
     # No round finds the largest counts there can be, so that a node may be left by all below them.
     assert set(threshold_intervals(plan, CONFIDENCE).high) == {np.inf}

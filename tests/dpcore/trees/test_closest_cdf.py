@@ -170,7 +170,7 @@ def test_l1_costs_what_the_slope_trick_costs_on_many_cells(total: int) -> None:
     found = closest_cdf_l1(h, total)
     check_cdf(found, total)
     assert np.abs(found - h).sum() == least_l1_cost(h, total)
-    # The cost tells: one cell moved by one row against its run's median is seen.
+    # The cost shows it: one cell moved by one row against its run's median is seen.
     moved = found.copy()
     moved[np.flatnonzero(np.diff(found, prepend=0))[50]] -= 1
     assert np.abs(moved - h).sum() != least_l1_cost(h, total)
@@ -314,7 +314,7 @@ def test_metrics_that_are_not_additive_are_refused(distance: Distance, sentence:
 
 
 @pytest.mark.parametrize(("cells", "total"), [(2, 2**22 + 1), (2**10, 2**20)])
-def test_too_many_costs_are_refused_before_any_is_asked(cells: int, total: int) -> None:
+def test_too_many_costs_are_refused_before_any_is_requested(cells: int, total: int) -> None:
     def never(x: Array, h: Array) -> Any:
         raise AssertionError
 

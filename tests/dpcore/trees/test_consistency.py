@@ -53,7 +53,7 @@ def check_rounded(
     np.testing.assert_array_equal(counts.sum(axis=1), totals)
     moved = counts - shares
     assert (moved > -1 - close).all() and (moved < 1 + close).all()
-    # A child that was rounded up by less never stands behind one that was rounded down by more.
+    # A child that was rounded up by less never comes after one that was rounded down by more.
     up, down = np.where(moved > close, moved, 0.0), np.where(moved < -close, -moved, 0.0)
     remainder_up = np.where(up > 0, 1 - up, 2.0).min(axis=1)
     assert (remainder_up >= down.max(axis=1) - close).all()

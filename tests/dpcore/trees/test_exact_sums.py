@@ -65,7 +65,7 @@ def test_words_stand_for_their_values(values: list[int]) -> None:
 @given(st.lists(st.tuples(VALUES, st.integers(-(2**40), 2**40)), min_size=1, max_size=9))
 def test_the_total_of_sums_of_words_is_exact(sums: list[tuple[int, int]]) -> None:
     """Low words may hold the carries of many partial counts: a balance that wrapped with them
-    would stop the job, and so tell of the data."""
+    would stop the job, and so reveal something about the data."""
     assert words_total(np.array(sums).T) == sum(low + high * 2**32 for low, high in sums)
 
 

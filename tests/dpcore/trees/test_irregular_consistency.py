@@ -1,4 +1,4 @@
-"""The counts of an irregular tree are those of `dpcore.trees.consistency`, node by node."""
+"""The counts of an irregular tree equal the counts of `dpcore.trees.consistency`, node by node."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_the_rank_is_the_exact_binomial_limit() -> None:
 def test_blocks_bound_every_prefix(
     random_plan: Callable[..., TreePlan], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The variance and the kurtosis of each prefix are within those of some block's bounds."""
+    """The variance and the kurtosis of each prefix are within the bounds of some block."""
     rng = np.random.default_rng(seed)
     trees = [
         None,

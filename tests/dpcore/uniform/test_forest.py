@@ -193,7 +193,7 @@ class _NoStreams:
 def test_variances_come_from_the_plan_alone(
     random_plan: Callable[..., TreePlan], solve_forest: Callable[..., Any]
 ) -> None:
-    """The widths of an answer must not tell anything of the counts."""
+    """The widths of an answer must not reveal anything about the counts."""
     plan = random_plan(np.random.default_rng(4), tree=UniformTree(leaves=22, fanouts=(4, 6)))
     for size in (4, 100):
         forest = UniformForest(plan, chunk_leaves=size)

@@ -1,4 +1,4 @@
-"""Objectives: read back as they were, equal where they ask the same, and what they refuse."""
+"""Objectives: read back as they were, equal where they request the same, and what they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan spends no more than its budget, and its laws are those of the guarantee."""
+"""A plan spends no more than its budget, and its laws are the guarantee's."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_reaches_the_figures_of_the_design(leaves: int, measure: Measure, figure
 
 
 def all_shapes(leaves: int) -> list[tuple[int, ...]]:
-    """Every shape of which no level repeats the root."""
+    """Every shape in which no level repeats the root."""
     shapes, lower = [], [()]
     while lower:
         shape = lower.pop()

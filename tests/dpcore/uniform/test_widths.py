@@ -140,7 +140,7 @@ def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:
 
 
 def multiset(law: ErrorLaw, plan: TreePlan) -> Counter[tuple[int, float]]:
-    """How often each size of coefficient stands at each level. Laws of levels must differ."""
+    """How often each size of coefficient occurs at each level. Laws of levels must differ."""
     level_of = {each: level for level, each in enumerate(plan.laws) if each is not None}
     found: Counter[tuple[int, float]] = Counter()
     for each, coefficient, count in law.terms:

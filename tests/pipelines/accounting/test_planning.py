@@ -53,8 +53,8 @@ def test_errors_are_made_equal(workspace: Workspace, privacy: dict[str, Any]) ->
     found = answered(workspace, trees=trees(16, 2048), privacy=given)
     errors = [tree["predicted"]["cdf_rmse"] for tree in found["trees"]]
     assert max(errors) <= min(errors) * 1.001
-    told = [tree["error"] for tree in found["composition"]["trees"]]
-    assert told == pytest.approx(errors, rel=1e-12)
+    reported = [tree["error"] for tree in found["composition"]["trees"]]
+    assert reported == pytest.approx(errors, rel=1e-12)
 
 
 def test_a_weight_is_what_an_error_counts(workspace: Workspace) -> None:

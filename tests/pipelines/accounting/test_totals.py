@@ -42,8 +42,8 @@ def test_a_line_a_tree_and_the_release_in_all(workspace: Workspace) -> None:
     assert total[4].split()[3] == "-" and total[2].endswith(" rows")
     entry = json.loads(planned(workspace, "--json"))
     assert entry["total"]["leaves"] == 34
-    for tree, told in zip(entry["total"]["trees"], entry["composition"]["trees"], strict=True):
-        assert tree["error"] == told.get("error") and tree["name"] == told["name"]
+    for tree, reported in zip(entry["total"]["trees"], entry["composition"]["trees"], strict=True):
+        assert tree["error"] == reported.get("error") and tree["name"] == reported["name"]
 
 
 def test_a_level_that_is_not_measured_says_why(workspace: Workspace) -> None:

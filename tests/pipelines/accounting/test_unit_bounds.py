@@ -55,26 +55,29 @@ def test_bounds_show_what_they_cut_off_and_cost(people: Workspace) -> None:
         # Noise of pure epsilon grows with the rows.
         wanted = found[4]["errors"]["all"] * rows / 4
         assert each["errors"]["all"] == pytest.approx(wanted, rel=1e-3)
-    told = people.run("plan", path, "--units", folder).out
-    assert "max_rows  rows left out  units cut" in told and "66.7%" in told
+    reported = people.run("plan", path, "--units", folder).out
+    assert "max_rows  rows left out  units cut" in reported and "66.7%" in reported
 
 
 def test_what_cannot_be_shown_is_refused(people: Workspace) -> None:
     folder = units_released(people)
     row = people.configure()
-    told = people.run("plan", row, "--units", folder)
-    assert told.code == 2 and "the unit of the configuration is the row" in told.err
+    reported = people.run("plan", row, "--units", folder)
+    assert reported.code == 2 and "the unit of the configuration is the row" in reported.err
     other = people.configure(
         lambda settings: settings.update(privacy=UNIT | {"unit": ["person", "place"]})
     )
-    told = people.run("plan", other, "--units", folder)
-    assert told.code == 2 and "is about person, but the privacy unit is person, place" in told.err
+    reported = people.run("plan", other, "--units", folder)
+    assert (
+        reported.code == 2
+        and "is about person, but the privacy unit is person, place" in reported.err
+    )
     path = people.configure(lambda settings: settings.update(privacy=UNIT))
     assert people.release(lambda settings: settings.update(privacy=UNIT)).code == 0
-    told = people.run("plan", path, "--units", people.output)
-    assert told.code == 2 and "has no tree whose domain has the type unit_rows" in told.err
-    told = people.run("plan", path, "--units", people.folder / "nowhere")
-    assert told.code == 2 and told.err.count("\n") == 1
+    reported = people.run("plan", path, "--units", people.output)
+    assert reported.code == 2 and "has no tree whose domain has the type unit_rows" in reported.err
+    reported = people.run("plan", path, "--units", people.folder / "nowhere")
+    assert reported.code == 2 and reported.err.count("\n") == 1
 
 
 def test_a_tree_of_units_needs_a_unit(people: Workspace) -> None:
@@ -82,6 +85,6 @@ def test_a_tree_of_units_needs_a_unit(people: Workspace) -> None:
         domain = {"type": "unit_rows", "column": "person", "most": 20}
         settings["trees"] = [{"name": "rows", "domain": domain}]
 
-    told = people.run("plan", people.configure(change))
-    assert told.code == 2
-    assert "trees[0].domain.column: person is no column of the privacy unit, row" in told.err
+    reported = people.run("plan", people.configure(change))
+    assert reported.code == 2
+    assert "trees[0].domain.column: person is no column of the privacy unit, row" in reported.err

@@ -33,17 +33,17 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
     by = {"by": {"column": "place", "keys": ["north", "south"]}, "for": "counts", "name": "keyed"}
     made = workspace.release(changed(TREE, TREE | by))
     assert made.code == 0, made.err
-    asked = workspace.run(
+    requested = workspace.run(
         "query", workspace.output, "cdf", "--tree", "delay", "40", "500", "--json"
     )
-    first, last = json.loads(asked.out)["answers"]
+    first, last = json.loads(requested.out)["answers"]
     assert first["std_error"] > 0 and "remark" not in first
     assert first["ci_low"] < first["estimate"] < first["ci_high"]
     assert last["std_error"] is None and "not split" in last["remark"]
-    told = workspace.run(
+    reported = workspace.run(
         "query", workspace.output, "range", "--tree", "keyed", "--key", "north", "3", "400"
     ).out
-    assert "[3, 400)" in told
+    assert "[3, 400)" in reported
     verified = workspace.run("verify", workspace.output)
     assert verified.code == 0
     assert "of delay, keyed with the trees that came out" in verified.out
@@ -53,8 +53,8 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
 
 def test_the_plan_says_what_depends_on_the_data(workspace: Workspace) -> None:
     path = workspace.configure(changed(TREE))
-    told = workspace.run("plan", path).out
-    assert "if every node is split" in told and "depends on the data" in told
+    reported = workspace.run("plan", path).out
+    assert "if every node is split" in reported and "depends on the data" in reported
     refused = workspace.run("plan", path, "--target-error", "delay=10")
     assert refused.code != 0 and "depends on the data" in refused.err
 
@@ -103,7 +103,7 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
 
 
 def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:
-    """They share a table, of which every row follows from the specification."""
+    """They share a table, and each of its rows follows from the specification."""
     kinds = ("adaptive", "planned", "exponential")
     trees = [TREE | {"name": kind, "mechanism": kind} for kind in kinds]
     assert workspace.release(changed(*trees)).code == 0

@@ -73,8 +73,8 @@ def test_its_nodes_say_which_were_not_split(made: Workspace, chromium: Chromium)
         chromium.value("document.querySelectorAll('details').forEach((one) => one.open = true)")
         chromium.value("new Promise((done) => setTimeout(() => done(true), 50))")
     nodes = "[...document.querySelectorAll('#nodes-0 .node')]"
-    told = chromium.value(f"{nodes}.map((each) => each.textContent)")
+    reported = chromium.value(f"{nodes}.map((each) => each.textContent)")
     undivided = undivided_of(made)
-    assert sum("not split" in text for text in told) == len(undivided)
-    assert not any("inside a node" in text for text in told)
+    assert sum("not split" in text for text in reported) == len(undivided)
+    assert not any("inside a node" in text for text in reported)
     assert chromium.complaints() == []

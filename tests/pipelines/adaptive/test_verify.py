@@ -27,7 +27,7 @@ def ordered(workspace: Workspace) -> Workspace:
 
 @pytest.fixture
 def blocks(tmp_path: Path) -> Workspace:
-    """A hierarchy with keys, several of which share a file."""
+    """A hierarchy with keys, several in one file."""
     made = Blocks(tmp_path)
     keyed = {"by": {"column": "sex", "keys": ["f", "m"]}, "guess": GUESS, "for": "counts"}
 

@@ -96,8 +96,8 @@ def test_other_transforms_are_refused(address: str, tmp_path: Path) -> None:
         namespace="a", transform=beam_runner_api_pb2.PTransform(unique_name="t", spec=spec)
     )
     with grpc.insecure_channel(address) as channel:
-        told = beam_expansion_api_pb2_grpc.ExpansionServiceStub(channel).Expand(request)
-    assert told.error == f"beam:transform:pickled_python:v1: this service expands {URN} alone"
+        reported = beam_expansion_api_pb2_grpc.ExpansionServiceStub(channel).Expand(request)
+    assert reported.error == f"beam:transform:pickled_python:v1: this service expands {URN} alone"
     assert not (tmp_path / "planted").exists()
     pickler.loads(planted)
     assert (tmp_path / "planted").exists()
@@ -106,7 +106,7 @@ def test_other_transforms_are_refused(address: str, tmp_path: Path) -> None:
 def test_no_files_are_served(address: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     file = beam_runner_api_pb2.ArtifactFilePayload(path=str(tmp_path / "file"))
-    asked = beam_artifact_api_pb2.GetArtifactRequest(
+    requested = beam_artifact_api_pb2.GetArtifactRequest(
         artifact=beam_runner_api_pb2.ArtifactInformation(
             type_urn="beam:artifact:type:file:v1", type_payload=file.SerializeToString()
         )
@@ -114,7 +114,7 @@ def test_no_files_are_served(address: str, tmp_path: Path) -> None:
     with grpc.insecure_channel(address) as channel:
         stub = beam_artifact_api_pb2_grpc.ArtifactRetrievalServiceStub(channel)
         with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
-            list(stub.GetArtifact(asked))
+            list(stub.GetArtifact(requested))
 
 
 def test_a_mistake_comes_back_with_its_sentence(address: str, workspace: Workspace) -> None:

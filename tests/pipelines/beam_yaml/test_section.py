@@ -38,7 +38,7 @@ def test_a_section_is_what_a_file_would_be() -> None:
     assert ours.guarantee.budget.amount * 10 == 1 and ours.guarantee.delta * 10**6 == 1
 
 
-def test_days_are_told_as_texts() -> None:
+def test_days_are_reported_as_strings() -> None:
     assert section_text({"from": date(2013, 1, 31)}) == '{"from": "2013-01-31"}'
     with pytest.raises(ConfigurationError, match=r"DPTree: <object object at .* is no value"):
         section_text({"from": object()})
@@ -66,7 +66,7 @@ def test_days_are_told_as_texts() -> None:
         ("confidence: 2", "confidence: 2 must be a number above 0 and at most 0.9999"),
     ],
 )
-def test_what_does_not_go_is_told_in_one_sentence(added: str, sentence: str) -> None:
+def test_what_is_impossible_is_reported_in_one_sentence(added: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^DPTree: {sentence}") as raised:
         configuration_of_text(SECTION + added)
     assert "\n" not in str(raised.value)

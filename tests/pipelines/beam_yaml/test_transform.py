@@ -76,7 +76,7 @@ def test_the_release_is_that_of_the_command(workspace: Workspace, input: bool) -
     assert not any(text in done.stdout + done.stderr for text in workspace.SENTINELS)
 
 
-def test_a_mistake_is_told_with_the_sentence_of_the_command(workspace: Workspace) -> None:
+def test_a_mistake_is_reported_with_the_sentence_of_the_command(workspace: Workspace) -> None:
     section = section_of(workspace, workspace.folder / "own")
     section["trees"][0]["domain"]["lower"] = 200
     done = run_yaml(workspace.folder, pipeline_of(workspace, section))

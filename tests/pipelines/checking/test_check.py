@@ -66,7 +66,7 @@ def write_odd_csv(folder: Path) -> None:
     (folder / "a.csv").write_text("\n".join(lines))
 
 
-def test_dates_and_numbers_that_are_none_are_told(place: Workspace) -> None:
+def test_dates_and_numbers_that_are_none_are_reported(place: Workspace) -> None:
     write_odd_csv(place.folder)
     outcome = check(place, {})
     assert (outcome.code, outcome.err) == (0, "")
@@ -157,7 +157,7 @@ def test_parquet_units_and_names(place: Workspace) -> None:
         assert words in outcome.out
 
 
-def test_json_lines_tell_names_that_no_line_has(place: Workspace) -> None:
+def test_json_lines_report_names_that_no_line_has(place: Workspace) -> None:
     lines = [json.dumps({"agee": row, "at": {"zip": "x"}}) for row in range(50)]
     (place.folder / "a.jsonl").write_text("\n".join([*lines, "{"]))
     outcome = check(
@@ -201,7 +201,7 @@ def test_private_keys_a_box_and_a_series(place: Workspace) -> None:
         ("other.csv", "has no column 'day'"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(place: Workspace, path: str, sentence: str) -> None:
+def test_mistakes_are_reported_in_one_sentence(place: Workspace, path: str, sentence: str) -> None:
     (place.folder / "empty.csv").touch()
     (place.folder / "other.csv").write_text("a,b\n1,2\n")
     source = {"format": "csv", "path": str(place.folder / path)}

@@ -170,7 +170,7 @@ def test_a_page_of_some_of_many_quantiles_has_no_headline(
     assert "median of age" not in page and "0.33" in page and "0.34" not in page
 
 
-def test_python_is_told_the_quantiles_that_were_released() -> None:
+def test_python_returns_the_quantiles_that_were_released() -> None:
     made()
     tree = dptrees.open("out")["age"]
     assert tree.quantiles().table["q"].to_pylist() == [0.5, 0.25, 0.75]

@@ -115,7 +115,7 @@ def test_another_release_beside_it(
 
 
 def test_refused(released: Workspace, tmp_path: Path) -> None:
-    for options, told in (
+    for options, reported in (
         (("--to", "delta", "--into", tmp_path, "--catalog", "x"), "--catalog: goes with"),
         (("--to", "iceberg", "--into", "x", "--catalog", "none"), "knows no catalog none"),
         (("--to", "parquet", "--into", released.key), "all_nodes cannot be written"),
@@ -123,5 +123,5 @@ def test_refused(released: Workspace, tmp_path: Path) -> None:
     ):
         outcome = export(released, *options)
         assert outcome.code == 2
-        assert told in outcome.err
+        assert reported in outcome.err
     assert released.run("export", tmp_path, "--to", "csv", "--into", tmp_path / "x").code == 2

@@ -1,4 +1,4 @@
-"""Signals stop a command wherever it stands; a job is not left between taken and named."""
+"""Signals stop a command at every stage; a job is not left between taken and named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNALS = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_told_as_stopped_whatever_it_was_wrapped_in(number: signal.Signals) -> None:
+def test_reported_as_stopped_whatever_it_was_wrapped_in(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with stopping() as stopped:
         try:

@@ -49,7 +49,7 @@ def test_what_is_quick_enough_is_left_alone() -> None:
             raise ValueError("its own")
 
 
-def test_of_two_limits_the_one_that_is_over_tells() -> None:
+def test_the_exceeded_one_of_two_limits_is_reported() -> None:
     with stopping():
         over = pytest.raises(TimeLimitError, match="outer")
         with over, time_limit(0.05, "outer"), time_limit(60, "inner"):
@@ -69,7 +69,7 @@ def test_a_job_is_not_left_between_taken_and_named() -> None:
     assert done == ["in its middle"]
 
 
-def test_whoever_stops_it_is_told_before() -> None:
+def test_who_stops_it_is_reported_before() -> None:
     with stopping() as stopped:
         with pytest.raises(KeyboardInterrupt), time_limit(0.05, "too long"):
             stopped.code = ExitCode.TERMINATED

@@ -88,7 +88,7 @@ def test_its_nodes_say_where_they_ended(blocks: Blocks, tree: str) -> None:
     assert sum(totals) == sum(blocks_)
 
 
-def test_its_nodes_are_asked_for(blocks: Blocks) -> None:
+def test_its_nodes_are_queried(blocks: Blocks) -> None:
     rows = nodes_of(blocks, "people")
     held = next(row for row in rows if row["level"] == 3 and row["ended"] == 2)["label"]
     group, *children = ask(blocks, "node", "--path", held[:2], "--children", "--tree", "people")[
@@ -128,7 +128,7 @@ def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
     assert entry["levels"][2]["split_from"] > 0 and "scale" in entry["levels"][2]["measured_again"]
 
 
-def test_its_plan_is_told(blocks: Blocks) -> None:
+def test_its_plan_is_reported(blocks: Blocks) -> None:
     path = blocks.configure()
     outcome = blocks.run("plan", path)
     assert outcome.code == 0, outcome.err
@@ -160,32 +160,32 @@ def test_a_planned_tree_is_adaptive_where_the_guess_says_so(blocks: Blocks) -> N
 
 
 def test_a_plan_says_why(blocks: Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(mechanism: str, rows: float) -> str:
+    def reported(mechanism: str, rows: float) -> str:
         def change(settings: dict[str, Any]) -> None:
             tree = blocks.tree | {"mechanism": mechanism, "guess": {"rows": rows}}
             settings["trees"] = [tree]
 
         return blocks.run("plan", blocks.configure(change)).out
 
-    few, many = told("planned", 300), told("planned", 10**8)
+    few, many = reported("planned", 300), reported("planned", 10**8)
     assert "chosen for the guess of 300 rows: an adaptive tree, as its estimates" in few
     assert "chosen for the guess of 100,000,000 rows: every node is split, as estimates" in many
-    assert "chosen for the guess" not in told("adaptive", 300)
+    assert "chosen for the guess" not in reported("adaptive", 300)
 
     def refused(*_: object, **__: object) -> None:
         raise Refusal("mechanism", "an adaptive tree has too many chunks")
 
     monkeypatch.setattr(forest, "_chunking", refused)
     words = "every node is split, as an adaptive tree cannot be had: an adaptive tree has too many"
-    assert words in told("planned", 300)
+    assert words in reported("planned", 300)
 
 
 def test_it_is_for_estimates_unless_it_is_said_to_be_for_counts(blocks: Blocks) -> None:
     for mechanism in ("adaptive", None):
         chosen = {"mechanism": mechanism, "guess": {"rows": 300}}
-        told = planned(blocks, ADD, **chosen)
-        assert told.plan.decision_part > 0
-        assert told == planned(blocks, ADD, **chosen, **{"for": "estimates"})
+        reported = planned(blocks, ADD, **chosen)
+        assert reported.plan.decision_part > 0
+        assert reported == planned(blocks, ADD, **chosen, **{"for": "estimates"})
         assert planned(blocks, ADD, **chosen, **{"for": "counts"}).plan.decision_part == 0
 
 
@@ -250,22 +250,22 @@ def test_refusals(blocks: Blocks, changes: dict[str, Any], sentence: str) -> Non
 
 
 def test_errors_are_predicted_for_the_guess_or_not_at_all(blocks: Blocks) -> None:
-    def told(tree: dict[str, Any], *options: str, split: str = "weights") -> Any:
+    def reported(tree: dict[str, Any], *options: str, split: str = "weights") -> Any:
         def change(settings: dict[str, Any]) -> None:
             settings["trees"] = [blocks.tree | tree, blocks.tree | {"name": "b", **tree}]
             settings["privacy"] = settings["privacy"] | {"split": split}
 
         return blocks.run("plan", blocks.configure(change), *options)
 
-    guessed = told({"guess": GUESS}, "--target-error", "people=3", split="least_error")
+    guessed = reported({"guess": GUESS}, "--target-error", "people=3", split="least_error")
     assert guessed.code == 0, guessed.err
     for words in ("in all: ", "for 3 rows for 700 rows, spread evenly: epsilon", "predicted there"):
         assert words in guessed.out
     assert guessed.out.count(" rows for 700 rows, spread evenly") == 5
-    without = told({})
+    without = reported({})
     last = without.out.splitlines()[-1]
     assert without.code == 0 and last.split() == ["b", "480", "1", "-"]
-    refused = told({}, "--target-error", "people=3")
+    refused = reported({}, "--target-error", "people=3")
     assert refused.code == 2 and "depends on the data; give it a guess with rows" in refused.err
-    refused = told({}, split="equal_errors")
+    refused = reported({}, split="equal_errors")
     assert refused.code == 2 and "needs a predicted error of every tree" in refused.err

@@ -204,7 +204,7 @@ def test_labels_from_users_are_escaped() -> None:
     assert EVIL in elements.data["trees"][0]["whole"][1]["labels"]
 
 
-def test_form_keys_and_policies_are_told() -> None:
+def test_form_keys_and_policies_are_reported() -> None:
     text = said(page_of(hierarchy("places", PLACES), hierarchy("routes", ROUTES)))
     assert "place: one code, whose digits are cut into levels" in text
     assert "from, to: one column for each level" in text
@@ -227,7 +227,7 @@ def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
         assert line[-1] == f"{max(own):,.4g}"
 
 
-def test_noise_of_single_children_is_told_from_the_least_to_the_most() -> None:
+def test_noise_of_single_children_is_reported_from_the_least_to_the_most() -> None:
     asked = hierarchy("places", PLACES)
     amounts = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
     asked = changed(asked, plan=replace(asked.plan, level_amounts=amounts))
@@ -261,7 +261,7 @@ def test_public_counts_are_exact_and_said_to_be() -> None:
     assert exact == {"0204"}  # it repeats its parent
 
 
-def test_sums_are_told_with_their_bounds() -> None:
+def test_sums_are_reported_with_their_bounds() -> None:
     balance = MeasureColumn(column="balance", lower=-1000, upper=2000, missing="zero")
     text = said(page_of(hierarchy("sums", PLACES, measure=balance)))
     assert "the sum of balance, a whole number from -1,000 to 2,000 in each row" in text
@@ -314,7 +314,7 @@ def test_same_release_gives_the_same_bytes() -> None:
     assert page() == page()
 
 
-# What the page leaves out, and what is asked for
+# What the page leaves out, and what is requested
 
 
 @pytest.fixture(scope="module")
@@ -341,7 +341,7 @@ def test_large_hierarchy_shows_its_upper_levels_and_its_largest_nodes(large: Rel
     assert shown[2]["005"]["children"] == 100
 
 
-def test_asked_nodes_come_with_their_ancestors_and_children(large: ReleaseTables) -> None:
+def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTables) -> None:
     rows = released(large.rows(NODES, "codes"), 3)
     large.read.clear()
     page = write_report_html(large, {"codes": ["00501", "007"]})
@@ -357,7 +357,7 @@ def test_asked_nodes_come_with_their_ancestors_and_children(large: ReleaseTables
     assert "requested: 2 paths with the nodes above and right below" in said(page)
 
 
-def test_asked_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_hierarchy, "MAX_NODES", 2)
     keys = KeyList(column="sex", keys=("f", "m"))
     tables = ReleaseTables(release_of(hierarchy("keyed", PLACES, keys=keys)))
@@ -387,7 +387,7 @@ def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
         check_chosen_paths(large, asked, ["00501"] * (fitting + 1))
 
 
-def test_asked_tree_stands_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_tree_is_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MAX_TREES", 2)
     trees = [hierarchy(name, FILES) for name in ("one", "two", "three", "four")]
     tables = ReleaseTables(release_of(*trees))

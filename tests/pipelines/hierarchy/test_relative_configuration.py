@@ -76,7 +76,7 @@ def settings_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -
 
 
 def flat(folder: Path) -> dict[str, Any]:
-    """The domain of a tree of few levels, of which a plan takes no time."""
+    """The domain of a tree of few levels, planned in no time."""
     domain = {
         "kind": "hierarchy",
         "column": "code",
@@ -112,12 +112,12 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
         assert chosen == (bound if is_better else noise) or chosen.spec() == (
             bound.spec() if is_better else noise.spec()
         )
-        # What is asked for is kept, however much worse it is.
+        # The requested plan is kept, however much worse it is.
         assert noise.spending.own == (1, 0) and bound.spending.own == (1, Fraction(1, 10**6))
 
 
 @pytest.mark.parametrize("estimation", ["least_squares", None])
-def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
+def test_a_hierarchy_that_requests_an_estimate_gets_it(
     folder: Path, estimation: str | None
 ) -> None:
     asked = {} if estimation is None else {"estimation": estimation}
@@ -129,7 +129,7 @@ def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
     assert question.mechanism.objective is not None and question.mechanism.objective.alpha == 0.98
 
 
-def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch) -> None:
+def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch) -> None:
     def worse(*given: Any) -> Any:
         found = hierarchy_plan_candidates(*given)
         return tuple(
@@ -230,7 +230,7 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 # --- what is said ---
 
 
-def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
+def test_the_plan_reports_the_estimates_that_there_may_be(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question.mechanism, ThresholdMechanism)
     entry = plan_entry(question, hierarchy_description(question))

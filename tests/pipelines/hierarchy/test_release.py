@@ -124,8 +124,8 @@ def test_the_largest_of_a_level_by_its_name(places: Places, level: str, size: in
 
 def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
     for level, path in (("state", "1"), ("county", "13"), ("block", "1310")):
-        asked = ("node", "--level", level, "--value", "1310", "--tree", "people")
-        assert ask(places, *asked) == ask(places, "node", "--path", path, "--tree", "people")
+        requested = ("node", "--level", level, "--value", "1310", "--tree", "people")
+        assert ask(places, *requested) == ask(places, "node", "--path", path, "--tree", "people")
 
 
 def test_another_confidence(places: Places) -> None:
@@ -138,7 +138,7 @@ def test_another_confidence(places: Places) -> None:
 
 
 def test_sums_follow_the_policies_of_bad_values(places: Places) -> None:
-    """Null, NaN and texts are dropped; what is out of bounds is clamped."""
+    """Null, NaN and strings are dropped; what is out of bounds is clamped."""
     folder = ReleaseFolder(str(places.output))
     rows = pa.Table.from_batches(folder.batches("nodes", "paid")).to_pylist()
     root = next(row for row in rows if row["level"] == 0)
@@ -231,7 +231,7 @@ def test_a_release_that_is_there_is_not_made_again(places: Places) -> None:
     assert {path: path.read_bytes() for path in places.output.rglob("*.parquet")} == before
 
 
-def test_a_universe_that_is_damaged_is_told(places: Places, tmp_path: Path) -> None:
+def test_a_universe_that_is_damaged_is_reported(places: Places, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(places.output, tmp_path / "copy")
@@ -272,7 +272,7 @@ def test_the_budget_of_a_target(places: Places) -> None:
         settings["privacy"]["epsilon"] = epsilon
 
     (tree,) = json.loads(places.run("plan", places.configure(at_target), "--json").out)["trees"]
-    # Of discrete noise at the budget that was found; to the digits in which it is told.
+    # Of discrete noise at the budget that was found; to the digits in which it is reported.
     assert tree["predicted"]["nodes_rmse"] == pytest.approx(5, rel=1e-2)
 
 
@@ -511,7 +511,7 @@ def test_rhode_island(census: Any) -> None:
     low, high = nodes["ci_low"].to_numpy(), nodes["ci_high"].to_numpy()
     covered, level = (low <= exact) & (exact <= high), nodes["level"].to_numpy()
     # Blocks of a group share some noise: 25,181 of them are at least as good as 5,000 independent
-    # ones, of which fewer than 93.4 % are covered with a probability below 1e-6.
+    # ones, and fewer than 93.4 % of these are covered with a probability below 1e-6.
     assert covered[level == 5].mean() > 0.934
     assert covered[level < 5].mean() > 0.9
     squares = ((estimate - exact) / error)[level == 5] ** 2
@@ -549,7 +549,7 @@ def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
                 assert abs(values[label] - total) <= tolerance
 
 
-def test_rhode_island_is_asked_by_path(census: Any) -> None:
+def test_rhode_island_is_queried_by_path(census: Any) -> None:
     workspace, truth = census
     counties = ask(workspace, "top", "--level", "county")["answers"]
     assert {row["label"] for row in counties} == {label for label in truth if len(label) == 5}

@@ -78,7 +78,7 @@ def test_nodes_are_the_released_rows(form: str) -> None:
         assert place < 2
 
 
-def test_what_an_estimate_means_is_told(whole_page: str) -> None:
+def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
     text = said(whole_page)
     rounds = len(WHOLE.plan.thresholds.rounds)
     assert f"one for each of {rounds:,} rounds, and one for nodes that none found" in text
@@ -117,12 +117,12 @@ def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> Non
     )
 
 
-def test_a_declared_bound_of_the_rows_is_told() -> None:
+def test_a_declared_bound_of_the_rows_is_reported() -> None:
     own = changed(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
     assert "at most 12,345, as declared beforehand" in said(page_of(own))
 
 
-def test_asked_paths_are_on_the_page() -> None:
+def test_requested_paths_are_on_the_page() -> None:
     tables = tables_of(stated_plan_of(WHOLE))
     check_chosen_paths(tables, WHOLE, ["usr/bin"])
     data = elements_of(write_report_html(tables, {WHOLE.name: ["usr/bin"]})).data["trees"][0]
@@ -184,7 +184,7 @@ def page_of_hierarchy(**fields: Any) -> str:
     )
 
 
-def test_no_estimation_is_told_with_the_errors_of_measurements() -> None:
+def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:
     text = said(page_of_hierarchy(estimation="none"))
     sentence = "none: an estimate is the node's own noisy count"
     assert sentence in text
@@ -196,7 +196,7 @@ def test_no_estimation_is_told_with_the_errors_of_measurements() -> None:
     assert sentence not in said(page_of_hierarchy())
 
 
-def test_the_predicted_error_of_a_relative_objective_is_told() -> None:
+def test_the_predicted_error_of_a_relative_objective_is_reported() -> None:
     objective = RelativeObjective(metric="rel_kappa", kappa=10.0)
     text = said(page_of_hierarchy(objective=objective))
     error = predicted_hierarchy_error(hierarchy_question("digits", objective=objective))

@@ -188,13 +188,13 @@ def test_a_large_table_of_codes_is_read_in_parts(codes, tmp_path, small_limit) -
     ],
 )
 def test_a_large_table_is_refused_as_a_small_one(codes, rule, tmp_path, monkeypatch) -> None:
-    path, told = in_groups(tmp_path, pa.array(codes)), []
+    path, reported = in_groups(tmp_path, pa.array(codes)), []
     for limit in (2**24, 3):
         monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", limit)
         with pytest.raises(ValueError, match=rule) as refused:
             read_universe(path, column="code", digits=(2, 2))
-        told.append(str(refused.value))
-    assert told[0] == told[1]
+        reported.append(str(refused.value))
+    assert reported[0] == reported[1]
 
 
 def test_a_large_file_that_is_none_is_refused(tmp_path, small_limit) -> None:

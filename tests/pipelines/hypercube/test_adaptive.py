@@ -36,7 +36,7 @@ def configured(workspace: Workspace, tree: dict[str, Any], **privacy: Any) -> st
 
 @pytest.mark.parametrize("privacy", PRIVACIES)
 @pytest.mark.parametrize("neighbors", ["add_remove", "substitute"])
-def test_it_is_released_asked_and_verified(
+def test_it_is_released_queried_and_verified(
     workspace: Workspace, neighbors: str, privacy: str
 ) -> None:
     tree = adaptive(**{"for": "estimates", "rows": 3000})
@@ -44,10 +44,10 @@ def test_it_is_released_asked_and_verified(
     outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
     output = str(workspace.output)
-    asked = workspace.run(
+    requested = workspace.run(
         "query", output, "box", "--tree", "box", "--side", "age", "0", "64", "--json"
     )
-    answer = json.loads(asked.out)["answers"][0]
+    answer = json.loads(requested.out)["answers"][0]
     truth = sum(age < 64 for age in rows()["age"].to_pylist())
     assert abs(answer["count"] - truth) < 400 and answer["ci_low"] < answer["ci_high"]
     verified = workspace.run("verify", output)
@@ -76,11 +76,13 @@ def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -
     assert ("None is stated, and no standard error" in page) != apart
     assert ("none stated" in page) != apart
     assert "of a part alone" in page and "an even part of the one above" in page
-    asked = ["query", str(workspace.output), "box", "--tree", "box", "--side", "age", "0", "64"]
-    answer = json.loads(workspace.run(*asked, "--json").out)["answers"][0]
+    requested = ["query", str(workspace.output), "box", "--tree", "box", "--side", "age", "0", "64"]
+    answer = json.loads(workspace.run(*requested, "--json").out)["answers"][0]
     stated = [answer[name] is not None for name in ("ci_low", "ci_high")]
     assert stated == [apart, apart] and ("remark" in answer) != apart
-    assert ("no error is stated of a box that is for counts" in workspace.run(*asked).out) != apart
+    assert (
+        "no error is stated of a box that is for counts" in workspace.run(*requested).out
+    ) != apart
     for options in ([], ["--csv"]):
         assert workspace.run("query", str(workspace.output), "top", "-n", "2", *options).code == 0
     verified = workspace.run("verify", str(workspace.output))

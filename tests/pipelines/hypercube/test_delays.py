@@ -23,8 +23,8 @@ from pipelines.release_folder import ReleaseFolder
 PROJECT = Path(__file__).resolve().parents[3]
 FLIGHTS = PROJECT / "data" / "flights"
 COLUMNS = ["carrier", "hour", "dep_delay", "distance"]
-# Of 60 intervals together below 1e-6: each misses with at most 1e-8, the least that can be asked
-# being 1e-4; the true law has lighter tails than the quantile that is used.
+# Of 60 intervals together below 1e-6: each misses with at most 1e-8, the least request being
+# 1e-4; the true law has lighter tails than the quantile that is used.
 CONFIDENCE = 0.9999
 
 

@@ -272,14 +272,16 @@ def test_a_browser_draws_boxes_beside_other_trees(
     assert chromium.complaints() == []
 
 
-def test_tooltips_tell_the_rows_of_a_heat_map(chromium: Chromium, boxes: Workspace) -> None:
+def test_tooltips_report_the_rows_of_a_heat_map(chromium: Chromium, boxes: Workspace) -> None:
     chromium.open(boxes.output / "report.html")
     said = said_at(chromium, "figure-2-pair0", 0.4, 0.4)
-    told = re.search(r"day \[(\S+), (\S+)\), at \[([^,]+), ([^)]+)\): ([\d,.]+) rows", said)
-    assert told is not None, said
-    first, last, start, stop, count = told.groups()
-    asked = tree_of(boxes, "four").box({"day": (first, last), "at": (start, stop)})
-    assert float(count.replace(",", "")) == pytest.approx(asked.count, abs=0.6) and asked.count
+    reported = re.search(r"day \[(\S+), (\S+)\), at \[([^,]+), ([^)]+)\): ([\d,.]+) rows", said)
+    assert reported is not None, said
+    first, last, start, stop, count = reported.groups()
+    requested = tree_of(boxes, "four").box({"day": (first, last), "at": (start, stop)})
+    assert (
+        float(count.replace(",", "")) == pytest.approx(requested.count, abs=0.6) and requested.count
+    )
     assert chromium.complaints() == []
     # No sideways scrolling where the window is narrow.
     chromium.call(

@@ -212,7 +212,7 @@ def test_what_cannot_be_answered(boxes: Workspace, asked: list[object], words: s
     assert words in outcome.err and outcome.err.count("\n") == 1, outcome.err
 
 
-def test_intervals_as_wide_as_one_asks(workspace: Workspace) -> None:
+def test_intervals_are_as_wide_as_requested(workspace: Workspace) -> None:
     tree = box("ages", [AGE], counts="sparse")
     path = workspace_of(workspace, rows(), tree)
     path = workspace.configure(

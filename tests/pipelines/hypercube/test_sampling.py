@@ -195,7 +195,9 @@ def test_interrupted_it_leaves_nothing(boxes: Workspace, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_a_full_disk_is_told_in_a_sentence(boxes: Workspace, tmp_path: Path, suffix: str) -> None:
+def test_a_full_disk_is_reported_in_a_sentence(
+    boxes: Workspace, tmp_path: Path, suffix: str
+) -> None:
     process = start(
         boxes,
         tmp_path / f"rows{suffix}",

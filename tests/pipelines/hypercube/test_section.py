@@ -79,7 +79,7 @@ def test_every_type_of_column_and_its_halvings() -> None:
         "integer",
         "number",
     ]
-    # As many as tell its cells apart; five columns share 64 bits, and numbers have no cells.
+    # As many as distinguish its cells; five columns share 64 bits, and numbers have no cells.
     assert found.depths == (9, 5, 2, 7, 12)
 
 
@@ -292,7 +292,7 @@ LIMITED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("keys", LIMITED.values(), ids=list(LIMITED))
-def test_a_memory_limit_below_the_least_plan_is_told_one_that_works(
+def test_a_memory_limit_below_the_least_plan_names_one_that_works(
     workspace: Workspace, keys: dict[str, Any]
 ) -> None:
     refused = planned(workspace, short(memory=1, **keys))

@@ -1,7 +1,7 @@
-"""A crowd of processes that ask a ledger at once: python -m tests.pipelines.ledger.crowd URL N STEP
+"""A crowd of processes that use a ledger at once: python -m tests.pipelines.ledger.crowd URL N STEP
 
 Each process is a fork of this one, which has imported all before, and waits for the others. Each
-prints a line of JSON: what it asked for, and what became of it.
+prints a line of JSON: its request, and what became of it.
 
 STEP is ``amounts`` (ids and amounts that differ), ``one`` (the same release by all), or
 ``unlocked`` (as ``amounts``, where no transaction waits for another: a planted error).
@@ -36,19 +36,19 @@ def main(url: str, processes: int, step: str) -> None:
         else asked("epsilon: 0.5", "one")
         for number in range(processes)
     ]
-    with crowd(processes) as (number, told):
+    with crowd(processes) as (number, reported):
         request = requests[number]
         amount = str(request.plan.budget.amount)
         try:
             entry = Ledger(LedgerUrl(url)).reserve(request)
-            told.write(json.dumps({"amount": amount, "nonce": entry.nonce}) + "\n")
+            reported.write(json.dumps({"amount": amount, "nonce": entry.nonce}) + "\n")
         except LedgerError as refused:
-            told.write(json.dumps({"amount": amount, "refused": refused.sentence}) + "\n")
+            reported.write(json.dumps({"amount": amount, "refused": refused.sentence}) + "\n")
 
 
 @contextmanager
 def crowd(processes: int):
-    """Runs what follows in so many forks at once; this process prints what they tell, and ends."""
+    """Runs what follows in so many forks at once; this process prints their reports, and ends."""
     gate, opened = os.pipe()
     reading, writing = os.pipe()
     children = []
@@ -59,8 +59,8 @@ def crowd(processes: int):
             continue
         os.close(opened)
         os.read(gate, 1)  # until the gate is opened for all
-        with os.fdopen(writing, "w") as told:
-            yield number, told
+        with os.fdopen(writing, "w") as reported:
+            yield number, reported
         os._exit(0)
     os.close(writing)
     os.close(opened)

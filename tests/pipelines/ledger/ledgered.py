@@ -14,7 +14,7 @@ from transforms.layout import INPUT_LIST_NAMES
 
 
 class Ledgered(Workspace):
-    """A workspace whose release counts in a ledger that has room for one of it."""
+    """A workspace whose release counts in a ledger that admits one of it."""
 
     def __init__(self, folder: Path, url: str) -> None:
         folder.mkdir(exist_ok=True)

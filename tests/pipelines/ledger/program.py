@@ -11,7 +11,7 @@ from typing import Any
 from tests.pipelines.conftest import PROJECT, search_path
 
 
-def told(program: str, *arguments: str) -> list[Any]:
+def reported(program: str, *arguments: str) -> list[Any]:
     """The lines of JSON that a program of this folder prints."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.pipelines.ledger.{program}", *arguments],

@@ -26,13 +26,13 @@ SECRET = "kumquat"  # which no message may show
 
 @pytest.fixture
 def made(url: str, tmp_path: Path) -> Ledgered:
-    """A workspace with a ledger that has room for one release."""
+    """A workspace with a ledger that admits one release."""
     return Ledgered(tmp_path / "made", url)
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Ledgered:
-    """The same, of SQLite alone: what is asked has nothing to do with the database."""
+    """The same, of SQLite alone: the requests do not depend on the database."""
     return Ledgered(tmp_path / "made", f"sqlite:///{tmp_path}/budget.db")
 
 
@@ -44,7 +44,7 @@ def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
         assert word in outcome.err
 
 
-def test_what_is_told(made: Ledgered) -> None:
+def test_what_is_reported(made: Ledgered) -> None:
     outcome = made.release()
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[:2] == [
@@ -67,7 +67,7 @@ def test_what_is_told(made: Ledgered) -> None:
     ]
 
 
-def test_what_programs_are_told(made: Ledgered) -> None:
+def test_json_for_programs(made: Ledgered) -> None:
     assert made.release().code == 0
     (shown,) = json.loads(made.run("ledger", "show", made.url, "--json").out)["datasets"]
     (release,) = shown.pop("releases")
@@ -161,7 +161,7 @@ def test_a_ledger_that_was_lost(made: Ledgered) -> None:
     refused(outcome, "holds a release that sqlite:///", "knows nothing of")
 
 
-def test_a_release_of_another_data_set_stands(plain: Ledgered) -> None:
+def test_a_release_of_another_data_set_exists(plain: Ledgered) -> None:
     assert plain.release().code == 0
     open_account(LedgerUrl(plain.url), account_of("1", dataset="trains"))
     outcome = plain.run("release", plain.configure(lambda s: s.update(dataset="trains")))

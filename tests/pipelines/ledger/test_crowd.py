@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from tests.pipelines.conftest import search_path
 from tests.pipelines.ledger.asked import account_of, opened
-from tests.pipelines.ledger.program import told
+from tests.pipelines.ledger.program import reported
 
 if TYPE_CHECKING:
     from tests.postgresql import Server
 
 
 PROCESSES = 50
-# All of them together ask for 19.7.
+# All of them together request 19.7.
 TOTAL = Fraction(5)
 
 
 def crowd(url: str, step: str) -> list[dict[str, Any]]:
-    """What the processes of a crowd tell."""
-    return told("crowd", url, str(PROCESSES), step)
+    """The reports of the processes of a crowd."""
+    return reported("crowd", url, str(PROCESSES), step)
 
 
 def granted(lines: list[dict[str, Any]]) -> Fraction:

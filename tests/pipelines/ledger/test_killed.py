@@ -20,7 +20,7 @@ from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
-from tests.pipelines.ledger.program import told
+from tests.pipelines.ledger.program import reported
 
 UNDISCARDED = [step for step in STEPS if step != DISCARDING]
 # At the other steps no transaction begins or ends: PostgreSQL holds what it does at one of these.
@@ -45,7 +45,7 @@ def kill(cases: Iterable[tuple[Ledgered, str]], *options: str) -> None:
         {"configuration": made.configure(), "step": step, "options": options or NONCE}
         for made, step in cases
     ]
-    ends = told("killed", json.dumps(asked))
+    ends = reported("killed", json.dumps(asked))
     assert ends == [{"step": case["step"], "status": signal.SIGKILL} for case in asked]
 
 
@@ -111,7 +111,7 @@ def check_run_again(made: Ledgered, undisturbed: dict[str, bytes], step: str) ->
     assert (entry is None) == (step in UNKNOWN)
     if not any(name.startswith(("nodes/", "cdf/")) for name in left):
         assert step in UNDISCARDED[:8]
-    else:  # noise has left, so the ledger knows of which data
+    else:  # noise has left, so the ledger knows the data
         assert entry is not None and entry.record is not None
 
     nonce = NONCE if step in UNKNOWN else ()
@@ -158,7 +158,7 @@ def test_other_data_in_a_folder_that_is_gone_draws_nothing(
     assert "release small was drawn from other data before, and a second draw" in outcome.err
     assert len(outcome.err.splitlines()) == 1
     assert set(drawn.contents) == {"nonce.json", "plan.json"}
-    # What was drawn stays spent, and there is room for no more.
+    # What was drawn stays spent, and no more is left.
     refused = drawn.run("release", drawn.configure(), "--discard")
     assert refused.code == 2 and "would be passed: epsilon 1 of 1 is spent" in refused.err
     assert set(drawn.contents) == {"nonce.json", "plan.json"}

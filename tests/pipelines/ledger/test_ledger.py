@@ -249,7 +249,7 @@ def test_a_data_set_that_is_there_stays(url: str, wanted: dict[str, object], wor
     assert happened(ledger) == ["opened"]
 
 
-def test_a_total_changes_where_that_is_asked(url: str) -> None:
+def test_a_total_changes_where_that_is_requested(url: str) -> None:
     ledger = opened(url)
     ledger.reserve(asked())
     place = LedgerUrl(url)
@@ -264,7 +264,7 @@ def test_a_total_changes_where_that_is_asked(url: str) -> None:
 
 
 def run_of(period: int) -> BudgetRequest:
-    """What a run of a series of four periods asks for."""
+    """The request of a run of a series of four periods."""
     plan = parse_configuration(
         f"""
 release: days

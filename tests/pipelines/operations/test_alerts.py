@@ -68,7 +68,7 @@ def series(name: str, labels: str, values: str) -> dict[str, str]:
     return {"series": f"{name}{{{labels}}}", "values": values}
 
 
-# Day 0 completes at minute 10; then runs fail, until the last one stands still.
+# Day 0 completes at minute 10; then runs fail, until the last one makes no progress.
 DAILY = 'release="daily"'
 SAMPLES = [
     series("dptrees_run_completed_timestamp_seconds", DAILY, "_x9 600x100 _x3000"),

@@ -66,7 +66,7 @@ def check_form(event: dict[str, Any]) -> None:
     jsonschema.validate(privacy, json.loads(SCHEMA.read_text()))
 
 
-def test_a_release_is_told(workspace: Workspace) -> None:
+def test_a_release_is_reported(workspace: Workspace) -> None:
     start, complete = told(workspace, "--run-id=daily__2026-11-21")
     assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == complete["run"]["runId"]
@@ -105,7 +105,7 @@ def test_a_release_is_told(workspace: Workspace) -> None:
     ],
     ids=str,
 )
-def test_a_table_is_told(
+def test_a_table_is_reported(
     workspace: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
@@ -195,7 +195,7 @@ def test_where_the_environment_says(again: Workspace, monkeypatch: pytest.Monkey
         "OPENLINEAGE__TRANSPORT",
         json.dumps({"type": "file", "log_file_path": str(file), "append": True}),
     )
-    # Not even what the client is told to take from the environment.
+    # Not even what the client is configured to take from the environment.
     monkeypatch.setenv("OPENLINEAGE__FACETS__ENVIRONMENT_VARIABLES", '["THE_KEY"]')
     monkeypatch.setenv("THE_KEY", "secret-of-the-key")
     assert again.release().code == 0
@@ -221,7 +221,7 @@ class Server(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_a_server_is_told(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_reported(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with HTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -236,7 +236,7 @@ def test_a_server_is_told(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> 
         check_form(event)
 
 
-def test_an_event_that_cannot_be_told_stops_nothing(
+def test_an_event_that_cannot_be_reported_stops_nothing(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*arguments: Any) -> Any:

@@ -173,9 +173,9 @@ def test_metrics_of_a_ledger(workspace: Workspace) -> None:
         (people | {"state": "committed"}, 1),
     ]
     assert "dptrees_ledger_oldest_reserved_timestamp_seconds" not in found
-    # A collector refuses files that tell one metric, under one set of labels, twice.
-    told = [line.rsplit(" ", 1)[0] for line in (text + printed).splitlines() if line[0] != "#"]
-    assert len(told) == len(set(told))
+    # A collector refuses files that report one metric, under one set of labels, twice.
+    reported = [line.rsplit(" ", 1)[0] for line in (text + printed).splitlines() if line[0] != "#"]
+    assert len(reported) == len(set(reported))
     file = workspace.folder / "ledger.prom"
     assert workspace.run("ledger", "metrics", url, "--metrics-file", file).out == ""
     assert file.read_text() == printed

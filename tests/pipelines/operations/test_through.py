@@ -1,4 +1,4 @@
-"""What a run through several periods tells: its metrics are of all of them, and each has an id."""
+"""Reports of a run through several periods: its metrics are of all of them, and each has an id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
 
 @pytest.fixture
 def daily(workspace: Workspace) -> str:
-    """The configuration of a series of days, of which the third has no file."""
+    """The configuration of a series of days, the third without a file."""
     for number, day in enumerate(DAYS[:2]):
         workspace.file(number).rename(workspace.rows / f"{day}.parquet")
 

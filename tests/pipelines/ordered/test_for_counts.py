@@ -64,7 +64,7 @@ def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
     assert workspace.run("verify", str(workspace.output)).code == 0
 
 
-def test_its_counts_are_drawn_to_even_splits_unless_others_are_asked_for(tmp_path: Path) -> None:
+def test_its_counts_are_drawn_to_even_splits_unless_others_are_requested(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     found = {}
     for consistency in ("shrunk", "top_down", None):

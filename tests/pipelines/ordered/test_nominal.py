@@ -1,4 +1,4 @@
-"""Categories without an order: planned for their counts, and asked for nothing else."""
+"""Categories without an order: planned for their counts, and for nothing else."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_the_plan_and_the_summary_speak_of_categories(made: Workspace) -> None:
 
 
 def test_categories_without_an_order_have_counts_alone(made: Workspace) -> None:
-    def asked(*question: str) -> Any:
+    def requested(*question: str) -> Any:
         return made.run("query", made.output, *question, "--tree", "places", "--json")
 
     for question in (["cdf", "north"], ["quantile", "0.5"], ["range", "east", "south"]):
-        outcome = asked(*question)
+        outcome = requested(*question)
         assert outcome.code == 2
         assert outcome.err.strip().endswith(
             f"{question[0]}: the categories of tree places have no order; ask for node or top "
             "(categories that have one say `ordered: true` in the domain of the tree)"
         )
-    (north,) = json.loads(asked("node", "--value", "north").out)["answers"]
+    (north,) = json.loads(requested("node", "--value", "north").out)["answers"]
     assert north["label"] == "north" and abs(north["estimate"] - 1.5 * ROWS) < 200
-    top = json.loads(asked("top", "-n", "2").out)["answers"]
+    top = json.loads(requested("top", "-n", "2").out)["answers"]
     assert {each["label"] for each in top} == {"north", "south"}
     in_order = made.run("query", made.output, "cdf", "south", "--tree", "ranks")
     assert in_order.code == 0, in_order.err

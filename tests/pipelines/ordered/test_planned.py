@@ -86,8 +86,8 @@ def test_what_is_chosen_is_released_and_found_again(
         assert outcome.code == 0, outcome.err
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     assert [each["kind"] for each in manifest["spec"]["trees"]] == [kind]
-    asked = workspace.run("query", str(workspace.output), "cdf", "20")
-    assert (asked.code == 0) == (kind != "exponential")
+    requested = workspace.run("query", str(workspace.output), "cdf", "20")
+    assert (requested.code == 0) == (kind != "exponential")
     assert workspace.run("verify", str(workspace.output)).code == 0
 
 

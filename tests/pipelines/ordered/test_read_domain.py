@@ -1,4 +1,4 @@
-"""The section of an ordered domain: what stands for its bounds, and its defaults."""
+"""The section of an ordered domain: how its bounds are written, and its defaults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_values_go_with_the_schema() -> None:
 
 
 def test_dates_and_times_outside_are_dropped_by_default() -> None:
-    """The days of February are asked for: the other eleven months are not the 28th."""
+    """The days of February are requested: the other eleven months are not the 28th."""
     days = {"column": "x", "lower": date(2013, 2, 1), "upper": date(2013, 3, 1)}
     assert read_domain(days).drops_rows and not read_domain(days).clamps
     assert read_domain(days | {"outside": "clamp"}).clamps

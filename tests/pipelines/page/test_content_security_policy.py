@@ -41,7 +41,7 @@ def test_the_hashes_are_those_of_the_script_and_the_style_that_stand_in_the_page
     assert "unsafe" not in str(policy)
 
 
-def test_the_policy_stands_before_all_that_it_rules(page: Path) -> None:
+def test_the_policy_comes_before_all_that_it_rules(page: Path) -> None:
     tags = [tag for tag, _ in elements_of(page.read_text()).tags]
     assert tags[:4] == ["html", "head", "meta", "meta"]
     assert dict(elements_of(page.read_text()).tags[2][1]) == {"charset": "utf-8"}

@@ -50,7 +50,7 @@ def test_charts_are_drawn(opened: Chromium) -> None:
     assert opened.value(panels) == 2 * len(LABELS)
 
 
-def test_the_mouse_and_the_arrow_keys_tell_points(opened: Chromium) -> None:
+def test_the_mouse_and_the_arrow_keys_report_points(opened: Chromium) -> None:
     (name,) = [each for each in figures(opened) if each == "figure-0-cdf"]
     (series,) = figures(opened)[name]["series"]
     opened.value(f"document.getElementById('{name}').scrollIntoView({{block: 'center'}})")

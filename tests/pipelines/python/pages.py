@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?|(?<=\s)-(?=\s|$)")
 
 
 def blocks(text: str) -> Iterator[tuple[str, str | None]]:
-    """The code of a page, each with the output that stands behind it."""
+    """The code of a page, each with the output that follows it."""
     found = [match.groups() for match in _BLOCK.finditer(text)]
     for place, (language, code) in enumerate(found):
         if language == "python":

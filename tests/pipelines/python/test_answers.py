@@ -92,8 +92,8 @@ def test_keys(release: Release) -> None:
 
 
 def test_an_answer_to_something_else_says_so(release: Release) -> None:
-    told = "requested \\[0.5, 9\\), answered \\[0, 9\\): tree keyed has no edges"
-    with pytest.warns(UserWarning, match=told) as caught:
+    reported = "requested \\[0.5, 9\\), answered \\[0, 9\\): tree keyed has no edges"
+    with pytest.warns(UserWarning, match=reported) as caught:
         release["keyed"].range(0.5, 9)
     assert len(caught) == 1 and caught[0].filename == __file__  # once for all keys
     with pytest.warns(UserWarning, match="requested below 999, answered"):

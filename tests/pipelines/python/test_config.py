@@ -99,9 +99,9 @@ def test_values_of_other_libraries_are_plain() -> None:
     ],
 )
 def test_refused_at_the_key_as_of_a_file(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(dptrees.Error) as told:
+    with pytest.raises(dptrees.Error) as reported:
         dptrees.plan(CONFIG | change)
-    assert str(told.value).startswith(sentence)
+    assert str(reported.value).startswith(sentence)
 
 
 def test_no_configuration(tmp_path: Path) -> None:

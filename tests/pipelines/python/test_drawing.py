@@ -45,7 +45,7 @@ def test_cdf_is_steps_with_a_band() -> None:
     assert axes.get_title() == "age: cdf" and axes.get_legend() is None
 
 
-def test_keys_are_told_apart() -> None:
+def test_keys_are_distinguished() -> None:
     axes = drawn(CURVES, key=["a", "a", "b"], upper=[1, 2, 1], **errors([1.0, 2.0, 3.0]))
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
     keys = [str(number) for number in range(11)]

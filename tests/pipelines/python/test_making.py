@@ -1,4 +1,4 @@
-"""Releases of rows in memory: the same bits as the command's, complete, and told when refused."""
+"""Releases of rows in memory: the same bits as the command's, complete, and errors if refused."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def command(name: str, config: dict[str, Any]) -> dict[str, bytes]:
     }
     path = Path(f"{name}.yaml")
     path.write_text(yaml.safe_dump(config | beside))
-    told = said("release", str(path), "--nonce", NONCE)
-    assert told.startswith("0 "), told
+    reported = said("release", str(path), "--nonce", NONCE)
+    assert reported.startswith("0 "), reported
     return files_of(Path("out", name))
 
 
@@ -74,7 +74,7 @@ def test_units_and_private_keys_have_the_same_bits(rows: pa.Table, config: Any) 
     assert said("verify", "saved", "--key", "release.key").startswith("0 ")
 
 
-def test_released_by_the_engine_that_is_told(rows: pa.Table) -> None:
+def test_released_by_the_engine_that_is_reported(rows: pa.Table) -> None:
     config = config_of("categories")
     looped = files_of(Path(fixed(rows, config).save("looped")))
     direct = fixed(rows, config, options=("--runner=DirectRunner",))
@@ -135,12 +135,12 @@ def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) 
     assert KeptFiles.objects == before
 
 
-def test_standing_release_is_told(rows: pa.Table) -> None:
+def test_existing_release_is_reported(rows: pa.Table) -> None:
     first = dptrees.release(rows, CONFIG, key="release.key", output="out")
     before = files_of(Path("out"))
-    with pytest.warns(UserWarning, match="already there; no row was read") as told:
+    with pytest.warns(UserWarning, match="already there; no row was read") as reported:
         again = dptrees.release({"minutes": [1]}, CONFIG, key="release.key", output="out")
-    assert told[0].filename == __file__
+    assert reported[0].filename == __file__
     assert files_of(Path("out")) == before
     assert again["minutes"].cdf()["count"] == first["minutes"].cdf()["count"]
 
@@ -241,11 +241,11 @@ def test_nothing_is_printed(rows: pa.Table, capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_tree_whose_rows_are_dropped_is_told() -> None:
+def test_a_tree_whose_rows_are_dropped_is_reported() -> None:
     rows = {"minutes": pa.nulls(20_000, pa.int64())}
-    with pytest.warns(UserWarning, match="tree minutes holds about 0 rows") as told:
+    with pytest.warns(UserWarning, match="tree minutes holds about 0 rows") as reported:
         dptrees.release(rows, CONFIG)
-    assert told[0].filename == __file__
+    assert reported[0].filename == __file__
 
 
 @pytest.fixture(autouse=True)

@@ -166,7 +166,7 @@ def test_a_column_of_texts_says_how_to_convert_it() -> None:
         dptrees.release(texts, CONFIG)
 
 
-def test_columns_of_different_lengths_are_told() -> None:
+def test_columns_of_different_lengths_are_reported() -> None:
     age = {"column": "age", "type": "integer", "lower": 0, "upper": 9}
     trees = [{"name": name, "domain": age | {"column": name}} for name in ("age", "size")]
     config = {"privacy": {"epsilon": 1.0, "neighbors": "add_remove"}, "trees": trees}
@@ -192,17 +192,17 @@ def test_columns_of_different_lengths_are_told() -> None:
 )
 def test_what_is_no_table(work: Path, rows: Any, sentence: str) -> None:
     config = CONFIG | {"trees": CONFIG["trees"][:1]}
-    with pytest.raises(dptrees.Error, match=sentence) as told:
+    with pytest.raises(dptrees.Error, match=sentence) as reported:
         dptrees.release(rows, config)
-    assert "kumquat" not in str(told.value)
+    assert "kumquat" not in str(reported.value)
 
 
 def test_mixed_pandas_column_shows_no_value(work: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"age": pandas.Series([1, "kumquat"], dtype=object)})
-    with pytest.raises(dptrees.Error, match="several types") as told:
+    with pytest.raises(dptrees.Error, match="several types") as reported:
         dptrees.release(frame, CONFIG | {"trees": CONFIG["trees"][:1]})
-    assert "kumquat" not in str(told.value)
+    assert "kumquat" not in str(reported.value)
     twice = pandas.DataFrame([[1, 2]], columns=["age", "age"])
     with pytest.raises(dptrees.Error, match="or has it twice"):
         dptrees.release(twice, CONFIG | {"trees": CONFIG["trees"][:1]})

@@ -37,7 +37,7 @@ def test_all_days_of_a_new_series(folder: Path) -> None:
     assert due("2013-01-03") == ["2013-01-01", "2013-01-02", "2013-01-03"]
 
 
-def test_begins_with_the_last_one_that_stands(folder: Path) -> None:
+def test_begins_with_the_last_one_that_exists(folder: Path) -> None:
     """Which may have been killed between its manifest and its page."""
     stand(folder, 1, 2)
     assert due("2013-01-04") == ["2013-01-02", "2013-01-03", "2013-01-04"]

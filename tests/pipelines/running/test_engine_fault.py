@@ -47,7 +47,7 @@ def test_may_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_must_be_mended(name: str) -> None:
+def test_must_be_fixed(name: str) -> None:
     found = fault(MISTAKES[name])
     assert found is not None and not found.again
 
@@ -77,7 +77,7 @@ def test_no_job_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Job:
-    """A job of Beam's, which says that it was cancelled when it is told to be."""
+    """A job of Beam's, which says that it was cancelled on request."""
 
     _job_id = "BeamApp-me-1_0a1b"
     state = "RUNNING"
@@ -88,12 +88,12 @@ class Job:
 
 @contextmanager
 def flink(states: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """A Flink cluster whose job has these states, one after the other; and what it was asked."""
-    asked: list[str] = []
+    """A Flink cluster whose job has these states, one after the other; and its requests."""
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            asked.append(f"{self.command} {self.path}")
+            requested.append(f"{self.command} {self.path}")
             state = states.pop(0) if len(states) > 1 and self.command == "GET" else states[0]
             jobs = [{"jid": "0", "name": "other", "state": "RUNNING"}]
             jobs.append({"jid": "7", "name": "BeamApp-me-1", "state": state})
@@ -110,7 +110,7 @@ def flink(states: list[str]) -> Iterator[tuple[str, list[str]]]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"localhost:{server.server_port}", asked
+        yield f"localhost:{server.server_port}", requested
     finally:
         server.shutdown()
         server.server_close()
@@ -118,26 +118,26 @@ def flink(states: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 def cancelled(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, list[str]]:
     """The state in which a job was left, and what was remarked."""
-    told: list[str] = []
+    reported: list[str] = []
     states: list[str] = []
-    monkeypatch.setattr(cancelling, "remark", told.append)
+    monkeypatch.setattr(cancelling, "remark", reported.append)
     monkeypatch.setattr(cancelling, "event", lambda _, **named: states.append(named["state"]))
     cancel_job(Job(), PipelineOptions(["--runner=PortableRunner", *options]))
-    return states[0], told
+    return states[0], reported
 
 
-def test_a_flink_cluster_is_told_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    with flink(["RUNNING", "CANCELLING", "CANCELED"]) as (address, asked):
-        state, told = cancelled(monkeypatch, f"--flink_master={address}")
-    assert (state, told) == ("CANCELED", [])
-    assert asked.count("PATCH /jobs/7?mode=cancel") == 1
-    assert not any("/jobs/0" in each for each in asked)
+def test_a_flink_cluster_is_named_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with flink(["RUNNING", "CANCELLING", "CANCELED"]) as (address, requested):
+        state, reported = cancelled(monkeypatch, f"--flink_master={address}")
+    assert (state, reported) == ("CANCELED", [])
+    assert requested.count("PATCH /jobs/7?mode=cancel") == 1
+    assert not any("/jobs/0" in each for each in requested)
 
 
-def test_what_may_still_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, told = cancelled(monkeypatch, "--environment_type=EXTERNAL")
-    assert state == "CANCELLED" and "--flink_master=HOST:8081" in told[0]
+def test_what_may_still_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, reported = cancelled(monkeypatch, "--environment_type=EXTERNAL")
+    assert state == "CANCELLED" and "--flink_master=HOST:8081" in reported[0]
     assert cancelled(monkeypatch, "--environment_type=LOOPBACK") == ("CANCELLED", [])
-    # Beam's job server says that it is cancelled; the cluster itself cannot be asked.
-    state, told = cancelled(monkeypatch, "--flink_master=localhost:1")
-    assert state == "UNKNOWN" and "may still run" in told[0]
+    # Beam's job server says that it is cancelled; the cluster itself cannot be queried.
+    state, reported = cancelled(monkeypatch, "--flink_master=localhost:1")
+    assert state == "UNKNOWN" and "may still run" in reported[0]

@@ -1,6 +1,6 @@
 """A series that was begun with the oldest NumPy and SciPy goes on with the newest.
 
-The old ones are installed into a folder of the user's cache, which stands before the others on the
+The old ones are installed into a folder of the user's cache, which is before the others on the
 path. Where they cannot be had, the test is skipped.
 """
 
@@ -89,15 +89,15 @@ def daily(period: int) -> Callable[[dict[str, Any]], None]:
 
 def test_a_series_goes_on_after_an_upgrade(workspace: Workspace, oldest: Path) -> None:
     version = "import numpy, scipy; print(numpy.__version__, scipy.__version__)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", version],
         env=os.environ | {"PYTHONPATH": str(oldest)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told.split() == [each.partition("==")[2] for each in OLDEST]
-    assert numpy.__version__ not in told
+    assert reported.split() == [each.partition("==")[2] for each in OLDEST]
+    assert numpy.__version__ not in reported
 
     released(workspace, oldest, 1)
     first = runs(workspace)

@@ -70,12 +70,12 @@ def no_planner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quantiles(settings: dict[str, Any]) -> None:
-    """Ask for other quantiles, which shape no noise."""
+    """Request other quantiles, which shape no noise."""
     settings["trees"][0]["quantiles"] = [0.5]
 
 
 def cells(settings: dict[str, Any]) -> None:
-    """Ask for another domain."""
+    """Request another domain."""
     settings["trees"][0]["domain"]["upper"] = 120
 
 
@@ -545,7 +545,7 @@ def test_a_series_of_an_earlier_version_goes_on_with_its_plan(
 
 
 def test_a_release_does_not_end_with_the_plan_of_another_launcher(again: Workspace) -> None:
-    """One that asked for other quantiles, which shape no noise, wrote its plan last."""
+    """A release that requested other quantiles, which shape no noise, wrote its plan last."""
     undisturbed = contents(again.output)
     edited(again.output / PLAN, lambda entries: entries["spec"]["trees"][0].update(quantiles=[0.5]))
     assert again.run("verify", again.output).code == 2

@@ -28,7 +28,7 @@ PRIVACY = "privacy: {epsilon: 1, neighbors: add_remove}\n"
 
 
 def plain(value: Any) -> Any:
-    """Values as an editor has them: dates are texts."""
+    """Values as an editor has them: dates are strings."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A series from the command: day by day, asked by windows, and what it refuses."""
+"""A series from the command: day by day, queried by windows, and what it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERIODS, RELEASED = 5, 4
 
 
 class Days(Workspace):
-    """A workspace whose rows are those of one day after the other."""
+    """A workspace whose rows come from one day after the other."""
 
     def write_day(self, period: int, rows: int = 300) -> pa.Table:
         """The rows of a day, in the one file of the input."""
@@ -38,7 +38,7 @@ class Days(Workspace):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """A series of five days, noise of which is next to nothing."""
+        """A series of five days, with next to no noise."""
         series = {"periods": PERIODS, "period": 1, "fanout": 2}
         return super().settings | {"privacy": PRIVACY, "series": series}
 
@@ -99,7 +99,7 @@ def below(made: Days, value: float, *periods: int) -> int:
     return int((np.clip(values(made, *periods), 0, 99.99) < value).sum())
 
 
-def asked(made: Days, *arguments: object) -> list[dict[str, Any]]:
+def requested(made: Days, *arguments: object) -> list[dict[str, Any]]:
     outcome = made.run("query", *arguments, "--tree", "all", "--json")
     assert outcome.code == 0, outcome.err
     found: list[dict[str, Any]] = json.loads(outcome.out)["answers"]
@@ -109,7 +109,7 @@ def asked(made: Days, *arguments: object) -> list[dict[str, Any]]:
 # --- what is released ---
 
 
-def test_a_run_tells_its_series_and_one_budget_for_all_of_it(days: Days) -> None:
+def test_a_run_reports_its_series_and_one_budget_for_all_of_it(days: Days) -> None:
     for period in range(1, RELEASED + 1):
         manifest = ReleaseFolder(str(days.folder_of(period))).manifest
         series = {"id": "small", "period": period, "periods": 5, "unit": "per_period"}
@@ -130,15 +130,15 @@ def test_a_run_tells_its_series_and_one_budget_for_all_of_it(days: Days) -> None
         (("--window", "2:2", "--to-date", "2"), (2,)),
     ],
 )
-def test_windows_and_totals_to_date_are_asked_of_the_series(
+def test_windows_and_totals_to_date_are_queried(
     days: Days, tmp_path: Path, arguments: tuple[str, ...], periods: tuple[int, ...]
 ) -> None:
     other = Days(tmp_path)
-    (answer,) = asked(days, "query" and days.output, "cdf", "50", *arguments)
+    (answer,) = requested(days, "query" and days.output, "cdf", "50", *arguments)
     assert answer["count"] == below(other, 50, *periods)
-    (between,) = asked(days, days.output, "range", "25", "75", *arguments)
+    (between,) = requested(days, days.output, "range", "25", "75", *arguments)
     assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
-    (parts,) = asked(days, days.output, "sum", "--paths", "[25, 50)", "[50, 75)", *arguments)
+    (parts,) = requested(days, days.output, "sum", "--paths", "[25, 50)", "[50, 75)", *arguments)
     assert {name: parts[name] for name in ("estimate", "std_error", "count")} == {
         name: between[name] for name in ("estimate", "std_error", "count")
     }
@@ -146,7 +146,7 @@ def test_windows_and_totals_to_date_are_asked_of_the_series(
 
 def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
     other = Days(tmp_path)
-    rows = asked(days, days.output, "cdf", "50", "75", "--running")
+    rows = requested(days, days.output, "cdf", "50", "75", "--running")
     assert [row["period"] for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4]
     for row, value in zip(rows, (50, 75) * RELEASED, strict=True):
         assert row["count"] == below(other, value, *range(1, row["period"] + 1))
@@ -155,14 +155,14 @@ def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: P
 
 
 def test_a_run_by_itself_is_its_period_alone(days: Days, tmp_path: Path) -> None:
-    (answer,) = asked(days, days.folder_of(3), "cdf", "50")
+    (answer,) = requested(days, days.folder_of(3), "cdf", "50")
     assert answer["count"] == below(Days(tmp_path), 50, 3)
 
 
 def test_every_question_is_answered_of_a_window(days: Days) -> None:
-    (total,) = asked(days, days.output, "node", "--level", "0", "--node", "0")
+    (total,) = requested(days, days.output, "node", "--level", "0", "--node", "0")
     assert total["count"] == RELEASED * 301
-    assert len(asked(days, days.output, "top", "-n", "3", "--window", "1:2")) == 3
+    assert len(requested(days, days.output, "top", "-n", "3", "--window", "1:2")) == 3
     outcome = days.run(
         "query", days.output, "quantile", "0.5", "--tree", "places", "--key", "north"
     )
@@ -173,7 +173,7 @@ def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> N
     for period in range(1, RELEASED + 1):
         folder = days.folder_of(period) / "to-date"
         nodes = pq.read_table(folder / "nodes" / "all-000000-000000.parquet").to_pylist()
-        (answer,) = asked(
+        (answer,) = requested(
             days, days.output, "node", "--level", "0", "--node", "0", "--to-date", str(period)
         )
         assert {name: nodes[0][name] for name in ("estimate", "std_error", "count")} == {
@@ -191,7 +191,7 @@ def test_the_page_and_the_summary_are_of_the_period(days: Days) -> None:
     assert (days.folder_of(2) / "report.html").read_text() == page
 
 
-def test_the_plan_tells_the_temporal_levels(days: Days) -> None:
+def test_the_plan_reports_the_temporal_levels(days: Days) -> None:
     outcome = days.run("plan", days.configure())
     assert outcome.code == 0, outcome.err
     assert "period 1 of 5" in outcome.out and "1 nodes of    4 periods" in outcome.out
@@ -376,10 +376,10 @@ def test_a_guess_chooses_nothing_in_a_series_and_the_plan_says_so(workspace: Wor
 
         return made.run("plan", made.configure(change)).out
 
-    told = "  whole levels in any case: answers of other mechanisms do not add up over"
+    reported = "  whole levels in any case: answers of other mechanisms do not add up over"
     guessed = planned(guess={"rows": 100})
-    assert guessed.count(told) == 1
-    assert told not in planned()
+    assert guessed.count(reported) == 1
+    assert reported not in planned()
 
 
 def test_questions_beyond_the_series_are_refused(days: Days, released: Workspace) -> None:
@@ -462,7 +462,7 @@ def test_the_beginning_of_a_run_is_discarded_whole(copy: Days) -> None:
     assert not state & {path.name for path in run.glob("state/*")}
 
 
-def test_totals_to_date_of_large_trees_are_only_asked(
+def test_totals_to_date_of_large_trees_are_only_queried(
     copy: Days, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
@@ -473,7 +473,7 @@ def test_totals_to_date_of_large_trees_are_only_asked(
     assert written == ["all-000000-000000.parquet"] * 2
 
 
-def test_a_run_of_another_series_is_not_asked(copy: Days, tmp_path: Path) -> None:
+def test_a_run_of_another_series_is_not_queried(copy: Days, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Days(tmp_path / "other")
     for period in (1, 2):
@@ -530,7 +530,7 @@ def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: st
 
 
 def test_noise_of_another_scale_is_found(copy: Days) -> None:
-    """Tables of a run whose standard errors are not those of the stated noise."""
+    """Tables of a run whose standard errors do not match the stated noise."""
     folder = copy.folder_of(2)
     manifest = json.loads((folder / "manifest.json").read_text())
     entry = next(each for each in manifest["parts"] if each["file"].startswith("nodes/"))

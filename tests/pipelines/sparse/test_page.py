@@ -154,7 +154,7 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
     assert f"All {sum(map(len, shown))} nodes that were published are here." in said(page)
 
 
-def test_levels_are_told_with_their_noise_and_threshold() -> None:
+def test_levels_are_reported_with_their_noise_and_threshold() -> None:
     asked = sparse("t", ADDRESSES, weights=[1, 4, 9])
     tables = ReleaseTables(release_of(asked))
     page = write_report_html(tables)
@@ -200,7 +200,7 @@ def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
         check_chosen_paths(tables, asked, ["0000/16"])
 
 
-# What the page leaves out, and what is asked for
+# What the page leaves out, and what is requested
 
 
 def test_nodes_with_the_largest_counts_come_with_their_ancestors(
@@ -225,7 +225,7 @@ def test_nodes_with_the_largest_counts_come_with_their_ancestors(
 
 
 @pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
-def test_asked_nodes_come_with_their_ancestors_and_children(
+def test_requested_nodes_come_with_their_ancestors_and_children(
     domain: SparseDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_sparse, "MAX_NODES", 1)
@@ -261,7 +261,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     page = write_report_html(tables, {"long": [""]})
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000
     shown = elements_of(page).data["trees"][0]["keys"][0]["levels"]
-    # Half of the page's room, and the root's children as far as there is room for what is asked.
+    # Half of the page's space, and the root's children as far as the requested nodes leave space.
     assert sum(len(level["labels"]) for level in shown) >= MAX_NODES // 2
     assert shown[0]["children"] == [40_000]
 
@@ -366,7 +366,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return made
 
 
-def test_report_of_a_folder_shows_what_it_is_asked_for(
+def test_report_of_a_folder_shows_what_is_requested(
     places: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = places.output / "report.html"
@@ -390,7 +390,7 @@ def test_report_of_a_folder_shows_what_it_is_asked_for(
         (["--tree", "all", "--path", "a"], "path: tree all is ordered"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_one_sentence(
+def test_what_cannot_be_shown_is_reported_in_one_sentence(
     places: Workspace, arguments: list[str], sentence: str
 ) -> None:
     outcome = places.run("report", places.output, *arguments)

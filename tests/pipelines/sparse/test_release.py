@@ -105,17 +105,17 @@ def test_the_largest_of_a_level(addresses: Addresses) -> None:
     rows = nodes(addresses)
     for level, name in enumerate(["root", "/8", "/16", "/24", "/32"]):
         mine = sorted((row["count"] for row in rows if row["level"] == level), reverse=True)
-        asked = ask(addresses, "top", "--level", name, "--tree", "prefixes")["answers"]
-        assert [row["count"] for row in asked] == mine[:10]
+        requested = ask(addresses, "top", "--level", name, "--tree", "prefixes")["answers"]
+        assert [row["count"] for row in requested] == mine[:10]
         number = ask(addresses, "top", "-n", 1, "--level", level, "--tree", "prefixes")["answers"]
-        assert number == asked[:1]
+        assert number == requested[:1]
     leaves = ask(addresses, "top", "--tree", "prefixes")["answers"]
     assert all(row["label"].endswith("/32") for row in leaves)
 
 
-def test_nothing_below_is_told_in_words(addresses: Addresses) -> None:
-    asked = ("node", "--path", "192.168.1.1/32", "--children", "--tree", "prefixes")
-    outcome = addresses.run("query", addresses.output, *asked)
+def test_nothing_below_is_reported_in_words(addresses: Addresses) -> None:
+    requested = ("node", "--path", "192.168.1.1/32", "--children", "--tree", "prefixes")
+    outcome = addresses.run("query", addresses.output, *requested)
     assert outcome.code == 2 and "no node of this path with children was published" in outcome.err
 
 
@@ -160,7 +160,7 @@ def test_what_is_not_there_has_no_more_rows_than_is_said(addresses: Addresses) -
         assert outcome.err.endswith(f"so it has from 0 to {most} rows\n")
 
 
-def test_the_other_tree_is_asked_as_ever(addresses: Addresses) -> None:
+def test_the_other_tree_is_queried_as_ever(addresses: Addresses) -> None:
     (row,) = ask(addresses, "cdf", "4", "--tree", "sizes")["answers"]
     total = sum((HEAVY | LIGHT).values()) + 120
     assert abs(row["estimate"] - total / 2) < 10 * row["std_error"]
@@ -327,7 +327,7 @@ def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
 
 
 GOOD = [str(5 * 2**40)] * 500
-# No codes, and no texts of codes; a CSV file's fields are all read as texts.
+# No codes, and no strings of codes; a CSV file's fields are all read as strings.
 BAD = ["", str(2**63), str(2**64 - 1), "-5", "kumquat", "1.5", str(2**64)]
 
 
@@ -346,7 +346,7 @@ def test_texts_that_are_no_codes_are_dropped(coded: Addresses) -> None:
 
 
 def test_texts_that_are_not_utf8_are_dropped(coded: Addresses) -> None:
-    """Readers of Parquet files do not check texts; one of them must not end the release."""
+    """Readers of Parquet files do not check strings; one of them must not end the release."""
     names = pa.array([b"a"] * 500 + [b"\xff\xfe"] * 400 + [b"b"] * 300)
     texts = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
     rows = pa.table({"a": texts, "b": pa.array([1] * len(texts))})

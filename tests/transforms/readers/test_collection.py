@@ -1,4 +1,4 @@
-"""Rows of somebody's own pipeline: every form gives the same release, and mistakes are told."""
+"""Rows of somebody's own pipeline: every form gives the same release, and mistakes are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -77,21 +77,23 @@ def refused(plan, reference, output: Path, rows: Any, schema: pa.Schema | None =
     return caught.value.sentence
 
 
-def test_mistakes_are_told_when_the_graph_is_built(make_plan, reference, tmp_path: Path) -> None:
+def test_mistakes_are_reported_when_the_graph_is_built(
+    make_plan, reference, tmp_path: Path
+) -> None:
     plan, output = make_plan("value", "number"), tmp_path / "out"
-    told = refused(plan, reference, output, beam.Create([1, 2]))
-    assert told.startswith("rows: the elements are of type int, but a release takes Arrow")
-    told = refused(plan, reference, output, beam.Create([{"value": 1.0}]))
-    assert told.endswith("give schema=pa.schema(...) of value, number")
+    reported = refused(plan, reference, output, beam.Create([1, 2]))
+    assert reported.startswith("rows: the elements are of type int, but a release takes Arrow")
+    reported = refused(plan, reference, output, beam.Create([{"value": 1.0}]))
+    assert reported.endswith("give schema=pa.schema(...) of value, number")
     schema = pa.schema({"value": pa.float64()})
-    told = refused(plan, reference, output, beam.Create([{"value": 1.0}]), schema)
-    assert told == (
+    reported = refused(plan, reference, output, beam.Create([{"value": 1.0}]), schema)
+    assert reported == (
         "input: the PCollection has no column 'number', or has it twice; its columns are value"
     )
-    told = refused(plan, reference, output, beam.Create([beam.Row(value="1", number=1)]))
-    assert told.startswith("input: the PCollection: column 'value' has type string")
-    told = refused(plan, reference, output, beam.Create([beam.Row(value=[1.0], number=1)]))
-    assert told.startswith("rows: the field 'value' is of type List")
+    reported = refused(plan, reference, output, beam.Create([beam.Row(value="1", number=1)]))
+    assert reported.startswith("input: the PCollection: column 'value' has type string")
+    reported = refused(plan, reference, output, beam.Create([beam.Row(value=[1.0], number=1)]))
+    assert reported.startswith("rows: the field 'value' is of type List")
 
 
 def failed(release: ReleaseTrees, rows: Any) -> str | None:
@@ -108,8 +110,10 @@ def test_mistakes_in_elements_stop_the_job(make_plan, reference, tmp_path: Path)
         "input: the PCollection has no column 'value', or has it twice; its columns are number"
     )
     untold = beam.Create([{"value": 1.0}]).with_output_types(Any)
-    told = failed(release, untold)
-    assert told is not None and told.startswith("rows: an element is of type dict, and nothing")
+    reported = failed(release, untold)
+    assert reported is not None and reported.startswith(
+        "rows: an element is of type dict, and nothing"
+    )
     assert not (tmp_path / "out" / "record.json").exists()
 
 
@@ -124,7 +128,7 @@ def test_a_missing_key_leaves_no_folder(make_plan, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_value_beyond_its_type_is_missing_whatever_stands_beside_it() -> None:
+def test_a_value_beyond_its_type_is_missing_whatever_is_beside_it() -> None:
     schema = pa.schema({"x": pa.int8(), "y": pa.string()})
     rows = [{"x": value, "y": "a\ud800" if value == 3 else "a"} for value in (1, 300, 3, None)]
     alone = [to_batch([row], schema) for row in rows]

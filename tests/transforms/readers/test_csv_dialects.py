@@ -147,8 +147,8 @@ def test_a_file_in_another_encoding_is_that_in_utf_8(encoding, lines, block) -> 
 
 
 @pytest.mark.parametrize("encoding", NARROW)
-def test_a_line_end_ends_what_stands_before_it(encoding) -> None:
-    """Whatever bytes stand before it, also the first ones of a character of several."""
+def test_a_line_end_ends_what_is_before_it(encoding) -> None:
+    """Whatever bytes are before it, also the first ones of a character of several."""
     starts = [bytes([first]) for first in range(256)]
     starts += [bytes([0x81, 0x30, first]) for first in range(0x80, 256)]
     for start in starts:
@@ -262,10 +262,10 @@ def test_a_specification_reads_back() -> None:
         CsvFormat.from_spec({"colour": 1})
 
 
-def test_a_wide_header_in_another_dialect_is_told_by_its_separator() -> None:
+def test_a_wide_header_in_another_dialect_is_reported_by_its_separator() -> None:
     names = ["value", *(f"column-{number}" for number in range(30))]
     with pytest.raises(InputError) as caught:
         read(";".join(names).encode() + b"\n", limit=1024)
-    told = caught.value.sentence
-    assert "its one column is value;column-0;" in told and "...; with separator: " in told
-    assert "column-29" not in told
+    reported = caught.value.sentence
+    assert "its one column is value;column-0;" in reported and "...; with separator: " in reported
+    assert "column-29" not in reported

@@ -150,7 +150,7 @@ def test_lines_that_are_dropped_by_themselves(line) -> None:
 
 @pytest.mark.parametrize("newlines", [False, True])
 @pytest.mark.parametrize("line", [line for line in DROPPED if line])
-def test_the_policy_to_fail_tells_only_that_there_is_one(line, newlines, capfd) -> None:
+def test_the_policy_to_fail_reports_only_that_there_is_one(line, newlines, capfd) -> None:
     with pytest.raises(InputError) as caught:
         read(b"value,b\n0,a\n" + line + b"\n", newlines=newlines, malformed="fail")
     assert caught.value.sentence == (

@@ -1,4 +1,4 @@
-"""CSV files: what a text stands for, and what is refused."""
+"""CSV files: what a text means, and what is refused."""
 
 import gzip
 import logging
@@ -318,8 +318,8 @@ def test_one_column_as_two_types(other) -> None:
 
 
 @pytest.mark.parametrize("nulls", NullUnits)
-def test_units_are_told_apart_as_texts(nulls: NullUnits) -> None:
-    """Read as integers two texts would be one unit; a text that is none would be null."""
+def test_units_are_distinguished_as_strings(nulls: NullUnits) -> None:
+    """Read as integers two strings would be one unit; a text that is none would be null."""
     domain = IntegerDomain(column="value", lower=0, upper=10)
 
     def plan(column: str) -> ReleasePlan:

@@ -1,4 +1,4 @@
-"""What texts stand for, as docs/csv.md says it, line by line; and each alone."""
+"""What strings mean, as docs/csv.md says it, line by line; and each alone."""
 
 import re
 from datetime import date, datetime, time, timezone
@@ -166,14 +166,14 @@ VALUES = {
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_no_value_is_passed_over(wanted, data) -> None:
-    """What is not even tried, since it cannot be a value, is none: texts one or two letters off."""
+    """What is not even tried, since it is no value, is none: strings one or two letters off."""
     text = data.draw(st.sampled_from(VALUES[wanted]))
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(text)))
         letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
         text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
     text = text.strip()
-    # As texts: Arrow has days that Python's dates do not reach.
+    # As strings: Arrow has days that Python's dates do not reach.
     known = csv_values._value(pa.array([text]), wanted).cast(pa.string())[0].as_py()
     assert typed(pa.array([text, "x"]), wanted).cast(pa.string())[0].as_py() == known or (
         # A day is that of a time, and a fraction has six digits.
@@ -195,7 +195,7 @@ def test_a_date_that_python_writes_is_read_as_python_reads_it(form, when) -> Non
     form=st.sampled_from(FORMATS), text=st.from_regex(r"[0-9]{1,2}[./ ][0-9]{1,2}[./ ][0-9]{2,4}")
 )
 def test_no_date_is_moved(form, text) -> None:
-    """What Python refuses is missing, such as 31.02., but for numbers that stand side by side."""
+    """What Python refuses is missing, such as 31.02., but for numbers side by side."""
     try:
         expected = datetime.strptime(text, form)
     except ValueError:
@@ -256,7 +256,7 @@ def test_columns_that_are_written_differently() -> None:
     days = pa.array(["04.07.2024", "2024-07-04"])
     assert typed(days, DAY, texts.column_texts("day")).to_pylist() == [date(2024, 7, 4), None]
     assert typed(days, DAY, texts.column_texts("other")).to_pylist() == [None, date(2024, 7, 4)]
-    # A sentinel among numbers, whatever stands around it.
+    # A sentinel among numbers, whatever is around it.
     nulls = CsvTexts(null_values=("-999",)).column_texts("x")
     assert typed(pa.array(["-999", " -999 ", "1"]), INTEGER, nulls).to_pylist() == [None, None, 1]
     assert typed(pa.array(["-999", " -999 "]), TEXT, nulls).to_pylist() == [None, " -999 "]

@@ -1,4 +1,4 @@
-"""JSON lines: what a line and a value stand for, and that no line depends on another."""
+"""JSON lines: what a line and a value mean, and that no line depends on another."""
 
 import gzip
 import io

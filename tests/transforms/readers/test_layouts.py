@@ -177,7 +177,7 @@ def test_a_name_with_dots_goes_before_a_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type", [pa.list_(pa.string()), pa.struct({"town": pa.string()})])
-def test_a_field_that_is_not_there_is_told(tmp_path: Path, type: pa.DataType) -> None:
+def test_a_field_that_is_not_there_is_reported(tmp_path: Path, type: pa.DataType) -> None:
     odd = ROWS.set_column(3, "address", pa.nulls(len(ROWS), type))
     pq.write_table(odd, tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"has no column 'address\.zip'"):
@@ -210,14 +210,14 @@ def test_a_folder_may_lie_below_hidden_ones_and_have_letters_of_globs(tmp_path: 
     assert [path for path, _ in match_files((str(folder),))] == [str(folder / "a")]
 
 
-def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(InputError, match="no file matches"):
         match_files((str(tmp_path),))
 
 
 @pytest.mark.parametrize("cut", [3, 10, 200, -1, -20])
-def test_an_arrow_file_cut_short_is_told(layouts: Path, tmp_path: Path, cut: int) -> None:
+def test_an_arrow_file_cut_short_is_reported(layouts: Path, tmp_path: Path, cut: int) -> None:
     whole = (layouts / "arrow" / "a").read_bytes()
     (tmp_path / "a").write_bytes(whole[:cut])
     with pytest.raises(InputError, match="is not an Arrow IPC file or stream, or is damaged"):

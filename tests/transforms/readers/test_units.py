@@ -27,7 +27,7 @@ from transforms.readers.formats import find_reader
 from transforms.readers.read import FileSplit
 
 FORMATS = ("parquet", "arrow", "csv", "json")
-# Neighbors that a double cannot tell apart, of 16 and of 20 digits.
+# Neighbors that a double cannot distinguish, of 16 and of 20 digits.
 LARGE = (2**53, 2**53 + 1, 20261123000000001, 20261123000000002)
 LONGER = (12345678901234567890, 12345678901234567891)
 CHOICES = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
@@ -88,7 +88,7 @@ def test_large_ids_stay_apart(format: str, type: UnitType | None, tmp_path: Path
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_integer_is_one_unit_however_it_is_written(format: str, tmp_path: Path) -> None:
-    """In files of numbers, of floats because another row has none, of decimals, and of texts."""
+    """In files of numbers, of floats because another row has none, of decimals, and of strings."""
     ids = [
         pa.array([7, 8]),
         pa.array([7.0, 8.0]),
