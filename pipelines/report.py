@@ -26,12 +26,12 @@ from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
 from dpcore.release.plan import ReleasePlan
+from pipelines.answers.figures import percent
 from pipelines.charts.bars import capitalized
 from pipelines.kinds import find_kind
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.numbers import percent
 from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
 

@@ -96,7 +96,7 @@ def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable
         Column("standard error", [error_figure(each.std_error) for each in counts]),
         Column(within, [interval(each.ci_low, each.ci_high, each.std_error) for each in counts]),
         Column("count", [f"{each.count:,}" for each in counts]),
-        Column("share", [share(each.fraction, _share_error(each)) for each in counts]),
+        Column("share", [share(each.fraction, share_error(each)) for each in counts]),
     ]
     return TextTable(tuple(columns))
 
@@ -181,7 +181,7 @@ def _error(answer: Answer) -> float | None:
     return (answer.ci_high - answer.ci_low) / 4
 
 
-def _share_error(answer: Answer) -> float | None:
+def share_error(answer: Answer) -> float | None:
     """About the error of a share; None where nothing is there to say it from."""
     error = _error(answer)
     if error is None or not answer.fraction or not answer.count:

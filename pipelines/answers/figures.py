@@ -1,17 +1,20 @@
-"""Numbers for a person: as many digits as their error deserves, thousands separated.
+"""Numbers for a person, in the terminal, on the page and in Python, by one rule.
 
-A number with an error is rounded where the second digit of the error is; its interval outwards,
-so that what is shown covers what was computed. Nothing is written with an exponent. Programs get
-all digits, by --json and --csv.
+An estimate is rounded at the second digit of its error; an integer has no decimals. Intervals and
+half-widths are rounded outwards, so that the shown interval covers the computed one; an estimate
+whose interval has no width is exact. Thousands are separated and nothing has an exponent.
+Programs get all digits, by --json and --csv.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dpcore.privacy.budget import Budget
 
 # The columns of a quantile: its value, and the ends of its interval.
 QUANTILE_VALUES = ("value", "ci_low", "ci_high")
@@ -25,6 +28,10 @@ _ROUNDING = 1e-6
 _WHOLE = 10.0
 # Values of a column below this are written without a separator, as years are.
 _SEPARATED = 10_000
+# Enough digits for a number without an error: more come from binary fractions.
+_ALL_DIGITS = 12
+# A fraction is written as such where its denominator is one that a person reads at once.
+_LARGEST_DENOMINATOR = 24
 
 
 def figure(value: float | None, error: float | None = None) -> str:
@@ -36,8 +43,8 @@ def figure(value: float | None, error: float | None = None) -> str:
 
     >>> figure(85518.31, 626.5), figure(49.3837, 0.8713), figure(1360299.7, 12.4)
     ('85,520', '49.38', '1,360,300')
-    >>> figure(7.0, 0.0), figure(-0.04, 3.1), figure(None)
-    ('7', '0.0', '-')
+    >>> figure(7.0, 0.0), figure(-0.04, 3.1), figure(4, 3.1), figure(None)
+    ('7', '0.0', '4', '-')
     """
     return "-" if value is None else _rounded(value, _place(value, error), round)
 
@@ -52,17 +59,21 @@ def error_figure(error: float | None) -> str:
 
 
 def with_margin(value: float, low: float, high: float) -> str:
-    """A number and half its interval; the interval where it is not symmetric, as at an end of what
-    is possible; alone where nothing is known of it.
+    """A number and half its interval; the interval where its sides differ in the digits shown, as
+    at a bound; alone where nothing is known of it.
 
     >>> with_margin(85518.31, 84277.2, 86759.42), with_margin(3.2, 0.0, 20.4)
     ('85,500 ± 1,300', '3.2 [0.0 to 20.4]')
-    >>> with_margin(7.0, -math.inf, math.inf)
-    '7'
+    >>> with_margin(7.0, 7.0, 7.0), with_margin(7.0, -math.inf, math.inf)
+    ('7, exact', '7')
     """
-    half = high - value
-    if math.isfinite(half) and math.isclose(half, value - low, rel_tol=1e-6):
-        return f"{figure(value, half)} ± {_rounded(half, _place(half, half), _up)}"
+    half = max(high - value, value - low)
+    if half == 0:
+        return f"{figure(value)}, exact"
+    if math.isfinite(half):
+        place = _place(float(half), half)
+        if abs(high + low - 2 * value) <= power_of_ten(place):
+            return f"{figure(value, half)} ± {_rounded(half, place, _up)}"
     if math.isinf(low) and math.isinf(high):
         return figure(value)
     error = (high - low) / 4
@@ -74,12 +85,12 @@ def interval(low: float | None, high: float | None, error: float | None) -> str:
 
     Args:
         low, high: its ends; infinite or None where nothing is known.
-        error: the standard error; None: that which an interval of this width would have.
+        error: the standard error; None: what an interval of this width would have.
 
     >>> interval(84277.2, 86758.1, 626.5), interval(0.0, math.inf, None), interval(-3.0, 4.0, None)
     ('84,270 to 86,760', '0 or more', '-3.0 to 4.0')
-    >>> interval(None, None, None), interval(7.0, 7.0, 0.0)
-    ('-', '7')
+    >>> interval(None, None, None), interval(7.0, 7.0, 0.0), interval(7.0, 7.0, 2.5)
+    ('-', 'exact', '7')
     """
     low = None if low is None or math.isinf(low) else low
     high = None if high is None or math.isinf(high) else high
@@ -88,7 +99,7 @@ def interval(low: float | None, high: float | None, error: float | None) -> str:
             return f"{_rounded(low, _place(low, error), _down)} or more"
         return "-" if high is None else f"{_rounded(high, _place(high, error), _up)} or less"
     if low == high:
-        return figure(low)
+        return figure(low) if error else "exact"
     error = (high - low) / 4 if error is None or error == 0 else error
     ends = (
         _rounded(low, _place(low, error), _down),
@@ -113,8 +124,12 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
 
     >>> column_value(130492.3, 54000.0, 1968000.0), column_value(2013.0, 2012.0, 2014.0)
     (('130,000', '54,000 to 1,968,000'), ('2013', '2012 to 2014'))
+    >>> column_value(2013, 2013, 2013), column_value(7.5, 7.5, 7.5)
+    (('2013', '2013'), ('7.50', '7.50'))
     >>> column_value("2024-03-01", "2024-02-28", None), column_value(None, None, None)
     (('2024-03-01', '2024-02-28 or more'), ('-', '-'))
+    >>> column_value(2013, 2013, 2013)
+    ('2013', '2013')
     """
     known = [each for each in (value, low, high) if each is not None]
     numbers = [float(each) for each in known if isinstance(each, (int, float))]
@@ -127,7 +142,8 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     error = _narrower_side(*ends)
     if all(number.is_integer() for number in numbers):
         error = max(_WHOLE, error or 0.0)
-    texts = figure(ends[0], error), interval(ends[1], ends[2], error)
+    span = figure(ends[1]) if ends[1] == ends[2] else interval(ends[1], ends[2], error)
+    texts = figure(ends[0], error), span
     if max(map(abs, numbers)) >= _SEPARATED:
         return texts
     return texts[0].replace(",", ""), texts[1].replace(",", "")
@@ -192,6 +208,83 @@ def significant(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def cell_text(name: str, row: Mapping[str, Any]) -> str:
+    """A cell of a table in Python.
+
+    Args:
+        name: the name of its column.
+        row: the cells by column; its standard error or its interval gives the digits.
+
+    >>> row = {"label": "[0, 5)", "estimate": 12345.678, "std_error": 234.1, "ci_low": 11886.85}
+    >>> row |= {"ci_high": 12804.51, "count": 12346, "fraction": 0.25123456}
+    >>> [cell_text(name, row) for name in row]
+    ['[0, 5)', '12,350', '230', '11,880', '12,810', '12,346', '0.2512']
+    >>> row = {"upper": 1234567.5, "q": 0.5, "value": 2013.0, "ci_low": 2012.0, "ci_high": None}
+    >>> [cell_text(name, row) for name in row]
+    ['1,234,567.5', '0.5', '2013', '2012', '-']
+    """
+    value = row[name]
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    low, high = row.get("ci_low"), row.get("ci_high")
+    if "value" in row and name in QUANTILE_VALUES:
+        text, span = column_value(row["value"], low, high)
+        if name == "value":
+            return text
+        first, _, last = span.removesuffix(" or more").removesuffix(" or less").partition(" to ")
+        return first if name == "ci_low" else last or first
+    error = row.get("std_error")
+    if error is None and isinstance(low, float) and isinstance(high, float):
+        error = (high - low) / 4
+    if name in _ROUNDING_BY_COLUMN and error:
+        return _rounded(value, _place(value, error), _ROUNDING_BY_COLUMN[name])
+    if name == "std_error":
+        return error_figure(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return significant(value, 4 if name in ("error", "fraction") else _ALL_DIGITS)
+
+
+def share_text(part: Fraction) -> str:
+    """A part of a whole.
+
+    >>> share_text(Fraction(1, 3)), share_text(Fraction(997, 3001)), share_text(Fraction(1))
+    ('1/3', '33.2 %', 'all')
+    """
+    if part == 1:
+        return "all"
+    if part == 0:
+        return "none"
+    if part.denominator <= _LARGEST_DENOMINATOR:
+        return str(part)
+    return f"{100 * float(part):.3g} %"
+
+
+def budget_share(budget: Budget, total: Budget) -> str:
+    """The budget of a tree, as a part of the whole where both have one measure.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> third = Budget(measure=Measure.RHO, amount=Fraction(1, 30))
+    >>> budget_share(third, Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
+    '1/3 of the budget, rho = 0.03333'
+    """
+    amount = f"{budget.measure.value} = {float(budget.amount):.4g}"
+    if budget.measure is not total.measure or budget.amount > total.amount:
+        return amount
+    return f"{share_text(budget.amount / total.amount)} of the budget, {amount}"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.95), percent(0.125)
+    ('95 %', '12.5 %')
+    """
+    return f"{100 * share:.6g} %"
+
+
 def _down(value: float) -> float:
     return math.floor(value + _ROUNDING)
 
@@ -200,12 +293,19 @@ def _up(value: float) -> float:
     return math.ceil(value - _ROUNDING)
 
 
+_ROUNDING_BY_COLUMN: Mapping[str, Callable[[float], float]] = {
+    "estimate": round,
+    "ci_low": _down,
+    "ci_high": _up,
+}
+
+
 def _place(value: float, error: float | None) -> int:
-    """The power of ten of the last digit that is shown."""
+    """The power of ten of the last digit that is shown, which is none of an integer's decimals."""
     if error is None or not error > 0 or math.isinf(error):
         return 0 if value == round(value) else -2
     first = decimal_exponent(float(f"{error:.{_DIGITS - 1}e}"))
-    return max(first - _DIGITS + 1, -_MOST_DECIMALS)
+    return max(first - _DIGITS + 1, 0 if isinstance(value, int) else -_MOST_DECIMALS)
 
 
 def _rounded(

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
+from pipelines.answers.figures import figure, interval
 from pipelines.charts.paths import SIDE
-from pipelines.page.numbers import interval_text, rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,8 @@ class Bars:
                 "place": place,
                 "name": bar.name,
                 "exact": bar.count,
-                "about": rounded(bar.count, (bar.high - bar.low) / 2),
-                "interval": "exact" if bar.low == bar.high else interval_text(bar.low, bar.high),
+                "about": figure(bar.count, (bar.high - bar.low) / 4),
+                "interval": interval(bar.low, bar.high, None),
                 "ends": " ".join("" if each is None else f"{each:.10g}" for each in bar.ends),
                 "width": min(SIDE, max(0, round(bar.count / most * SIDE))),
                 "low": low,

@@ -3,9 +3,8 @@
 (() => {
   const { release, element, whole, decimal, save } = page;
   const number = (value) => Number.isInteger(value) ? whole.format(value) : decimal(value, 1);
-  const interval = (series, place) => series.low[place] === null ? ""
-    : series.high[place] === null ? ", at least " + number(series.low[place])
-      : ", interval " + number(series.low[place]) + " to " + number(series.high[place]);
+  const interval = (low, high) => low === null ? "" : (high === null || high === low ? ", " : ", interval ") +
+    page.interval(low, high, Number.isInteger(low) && Number.isInteger(high) ? 0 : 1);
 
   // The place of a sorted list that is nearest to a value.
   function nearest(at, value) {
@@ -22,7 +21,7 @@
     return (series.name === undefined ? "" : series.name + ", ") +
       (data.lead ? data.lead + " " : "") + series.texts[place] + ": " +
       number(series.count[place]) + " " + (data.unit || "rows") +
-      (series.low ? interval(series, place) : "") + share;
+      (series.low ? interval(series.low[place], series.high[place]) : "") + share;
   }
 
   // The height of a point, as a fraction of the chart.

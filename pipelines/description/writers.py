@@ -9,11 +9,10 @@ from typing import Any
 from dpcore.noise.scales import exact_scale
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Question
-from pipelines.answers.figures import significant
+from pipelines.answers.figures import budget_share, percent, share_text, significant
 from pipelines.description.description import Column, Description, Noise, Table, Unit
 from pipelines.page.extent import clip
 from pipelines.page.noise import laws_text, span_text
-from pipelines.page.numbers import budget_share, percent, share_text
 from pipelines.plain.lines import key_number, times_keys
 from pipelines.terminal_text import escaped
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
-from pipelines.answers.figures import quantile_texts
+from pipelines.answers.figures import percent, quantile_texts
 from pipelines.description.writers import page_values
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 

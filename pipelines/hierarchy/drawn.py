@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.hierarchy.question import HierarchyQuestion
+from pipelines.answers.figures import percent
 from pipelines.charts.axis import number_axis, time_axis
 from pipelines.charts.bars import Bars
 from pipelines.charts.chart import Chart, ChartShape, Layer, series
@@ -18,8 +19,7 @@ from pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
 from pipelines.page.extent import clip, left_out
 from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
 from pipelines.page.keys import ShownKeys
-from pipelines.page.nodes import select_shown_key
-from pipelines.page.numbers import percent
+from pipelines.page.nodes import number_columns, select_shown_key
 from pipelines.page.tree_page import Headline
 from pipelines.plain.counted import counted_noun
 
@@ -65,7 +65,7 @@ def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) ->
             "lead": "",
             "unit": "counted",
             "top": most,
-            "series": [series(places.tolist(), _texts(rows), _numbers(rows))],
+            "series": [series(places.tolist(), _texts(rows), number_columns(rows, 1))],
         },
     )
 
@@ -167,13 +167,3 @@ def _most(columns: dict[str, Any]) -> float:
 
 def _texts(rows: pa.Table) -> list[str]:
     return [clip(label) for label in rows["label"].to_pylist()]
-
-
-def _numbers(rows: pa.Table) -> dict[str, list[Any]]:
-    """The columns of numbers, an infinite end as None."""
-    names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
-    result: dict[str, list[Any]] = {"count": rows["count"].to_pylist()}
-    for name, column in names.items():
-        values = np.round(rows[column].to_numpy(), 1).tolist()
-        result[name] = [value if np.isfinite(value) else None for value in values]
-    return result

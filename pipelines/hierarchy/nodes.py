@@ -14,6 +14,7 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.questions.tables import NODES
 from dpcore.rows.sums import MeasureColumn
+from pipelines.answers.figures import percent
 from pipelines.charts.chart import Chart
 from pipelines.hierarchy.chosen_nodes import chosen_levels, with_chosen
 from pipelines.hierarchy.drawn import course_chart, headline, key_bars, node_bars, nodes_by_key
@@ -29,7 +30,6 @@ from pipelines.page.nodes import (
     shorten_labels,
     whole_levels,
 )
-from pipelines.page.numbers import percent
 from pipelines.page.policies import DROPPED, policies
 from pipelines.page.tree_page import Headline, PageRoom
 

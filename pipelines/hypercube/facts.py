@@ -12,9 +12,9 @@ from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget
+from pipelines.answers.figures import budget_share
 from pipelines.page.extent import clip
 from pipelines.page.noise import law_text
-from pipelines.page.numbers import budget_share
 from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from pipelines.answers.entries import share_error
+from pipelines.answers.figures import figure, interval, share, with_margin
 from pipelines.charts.chart import Chart
 from pipelines.hypercube.densities import Curve, Densities, Rectangles
 from pipelines.hypercube.drawn import curve_chart, grid_chart, histogram_chart, map_chart
 from pipelines.hypercube.facts import facts, levels, notes, policies
 from pipelines.page.extent import clip, left_out
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.numbers import interval_text, rounded, with_error
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.plain.counted import counted_noun
 
@@ -60,7 +61,7 @@ def _headline(tree: ReleasedHypercube) -> Headline:
     whole = tree.top(1, 0)[0]
     rows, error = f"{tree.total:,}", math.inf
     if whole.std_error is not None and whole.estimate is not None:
-        rows = with_error(whole.estimate, whole.ci_low, whole.ci_high)
+        rows = with_margin(whole.estimate, whole.ci_low, whole.ci_high)
         error = whole.ci_high - whole.ci_low
     noun = clip(counted_noun(tree.question))
     columns = " x ".join(clip(name) for name in tree.question.columns[:4])
@@ -111,16 +112,15 @@ def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[dict[str, str]]:
     each = max(2, min(10, MAX_ROWS // trees // max(1, len(depths))))
     for depth in depths:
         for node in tree.top(each, depth):
-            half = (node.ci_high - node.ci_low) / 2
             yield {
                 "depth": f"{depth}",
                 "label": clip(node.shown, 160),
                 "count": f"{node.count:,}",
-                "share": "" if node.fraction is None else f"{100 * node.fraction:.3g} %",
+                "share": "" if node.fraction is None else share(node.fraction, share_error(node)),
                 "estimate": ""
                 if node.std_error is None or node.estimate is None
-                else rounded(node.estimate, half),
-                "interval": interval_text(node.ci_low, node.ci_high)
+                else figure(node.estimate, node.std_error),
+                "interval": interval(node.ci_low, node.ci_high, node.std_error)
                 if np.isfinite(node.ci_high)
                 else "not known",
             }

@@ -8,9 +8,8 @@ from typing import Any
 
 from dpcore.exponential.margins import rank_errors, root_mean_square
 from dpcore.exponential.question import ExponentialQuestion, choice_entries
-from pipelines.answers.figures import rank_margin
+from pipelines.answers.figures import percent, rank_margin
 from pipelines.description.description import Column, Description, Errors, Table, Unit
-from pipelines.page.numbers import percent
 from pipelines.page.reading import Note
 
 _RANK: Note = (

@@ -24,7 +24,7 @@ from pipelines.ordered.curves import (
     value_texts,
 )
 from pipelines.page.extent import clip
-from pipelines.page.nodes import error_digits
+from pipelines.page.nodes import error_digits, outwards
 from pipelines.plain.counted import counted_noun
 
 # Of a density, at most; a course of days may have more.
@@ -342,11 +342,11 @@ def _series(
 
 
 def _rounded(columns: dict[str, npt.NDArray[Any]], error: float) -> dict[str, list[Any]]:
-    """Columns of numbers, with two digits of their error and at most one decimal."""
+    """Columns of numbers, with two digits of their error, at most one decimal, ends outwards."""
     digits = min(1, error_digits(error))
     result: dict[str, list[Any]] = {}
     for name, column in columns.items():
         whole = name == "count" or digits == 0
-        rounded = np.round(column, 0 if whole else digits)
+        rounded = outwards(name, column, 0 if whole else digits)
         result[name] = rounded.astype(np.int64).tolist() if whole else rounded.tolist()
     return result

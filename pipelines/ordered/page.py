@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import CDF, NODES
-from pipelines.answers.figures import QUANTILE_VALUES
+from pipelines.answers.figures import QUANTILE_VALUES, percent
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
@@ -41,7 +41,6 @@ from pipelines.page.nodes import (
     shorten_labels,
     whole_levels,
 )
-from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.plain.counted import counted_noun

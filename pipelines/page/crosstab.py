@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from pipelines.answers.figures import figure, interval
 from pipelines.page.extent import clip
-from pipelines.page.numbers import interval_text, rounded
 
 MAX_COLUMNS = 12
 MAX_ROWS = 100
@@ -36,5 +36,4 @@ _NAMES = ("count", "ci_low", "ci_high")
 
 
 def _cell(count: int, low: float, high: float) -> dict[str, str]:
-    interval = "exact" if low == high else interval_text(low, high)
-    return {"value": rounded(count, (high - low) / 2), "interval": interval}
+    return {"value": figure(count, (high - low) / 4), "interval": interval(low, high, None)}

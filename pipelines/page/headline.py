@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.answers.figures import with_margin
 from pipelines.charts.bars import Bar
 from pipelines.page.extent import clip
-from pipelines.page.numbers import with_error
 
 
 def rows_text(rows: pa.Table, place: int = 0) -> str:
@@ -19,7 +19,7 @@ def rows_text(rows: pa.Table, place: int = 0) -> str:
     low, high, estimate = (rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate"))
     if estimate is None:
         estimate = rows["count"][place].as_py()
-    return with_error(estimate, low, high)
+    return with_margin(estimate, low, high)
 
 
 def table_bars(rows: pa.Table, names: Sequence[str | None]) -> Iterator[Bar]:
@@ -58,4 +58,4 @@ def headline_total(roots: pa.Table, noun: str) -> dict[str, Any]:
     times = float(np.median(((high - low) / 2 / errors)[centerd & (errors > 0)]))
     half = times * float(np.sqrt(np.sum(np.square(errors))))
     mean = float(np.sum(estimate))
-    return {"rows": with_error(mean, mean - half, mean + half), "noun": noun, "error": 2 * half}
+    return {"rows": with_margin(mean, mean - half, mean + half), "noun": noun, "error": 2 * half}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arithmetic.sums import decimal_exponent
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.arrays import Integers
 from dpcore.release.plan import ReleasePlan
 from pipelines.page.extent import clip, key_codes
@@ -120,12 +121,25 @@ def select_shown_key(table: pa.Table, place: int) -> pa.Table:
     return table.slice(first, end - first)
 
 
-def number_columns(rows: pa.Table, digits: int) -> dict[str, object]:
-    """The columns of numbers as the page's script reads them; an end that is infinite is None."""
+def outwards(name: str, values: npt.NDArray[Any], digits: int) -> npt.NDArray[np.float64]:
+    """A column of numbers to some decimals: the ends of intervals outwards, others to the nearest.
+
+    >>> [outwards(name, np.array([0.14, 2.0]), 1).tolist() for name in ("low", "estimate", "high")]
+    [[0.1, 2.0], [0.1, 2.0], [0.2, 2.0]]
+    """
+    scale, hidden = power_of_ten(digits), 1e-6
+    scaled = values * scale
+    ends = {"low": np.floor(scaled + hidden), "high": np.ceil(scaled - hidden)}
+    return np.asarray(ends.get(name, np.rint(scaled)) / scale + 0.0, np.float64)
+
+
+def number_columns(rows: pa.Table, digits: int) -> dict[str, Any]:
+    """The columns of numbers as the page's script reads them, intervals rounded outwards; an end
+    that is infinite is None."""
     names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
-    columns: dict[str, object] = {}
+    columns: dict[str, Any] = {}
     for name, column in names.items():
-        values = np.round(rows[column].to_numpy(), digits)
+        values = outwards(name, rows[column].to_numpy(), digits)
         finite = values.tolist()
         for place in np.flatnonzero(np.isinf(values)).tolist():
             finite[place] = None
@@ -154,9 +168,9 @@ def shorten_labels(labels: pa.ChunkedArray | pa.Array) -> list[str]:
 
 
 def error_digits(error: float) -> int:
-    """Decimals that show two digits of a standard error, none where it is above 1.
+    """Decimals that show two digits of a standard error, none of 10 or more.
 
-    >>> error_digits(3.2), error_digits(0.05), error_digits(0.0)
-    (0, 3, 0)
+    >>> error_digits(32.0), error_digits(3.2), error_digits(0.05), error_digits(0.0)
+    (0, 1, 3, 0)
     """
-    return min(6, max(0, 1 - decimal_exponent(error))) if 0 < error < 1 else 0
+    return min(6, max(0, 1 - decimal_exponent(error))) if error > 0 else 0

@@ -14,11 +14,30 @@ const page = (() => {
   const decimal = (value, digits) => value.toLocaleString("en-US",
     { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+  // Numbers by the rule of pipelines/answers/figures.py, to so many decimals at most: an estimate at
+  // the second digit of its error, its interval outwards.
+  function placeOf(low, high, digits) {
+    if (high === null || high === low) return -digits;
+    const error = Number(((high - low) / 4).toPrecision(2));
+    return Math.max(-digits, Number(error.toExponential().split("e")[1]) - 1);
+  }
+  function figure(value, place, how = Math.round) {
+    const scale = 10 ** Math.abs(place);
+    return decimal((place > 0 ? how(value / scale) * scale : how(value * scale) / scale) + 0, Math.max(0, -place));
+  }
   // An interval without an upper end has none in the data.
+  function interval(low, high, digits) {
+    const place = placeOf(low, high, digits);
+    if (high === low) return "exact";
+    const from = figure(low, place, (value) => Math.floor(value + 1e-6));
+    return high === null ? from + " or more"
+      : from + " to " + figure(high, place, (value) => Math.ceil(value - 1e-6));
+  }
+
   function intervalText(columns, place, digits) {
-    const low = decimal(columns.low[place], digits), high = columns.high[place];
-    return "estimate " + decimal(columns.estimate[place], digits) + ", " +
-      (high === null ? "at least " + low : low + " to " + decimal(high, digits)) +
+    const low = columns.low[place], high = columns.high[place];
+    return "estimate " + figure(columns.estimate[place], placeOf(low, high, digits)) + ", " +
+      interval(low, high, digits) +
       ["", ", not split", ", inside a node that was not split"][columns.ended ? columns.ended[place] : 0];
   }
 
@@ -109,5 +128,5 @@ const page = (() => {
   addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
   openTarget();
 
-  return { release, element, whole, decimal, intervalText, nodeRow, save, csvText, sources };
+  return { release, element, whole, decimal, interval, intervalText, nodeRow, save, csvText, sources };
 })();

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.answers.figures import cell_text
 from pipelines.python.drawing import NODES, Drawing
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
-from pipelines.python.numbers import number_text
 from pipelines.terminal_text import escaped
 
 if TYPE_CHECKING:  # optional, and slow to import
@@ -155,7 +155,7 @@ class Answers:
 
     def _cells(self) -> list[list[str]]:
         rows = self.table.slice(0, ROWS_SHOWN).to_pylist()
-        return [[number_text(name, row) for name in row] for row in rows]
+        return [[cell_text(name, row) for name in row] for row in rows]
 
     def __repr__(self) -> str:
         names = self.table.column_names

@@ -15,11 +15,11 @@ from pipelines.accounting.composition import composition_entry, composition_line
 from pipelines.accounting.target import whole_target
 from pipelines.accounting.target_errors import TargetError, TargetErrors
 from pipelines.accounting.trees import tree_entries, tree_lines
+from pipelines.answers.figures import cell_text
 from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
-from pipelines.python.numbers import number_text
 from pipelines.python.requested import requested_configuration
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
@@ -107,7 +107,7 @@ class Plan:
         return "\n".join(lines)
 
     def _cells(self) -> list[list[str]]:
-        return [[number_text(name, row) for name in row] for row in self.to_dicts()]
+        return [[cell_text(name, row) for name in row] for row in self.to_dicts()]
 
     def __repr__(self) -> str:
         rows = [["tree", "keys", "mechanism", "error", "unit"], *self._cells()]

@@ -8,8 +8,8 @@ from typing import Any
 
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
+from pipelines.answers.figures import percent
 from pipelines.description.description import Column, Description, Table, Unit, level_noise
-from pipelines.page.numbers import percent
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError

@@ -1,13 +1,13 @@
 // Sparse trees: only nodes that passed a threshold are released.
 (() => {
-  const { element, whole } = page;
+  const { element, whole, interval, intervalText } = page;
   const { command, isWhole, sentence } = paths;
 
   function text(nodes, level, place) {
     const { estimate, low, high } = nodes.columns(level);
-    const interval = whole.format(low[place]) + " to " + whole.format(high[place]);
-    return estimate[place] === null ? "estimate \u2013, " + interval + ", known only from nodes below"
-      : "estimate " + whole.format(estimate[place]) + ", " + interval;
+    return estimate[place] === null
+      ? "estimate \u2013, " + interval(low[place], high[place], 0) + ", known only from nodes below"
+      : intervalText(nodes.columns(level), place, 0);
   }
 
   // A prefix of a code: its number of bits and, as a text, these bits.

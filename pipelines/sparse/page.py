@@ -11,13 +11,13 @@ import numpy as np
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.question import SparseQuestion
+from pipelines.answers.figures import percent
 from pipelines.charts.bars import Bars
 from pipelines.description.description import Column, Description, Unit
 from pipelines.description.writers import page_values
 from pipelines.page.extent import MAX_NODES, clip, left_out
 from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.numbers import percent
 from pipelines.page.policies import DROPPED
 from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
 from pipelines.page.tree_page import Headline, PageRoom, TreePage

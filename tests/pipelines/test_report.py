@@ -40,6 +40,7 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
+from pipelines.answers.figures import with_margin
 from pipelines.page.extent import MAX_KEYS, clip
 from pipelines.report import write_report_html
 from tests.pipelines.report_page import Tables, elements_of
@@ -191,7 +192,7 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     text = " ".join(elements_of(top).text.split())
     assert "epsilon = 3 per row, neighbors add_remove" in text
     (root,) = [row for row in made.rows(NODES, "age").to_pylist() if row["level"] == 0]
-    assert f"{root['estimate']:,.0f} ± " in text
+    assert with_margin(*(root[name] for name in ("estimate", "ci_low", "ci_high"))) in text
     for word in ("What is guaranteed", "age", "shops"):
         assert word in text
     # The method is folded, and the guarantee stated once.

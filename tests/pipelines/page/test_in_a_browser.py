@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.answers.figures import interval
 from tests.pipelines.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING, LABELS
 
@@ -65,6 +67,16 @@ def test_the_mouse_and_the_arrow_keys_report_points(opened: Chromium) -> None:
     key(opened, "ArrowRight")
     opened.wait(f"{said}.includes('below {series['texts'][middle + 1]}:')")
     assert opened.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(12.34, 1034.6), (144690.8, 146671.8), (-4.2, 9.9), (7.0, 7.0), (0.0, 20.41), (3.0, math.inf)],
+)
+def test_the_script_rounds_as_the_terminal(opened: Chromium, low: float, high: float) -> None:
+    ends = f"{low}, {'null' if math.isinf(high) else high}"
+    digits = 0 if math.isinf(high) else 6
+    assert opened.value(f"page.interval({ends}, {digits})") == interval(low, high, None)
 
 
 def test_keys_come_and_go_and_their_labels_are_text(opened: Chromium) -> None:
