@@ -79,7 +79,10 @@ class ReleaseFolder:
                 )
                 for part in self.manifest["parts"]  # type: ignore[attr-defined]
             }
-        except (KeyError, TypeError, ValueError, AssertionError) as error:
+        except (
+            *(KeyError, IndexError, TypeError, ValueError, AttributeError),
+            *(ArithmeticError, AssertionError),
+        ) as error:
             raise FolderError(
                 f"{path}: its manifest cannot be read by this program: {error}"
             ) from None

@@ -138,6 +138,8 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     def from_entries(cls, left: dict[str, Any], **context: Any) -> AdaptiveMechanism:
         """Read what `spec` writes; the shape of a hierarchy's tree is in the context."""
         guess, weights = left.pop("guessed_rows"), None
+        if guess is not None and (isinstance(guess, bool) or not isinstance(guess, (int, float))):
+            raise Refusal.from_value("guessed_rows", f"{guess!r} must be a number or null.")
         if "tree" in context:
             plan, weights = AdaptivePlan.from_spec(left.pop("plan"), **context), left.pop("weights")
         else:

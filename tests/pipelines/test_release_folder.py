@@ -197,10 +197,20 @@ def test_manifest_is_none(copied: Path, text: str) -> None:
         {"parts": None},
         {"parts": [{}]},
         {"trees": []},
+        {"trees": [None]},
+        {"trees": [[]]},
     ],
 )
 def test_manifest_of_another_form(copied: Path, change: dict[str, Any]) -> None:
     edit(copied, change)
+    with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
+        ReleaseFolder(str(copied))
+
+
+@pytest.mark.parametrize("amount", ["1/0", "x", None, []])
+def test_a_budget_that_is_no_number(copied: Path, amount: object) -> None:
+    spec = json.loads((copied / "manifest.json").read_text())["spec"]
+    edit(copied, {"spec": spec | {"budget": amount}})
     with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
         ReleaseFolder(str(copied))
 

@@ -62,6 +62,15 @@ def test_it_is_read_back(name: str) -> None:
     question.recall(json.loads(json.dumps(question.entry())))
 
 
+@pytest.mark.parametrize("guess", ["20000", [], True])
+def test_a_guess_that_is_no_number_is_refused(guess: object) -> None:
+    question = QUESTIONS["estimates"]
+    spec = json.loads(json.dumps(release_plan_of(question).spec()))
+    spec["trees"][0]["guessed_rows"] = guess
+    with pytest.raises(ValueError, match="guessed_rows"):
+        plan_from_spec(spec, lambda digest: question.domain.universe)
+
+
 @pytest.mark.parametrize("chunk_leaves", [2**17, 12, 5])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_its_tables_say_which_nodes_were_split(name: str, chunk_leaves: int) -> None:
