@@ -120,10 +120,10 @@ class RowError:
         if shape.signed:
             both = np.sort(np.concatenate([cells, -cells], axis=None))
             return cls(shape=shape, unbiased=both, counted=both)
-        centerd = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
+        centered = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
         return cls(
             shape=shape,
-            unbiased=np.sort(centerd, axis=None),
+            unbiased=np.sort(centered, axis=None),
             counted=np.sort(cells, axis=None),
         )
 
@@ -214,10 +214,10 @@ def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
     # E X Y of the middle two has the density rows! / ((half - 1)!)^2 F(x)^(half-1)
     # (1 - F(y))^(half-1) at x < y: an integral over y of one over x below it.
     chance = (np.arange(atoms.size) + 0.5) / atoms.size
-    centerd = atoms - bias
-    inner = centerd * integer_power(chance, half - 1) / atoms.size
+    centered = atoms - bias
+    inner = centered * integer_power(chance, half - 1) / atoms.size
     before = np.cumsum(inner) - inner / 2
-    outer = centerd * integer_power(1 - chance, half - 1) / atoms.size
+    outer = centered * integer_power(1 - chance, half - 1) / atoms.size
     product = half**2 * math.comb(rows, half) * dot(outer, before)
     apart = (upper.bias - lower.bias) / 2
     squares = lower.variance + upper.variance + 2 * apart * apart

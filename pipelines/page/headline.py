@@ -52,10 +52,10 @@ def headline_total(roots: pa.Table, noun: str) -> dict[str, Any]:
         return {"rows": rows_text(roots), "noun": noun, "error": width}
     low, high = roots["ci_low"].to_numpy(), roots["ci_high"].to_numpy()
     errors, estimate = roots["std_error"].to_numpy(), roots["estimate"].to_numpy()
-    centerd = np.abs((low + high) / 2 - estimate) <= 0.02 * (high - low) + 1
-    if not (np.all(np.isfinite(errors)) and np.any(centerd & (errors > 0))):
+    centered = np.abs((low + high) / 2 - estimate) <= 0.02 * (high - low) + 1
+    if not (np.all(np.isfinite(errors)) and np.any(centered & (errors > 0))):
         return {"rows": "", "noun": noun, "error": math.inf}
-    times = float(np.median(((high - low) / 2 / errors)[centerd & (errors > 0)]))
+    times = float(np.median(((high - low) / 2 / errors)[centered & (errors > 0)]))
     half = times * float(np.sqrt(np.sum(np.square(errors))))
     mean = float(np.sum(estimate))
     return {"rows": with_margin(mean, mean - half, mean + half), "noun": noun, "error": 2 * half}

@@ -42,7 +42,8 @@ from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.answers.figures import with_margin
 from pipelines.page.extent import MAX_KEYS, clip
-from pipelines.report import write_report_html
+from pipelines.page.tree_page import Headline, TreePage
+from pipelines.report import _total, write_report_html
 from tests.pipelines.report_page import Tables, elements_of
 
 EVIL = "</script><!--<script>alert(1)</script>"
@@ -458,3 +459,20 @@ def test_a_unit_is_reported_as_what_is_protected(workspace: Workspace) -> None:
     assert "all rows of one place together" in text and "one row, not one person" not in text
     assert "has k values of place is protected with k times epsilon" in text
     assert "Of each place at most 3 rows are counted." in text
+
+
+def test_the_head_has_the_least_noisy_total_of_rows() -> None:
+    """Sums are no rows, and a total whose error is not known is none."""
+
+    def page(name: str, rows: str, error: float, noun: str = "rows") -> TreePage:
+        headline = Headline(figure="1", label="x", rows=rows, noun=noun, error=error)
+        return TreePage(said={"name": name}, data={}, template="", headline=headline)
+
+    pages = [
+        page("joint", "48,858 ± 65", 130.0),
+        page("occupation", "48,846 ± 27", 54.0),
+        page("hours", "2 ± 1", 2.0, "sum of hours"),
+        page("parts", "", 0.0),
+    ]
+    assert _total(pages) == {"rows": "48,846 ± 27", "tree": "occupation", "noun": "Rows"}
+    assert _total(pages[2:]) is None
