@@ -204,7 +204,7 @@ def _fields(cls: type[Any]) -> list[Field[Any]]:
     return [each for each in fields(cls) if each.init]
 
 
-def _entries_of(cls: type[Any]) -> tuple[_Entry, ...]:
+def _find_entries(cls: type[Any]) -> tuple[_Entry, ...]:
     codes = {each.name: each.metadata.get("coded", _Code()) for each in _fields(cls)}
     names = cls.written or (*([cls.tag] if cls.tag else []), *codes)
     entries = (_Entry(name, codes.get(name, _Code()), name in codes) for name in names)
@@ -212,7 +212,7 @@ def _entries_of(cls: type[Any]) -> tuple[_Entry, ...]:
 
 
 # mypy finds no hash of a class.
-_entries: Callable[[type[Any]], tuple[_Entry, ...]] = cache(_entries_of)  # type: ignore[assignment]
+_entries: Callable[[type[Any]], tuple[_Entry, ...]] = cache(_find_entries)  # type: ignore[assignment]
 _hints: Callable[[type[Any]], dict[str, Any]] = cache(get_type_hints)  # type: ignore[assignment]
 
 

@@ -2,7 +2,7 @@
 
 A tree is classified with falling thresholds, each time only what was below the one before, so that
 every node's count ends up between two thresholds (dpcore/thresholds/heavy_nodes.py classifies,
-dpcore/papers/relative_estimation.py chooses the thresholds).
+benchmarks/papers/relative_estimation.py chooses the thresholds).
 
 Corrections to the paper:
 - Algorithm 2 hands on only the trees below a deepest TOP node: a tree without any TOP, and a BOTTOM

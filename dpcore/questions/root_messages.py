@@ -40,8 +40,8 @@ class SentRoots:
 
     >>> one = pack_roots(np.array([.5]), np.array([1]))
     >>> two = pack_roots(np.ones(2), np.zeros(2, int))
-    >>> told = SentRoots.from_messages({Place(0, 1): two, Place(0, 0): one})
-    >>> told.roots.tolist(), told.totals.tolist(), told.stops
+    >>> sent = SentRoots.from_messages({Place(0, 1): two, Place(0, 0): one})
+    >>> sent.roots.tolist(), sent.totals.tolist(), sent.stops
     ([0.5, 1.0, 1.0], [1, 0, 0], [1, 3])
     """
 

@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.release.guarantee import manifest_checksum
 from pipelines.configuration import load_configuration
@@ -48,10 +47,9 @@ Place = tuple[str | int, ...]
 @pytest.fixture(autouse=True, scope="module")
 def remembered_widths() -> Iterator[None]:
     """Widths of intervals follow from a plan and a confidence alone, and take most of the time of
-    a verification: manifests with the same plan share them: they are computed once."""
+    a verification. Those of uniform trees are computed once in a process; here the others too."""
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (UniformMechanism, IrregularMechanism):
-            patch.setattr(kind, "widths", lru_cache(kind.widths))
+        patch.setattr(IrregularMechanism, "widths", lru_cache(IrregularMechanism.widths))
         yield
 
 
