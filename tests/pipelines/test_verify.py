@@ -47,7 +47,7 @@ Place = tuple[str | int, ...]
 @pytest.fixture(autouse=True, scope="module")
 def remembered_widths() -> Iterator[None]:
     """Widths of intervals follow from a plan and a confidence alone, and take most of the time of
-    a verification. Those of uniform trees are computed once in a process; here the others too."""
+    a verification. The widths of uniform trees are computed once in a process; here all are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(IrregularMechanism, "widths", lru_cache(IrregularMechanism.widths))
         yield
