@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.release.guarantee import stated_guarantee
+from dpcore.release.guarantee import stated_guarantee, weak_guarantees
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.totals import full_edge, odd_totals
-from dpcore.release.weak_guarantee import weak_guarantees
 from pipelines.kinds import find_kind
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line

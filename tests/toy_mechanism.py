@@ -24,9 +24,8 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.release import mechanisms as release_mechanisms
 from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.entry import level_entries
 from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan, moved_counts
+from dpcore.uniform.plan import TreePlan, level_entries, moved_counts
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths, interval_widths
 from pipelines import kinds as command_kinds

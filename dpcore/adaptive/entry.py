@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import exact_scale
 from dpcore.trees.irregular import IrregularTree
 
 

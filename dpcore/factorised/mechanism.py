@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +12,54 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.codec import INLINE, coded
-from dpcore.factorised.answer_errors import FactorizedAnswerErrors
-from dpcore.factorised.forest import FactorizedForest
+from dpcore.errors.intervals import prefix_margin
+from dpcore.factorised.forest import FactorizedForest, compute_errors
 from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import listed_tree
 from dpcore.factorised.widths import NormalWidths
-from dpcore.noise.scales import exact_scale
-from dpcore.questions.intervals import SlopedIntervals
+from dpcore.noise.laws import exact_scale
+from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumError
+from dpcore.questions.intervals import Ends, SlopedIntervals, difference_ends
 from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.trees.forest import LevelSolution
+from dpcore.trees.forest import LevelSolution, PrefixSolution
 from dpcore.uniform.plan import Consistency
+
+
+class FactorizedAnswerErrors(AnswerErrors):
+    """Errors of the answers about weighted sums of cells, at one confidence.
+
+    Args:
+        plan: the sums and their noise.
+        widths: half-widths of intervals.
+    """
+
+    def __init__(self, plan: FactorizedPlan, widths: NormalWidths) -> None:
+        super().__init__(plan.tree)
+        self._widths, self._errors = widths, compute_errors(plan)
+
+    def node(self, level: int, std_error: float) -> float:
+        return self._widths.width * std_error
+
+    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError:
+        variance = self._errors.runs(runs)
+        return SumError(variance=variance, margin=self._widths.width * math.sqrt(variance))
+
+    def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
+        variance, widths = self._errors.runs([(0, stop)]), self._widths
+        # As in the table of the CDF.
+        width = widths.band(self._tree.leaves) if simultaneous else widths.width
+        margin = float(prefix_margin((width, 0.0), np.array(variance)))
+        return SumError(variance=variance, margin=margin)
+
+    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+        errors = self._errors
+        prefixes = PrefixSolution(
+            estimate=points["estimate"].to_numpy()[None],
+            variance=errors.prefixes[None],
+            alpha=errors.alpha[None],
+            count=points["count"].to_numpy()[None],
+        )
+        return difference_ends(prefixes, np.array([total]), errors.total, (self._widths.width, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)

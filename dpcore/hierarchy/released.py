@@ -12,9 +12,8 @@ import numpy as np
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import OTHER
 from dpcore.questions.answer_errors import SeriesRun
-from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, named_level
+from dpcore.questions.released import Answer, in_natural_order, named_level
 from dpcore.questions.released_tree import ReleasedTree
 from dpcore.rows.time_line import TimeLine, time_line
 

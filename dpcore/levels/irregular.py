@@ -21,7 +21,7 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.levels.answer_errors import IrregularAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import exact_scale
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.questions.intervals import IntervalRule
 from dpcore.questions.mechanism import ChunkLayout, Mechanism

@@ -17,10 +17,9 @@ from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.intervals import SlopedIntervals
 from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.trees.forest import LevelSolution
-from dpcore.uniform.entry import level_entries
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
+from dpcore.uniform.plan import Consistency, TreePlan, level_entries, moved_counts
 from dpcore.uniform.widths import IntervalWidths
 
 

@@ -395,3 +395,12 @@ def _whole(k: npt.ArrayLike) -> Floats:
 
 def _as_floats(values: npt.ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
+
+
+def exact_scale(law: NoiseLaw) -> dict[str, str]:
+    """The exact parameter of a law of noise."""
+    if isinstance(law, DiscreteLaplace):
+        return {"law": "discrete Laplace", "scale": str(law.scale)}
+    if isinstance(law, DiscreteGaussian):
+        return {"law": "discrete Gaussian", "sigma_squared": str(law.sigma_squared)}
+    raise TypeError(f"law: {type(law).__name__} gives no guarantee")

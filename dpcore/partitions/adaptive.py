@@ -54,8 +54,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import CONTEXT, INLINE
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import NoiseLaw, exact_scale
 from dpcore.partitions.consistency import BestLinear, Running
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.measurement import MeasuredNodes, Measurement, NodeNoise, measured_variance

@@ -26,8 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import NoiseLaw, exact_scale
 from dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency
 from dpcore.partitions.growth import GrowthRule, grow
 from dpcore.partitions.least_squares import least_squares

@@ -9,8 +9,9 @@ of a tree too large to list. A query reads only the parts of a release that it n
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -330,3 +331,23 @@ def named_level(names: Sequence[str], name: str) -> int:
     if name.isdecimal() and int(name) < len(names):
         return int(name)
     raise ValueError(f"level: {name!r} is none of {', '.join(names)}")
+
+
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Sort key of names.
+
+    >>> sorted(["b", "a10", "a2", "10", "9", "a"], key=natural_key)
+    ['9', '10', 'a', 'a2', 'a10', 'b']
+    """
+    parts = [part for part in _DIGITS.split(name) if part]
+    return tuple(
+        (False, int(part), part) if _DIGITS.fullmatch(part) else (True, 0, part) for part in parts
+    )
+
+
+def in_natural_order(answers: Iterable[Answer]) -> list[Answer]:
+    """Answers by their labels."""
+    return sorted(answers, key=lambda answer: natural_key(answer.label))

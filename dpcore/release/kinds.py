@@ -28,8 +28,7 @@ from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
 from dpcore.rows.key_table import KeyTable
-from dpcore.selection.question import SelectionQuestion
-from dpcore.selection.released import ReleasedSelection
+from dpcore.selection.question import ReleasedSelection, SelectionQuestion
 from dpcore.series.question import SeriesQuestion, series_question_from_spec
 from dpcore.series.released import own_period
 from dpcore.sparse.question import SparseQuestion

@@ -34,6 +34,7 @@ from dpcore.questions.place import (
     RowIncrements,
 )
 from dpcore.questions.question import Question
+from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
 from dpcore.selection.key_columns import KeyColumns
@@ -181,3 +182,27 @@ class SelectionQuestion(Question):
                 }
             },
         }
+
+
+class ReleasedSelection(Released):
+    """The keys that were selected.
+
+    Args:
+        question: the selection.
+        read: gives the rows of its part.
+    """
+
+    def __init__(self, question: SelectionQuestion, read: ReadPart) -> None:
+        self.question, self._read = question, read
+
+    @property
+    def height(self) -> int:
+        return 0
+
+    @property
+    def table(self) -> pa.Table:
+        """The keys in order, a column a key column."""
+        return self._read(NODES, self.question.name, 0, 0)
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise ValueError(f"top: {self._name} is a selection of keys, which releases no counts")

@@ -16,16 +16,62 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
+from dpcore.irregular.forest import IrregularForest
 from dpcore.questions.place import Place
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack
-from dpcore.series.given import take_estimates
 from dpcore.series.linear import leaf_variance, windowed
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import Span
 from dpcore.series.windows import Window, level_factors, window_weights
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
+from dpcore.trees.linear_forest import Known, LinearForest
+from dpcore.uniform.forest import UniformForest
+
+
+class _GivenUniform(UniformForest):
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
+    ) -> list[Floats]:
+        return _estimates(measurements)
+
+
+class _GivenIrregular(IrregularForest):
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
+    ) -> list[Floats]:
+        return _estimates(measurements)
+
+
+def _estimates(measurements: Known) -> list[Floats]:
+    return [each.astype(float) for each in measurements if each is not None]
+
+
+def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
+    """Let a question take estimates in place of measurements.
+
+    Args:
+        question: one of `dpcore.series.linear.windowed`.
+
+    Returns:
+        its forest.
+    """
+    keys, leaves, plan = question.key_count, question.chunk_leaves, question.forest.plan  # type: ignore[attr-defined]
+    if isinstance(question.forest, UniformForest):
+        shrunk = question.forest.shrunk
+        result: LinearForest = _GivenUniform(plan, keys=keys, chunk_leaves=leaves, shrunk=shrunk)
+    else:
+        result = _GivenIrregular(
+            plan,
+            keys=keys,
+            chunk_leaves=leaves,
+            signed=question.is_signed,
+            smallest_first=question.forest.smallest_first,  # type: ignore[attr-defined]
+        )
+    question.__dict__["forest"] = result
+    return result
+
 
 # The rows of one temporal node in a part of the table of nodes, from (node, key, index).
 ReadSpan = Callable[[Span, int, int], pa.Table]

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arithmetic.sums import hypotenuse
-from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import sum_label
-from dpcore.questions.released import Answer, ReadPart, Released, named_level
+from dpcore.questions.released import Answer, ReadPart, Released, in_natural_order, named_level
 from dpcore.questions.tables import NODES
 from dpcore.sparse.bounds import HIGHEST_CONFIDENCE, published_bounds
 from dpcore.sparse.question import SparseQuestion

@@ -25,7 +25,6 @@ from dpcore.arithmetic.sums import ordered_sum, row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import Coded, coded
 from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
-from dpcore.uniform.node_error import node_variances
 from dpcore.uniform.prefix_error import prefix_moments, prefix_variance
 from dpcore.uniform.range_error import (
     all_ranges_variance,
@@ -35,6 +34,38 @@ from dpcore.uniform.range_error import (
     ranks_parts,
     ranks_variance,
 )
+
+
+def node_variances(batch: TreeBatch, precisions: Scalars) -> Scalars:
+    """The mean variance of the estimated counts of each level's nodes.
+
+    Args:
+        batch: the trees.
+        precisions: (..., trees, h + 1), see `TreeBatch.below`.
+
+    Returns:
+        (..., trees, h + 1) in rows^2, root first.
+
+    >>> batch = TreeBatch(leaves=4, fanouts=((2, 2),))
+    >>> node_variances(batch, np.array([[np.inf, 1.0, 1.0]])).round(6).tolist()
+    [[0.0, 0.333333, 0.583333]]
+    """
+    below = batch.below(precisions)
+    # Over the full nodes of a level together, and of its last node.
+    together, last = np.zeros_like(below.last[-1]), below.last[-1]
+    levels = [last]
+    for index in reversed(range(batch.height)):
+        parents, a, children = batch.levels[index], below.full[index], below.children[index]
+        divisor = np.where(children == 0, 1, children)  # children known exactly stay so
+        of_full = parents.full_nodes * (parents.fanout - 1) * a + together / parents.fanout
+        spread = a - a**2 / divisor + (a / divisor) ** 2 * last
+        together = of_full + parents.full_children * spread
+        own = below.last[index]
+        last = own - own**2 / divisor + (own / divisor) ** 2 * last
+        count = parents.full_nodes * parents.fanout + parents.full_children + 1
+        levels.append((together + last) / count)
+    return np.stack(levels, axis=-1)
+
 
 # Places that a search looks at, to compare many trees and to judge the last few.
 SEARCHED_PLACES = 48
@@ -303,7 +334,7 @@ class CountObjective(Objective):
         return "the count of a cell, over all cells"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """See `dpcore.uniform.node_error`."""
+        """See `dpcore.uniform.objectives`."""
         variance: Scalars = node_variances(batch, precisions)[..., -1]
         return variance
 
@@ -336,7 +367,7 @@ class NodeObjective(Objective):
         return "a node, by the weights of the levels"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """See `dpcore.uniform.node_error`."""
+        """See `dpcore.uniform.objectives`."""
         if len(self.weights) != batch.height + 1:
             raise ValueError(
                 f"level_weights: {len(self.weights)} of them for {batch.height + 1} levels"

@@ -7,23 +7,104 @@ memory does not grow with the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from pipelines.checking.check import ColumnLayout, InputCheck
-from pipelines.checking.line_count import malformed_lines
 from pipelines.checking.report import check_entry, check_lines, input_lines
-from pipelines.checking.table_rows import count_split, find_splits
 from pipelines.checking.tally import Tally
-from pipelines.checking.texts import OF_TEXT, seen_batches
+from pipelines.checking.texts import OF_TEXT, SeenBatch, seen_batches
 from pipelines.configuration import load_configuration
 from pipelines.faults.log import remark
 from pipelines.running.job import beam_options, check_filesystems
 from pipelines.summary import guarantee_warnings
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
+from transforms.readers.file_columns import described
 from transforms.readers.formats import find_reader
 from transforms.readers.listing import match_files
 from transforms.readers.path_columns import path_columns
 from transforms.readers.read import FileSplit, open_file
+from transforms.tables.read import table_batches, table_splits
+from transforms.tables.table import InputTable, TableSplit
+
+
+def find_splits(check: InputCheck, table: InputTable) -> list[TableSplit]:
+    """The parts of a pinned table, whose columns are noted first.
+
+    Args:
+        check: that notes them.
+        table: pinned.
+
+    Raises:
+        InputError: it cannot be read, or lacks what the plan reads.
+    """
+    check.layouts.append(ColumnLayout(columns=described(table.schema()), files=1, first=table.name))
+    return table_splits(table, check.tally.plan)
+
+
+def count_split(check: InputCheck, table: InputTable, split: TableSplit, most: int | None) -> bool:
+    """Counts the rows of a part; whether there may be more.
+
+    Args:
+        check: whose tally they are added to.
+        table: pinned.
+        split: of it.
+        most: at most so many rows are read of all parts; None: all.
+    """
+    tally = check.tally
+    for batch in table_batches(table, split, tally.plan):
+        seen = SeenBatch(rows=batch, texts=None)
+        left = None if most is None else most - tally.rows
+        if left is not None and batch.num_rows > left:
+            tally.add(seen.first(left))
+            check.whole = False
+            return False
+        tally.add(seen)
+    return True
+
+
+_BLOCK = 2**22
+# In which the ends of lines are bytes.
+_ASCII_LIKE = ("utf-8", "utf8", "ascii", "latin", "iso8859", "cp125", "windows-125")
+
+
+def malformed_lines(path: str, rows: int, options: Mapping[str, Any]) -> int | None:
+    """Return how many lines of a text file are no rows; None where lines do not show it.
+
+    Args:
+        path: of the file, which was read to its end.
+        rows: the number of its rows.
+        options: of its reader.
+    """
+    heads = 0
+    if (csv := options.get("csv")) is not None:
+        if csv.newlines or not _ends_are_bytes(getattr(csv, "encoding", "utf-8")):
+            return None
+        heads = 0 if getattr(csv, "columns", ()) else 1
+    return max(0, count_lines(path) - heads - rows)
+
+
+def _ends_are_bytes(encoding: str) -> bool:
+    return encoding.lower().replace("_", "-").startswith(_ASCII_LIKE)
+
+
+def count_lines(path: str) -> int:
+    """How many lines of a file have anything but blanks' first byte: none are empty."""
+    file = open_file(path)
+    stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file
+    total, before = 0, True
+    with closing(stream):
+        while data := stream.read(_BLOCK):
+            codes = np.frombuffer(data, np.uint8)
+            ends = (codes == ord("\n")) | (codes == ord("\r"))
+            starts = ~ends & np.concatenate([[before], ends[:-1]])
+            total, before = total + int(np.count_nonzero(starts)), bool(ends[-1])
+    return total
+
 
 NOT_PRIVATE = (
     "NOT PRIVATE: exact results from the raw data; only for people with access to it. Do not "

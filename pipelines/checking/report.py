@@ -7,9 +7,7 @@ from typing import Any
 
 from pipelines.checking.advice import tree_advice
 from pipelines.checking.check import InputCheck
-from pipelines.checking.shapes import most_common
-from pipelines.checking.tally import UNREAD, TreeTally
-from pipelines.checking.unit_spellings import spelling_advice
+from pipelines.checking.tally import UNREAD, TreeTally, most_common, spelling_advice
 from pipelines.terminal_text import escaped
 
 _LAYOUTS_SHOWN = 5

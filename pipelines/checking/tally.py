@@ -3,21 +3,104 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcore.arrays import Flags
 from dpcore.bounding.unit_values import declared_values
-from dpcore.privacy.unit import NullUnits
+from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from pipelines.checking.shapes import shapes
 from pipelines.checking.texts import SeenBatch
-from pipelines.checking.unit_spellings import integer_spellings
+
+SHORTEST, OTHER = "shortest", "other"
+_PATTERNS = {
+    SHORTEST: r"^-?(0|[1-9][0-9]*)$",
+    OTHER: r"^\s*([+-]?0+[0-9]+|\+[0-9]+|[+-]?[0-9]+\.0*|\s[+-]?[0-9]+|[+-]?[0-9]+\s)\s*$",
+}
+
+
+def integer_spellings(column: pa.Array) -> set[str]:
+    """Return in which ways strings spell integers: the shortest (7), others (7.0, 007, " 7").
+
+    >>> sorted(integer_spellings(pa.array(["7", "7.0", "x"])))
+    ['other', 'shortest']
+    >>> integer_spellings(pa.array(["0012", "0013"])), integer_spellings(pa.array([7, 8]))
+    ({'other'}, set())
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return set()
+    data = column.cast(pa.large_binary())
+    return {
+        name
+        for name, pattern in _PATTERNS.items()
+        if pc.any(pc.match_substring_regex(data, pattern)).as_py()
+    }
+
+
+def spelling_advice(unit: PrivacyUnit, spellings: set[str]) -> str | None:
+    """Return what to change where both ways occur; None where they do not."""
+    if len(spellings) < 2:
+        return None
+    return (
+        f"some values of {unit.name} are integers written as 7 and some as 7.0, 007 or with spaces:"
+        " each spelling is a unit, so one person may be several; if they are integers, set "
+        "privacy.unit_type: integer"
+    )
+
+
+_LONGEST = 24
+_MOST = 200
+_RUN = 8
+
+
+def shapes(values: pa.Array) -> Counter[str]:
+    """Count values by their shape, such as `99/99/9999` for dates.
+
+    A run of letters is one `a`, a run of more than 8 digits `9...`. A shape longer than 24
+    characters is cut.
+
+    Args:
+        values: (n,) strings, or values of a type that Arrow writes as strings.
+
+    >>> shapes(pa.array(["07/04/2024", "12/24/2024", "Oslo, N", None, "1234567890"]))
+    Counter({'99/99/9999': 2, 'a, a': 1, '9...': 1})
+    """
+    texts = _texts(values).drop_null()
+    texts = pc.replace_substring_regex(texts, r"\p{L}+", "a")
+    texts = pc.replace_substring_regex(texts, r"\p{Nd}", "9")
+    texts = pc.replace_substring_regex(texts, f"9{{{_RUN + 1},}}", "9...")
+    texts = pc.utf8_slice_codeunits(texts, 0, _LONGEST)
+    result: Counter[str] = Counter()
+    for each in pc.value_counts(texts).to_pylist()[:_MOST]:
+        result[each["values"]] += each["counts"]
+    return result
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        return pa.nulls(len(values), pa.string())  # that is no letters
+    return values.cast(pa.string())
+
+
+def most_common(found: Counter[str], most: int = 3) -> list[str]:
+    """What most values look like, the most common first.
+
+    >>> most_common(Counter(["99", "99", "a"]))
+    ['99', 'a']
+    """
+    ordered: Iterable[tuple[str, int]] = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+    return [shape for shape, _ in ordered][:most]
+
 
 UNREAD = "unreadable"
 # Of the rows of one cause, so many of a batch are looked at.

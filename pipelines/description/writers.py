@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import exact_scale
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Question
 from pipelines.answers.figures import budget_share, percent, share_text, significant

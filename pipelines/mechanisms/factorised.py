@@ -9,7 +9,7 @@ from typing import Any
 from dpcore.factorised.forest import compute_errors
 from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import exact_scale
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting

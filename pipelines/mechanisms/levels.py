@@ -27,9 +27,15 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.loss import certified_delta
 from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
-from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import Consistency, Measured, TreePlan, moved_counts
+from dpcore.uniform.plan import (
+    Consistency,
+    Measured,
+    TreePlan,
+    counted,
+    estimate_in_words,
+    moved_counts,
+)
 from pipelines.answers.figures import significant
 from pipelines.description.description import (
     CDF_ERRORS,

@@ -12,6 +12,8 @@ from dpcore.hierarchy.universe import Universe
 from dpcore.release.guarantee import ARITHMETIC_VERSION
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
+from dpcore.rows.table_keys import TableKeys
+from dpcore.selection.question import ReleasedSelection, SelectionQuestion
 from pipelines.proof.check import Check, CheckFailed, Finding, run_checks
 from pipelines.proof.composition import check_composition
 from pipelines.proof.derived import check_page, check_to_date
@@ -23,13 +25,41 @@ from pipelines.proof.manifest import (
     check_sensitivities,
     read_plan,
 )
-from pipelines.proof.selection import check_selected
 from pipelines.proof.tables import Names, check_tables
-from pipelines.release_folder import holds_release, read_file, read_manifest
-from pipelines.selection.plan import FOLDER
+from pipelines.release_folder import ReleaseFolder, holds_release, read_file, read_manifest
+from pipelines.selection.plan import FOLDER, selected_keys
 from pipelines.user_error import UserError
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SIGNATURE
+
+
+def check_selected(folder: str, plan: ReleasePlan) -> None:
+    """Sees that each selection is that of the keys of a tree.
+
+    Args:
+        folder: of the first stage.
+        plan: of the release.
+
+    Raises:
+        CheckFailed: no tree has the keys that were selected.
+    """
+    release = ReleaseFolder(folder).release
+    assert plan.selection is not None
+    for question in plan.selection.questions:
+        assert isinstance(question, SelectionQuestion)
+        selected = release.tree(question.name)
+        assert isinstance(selected, ReleasedSelection)
+        table = KeyTable(selected.table)
+        if not any(_has(tree.keys, table) for tree in plan.questions):
+            columns = ", ".join(question.columns)
+            raise CheckFailed(f"no tree has the keys of {columns} that {question.name} selected")
+
+
+def _has(keys: object, selected: KeyTable) -> bool:
+    """Whether the keys of a tree are those that were selected."""
+    if not isinstance(keys, TableKeys) or keys.columns != selected.columns:
+        return False
+    return keys.table == selected_keys(selected, keys.unknown).table
 
 
 @dataclass(frozen=True)

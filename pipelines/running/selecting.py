@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcore.rows.key_table import MOST_KEYS, KeyTable
-from dpcore.selection.released import ReleasedSelection
+from dpcore.selection.question import ReleasedSelection
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
 from pipelines.running.output import FolderRequest, check_output, check_released, check_repairable

@@ -13,13 +13,16 @@ import yaml
 
 import dptrees
 from dpcore import __version__
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
-from dpcore.noise.scales import exact_scale
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise, exact_scale
 from dpcore.questions.entry import column_policies
-from dpcore.release.guarantee import guarantee_in_words, plan_manifest, stated_guarantee
+from dpcore.release.guarantee import (
+    guarantee_in_words,
+    plan_manifest,
+    stated_guarantee,
+    weak_guarantees,
+)
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.weak_guarantee import weak_guarantees
-from dpcore.uniform.entry import level_entries
+from dpcore.uniform.plan import level_entries
 from pipelines.configuration import parse_configuration
 from pipelines.report import write_report_html
 

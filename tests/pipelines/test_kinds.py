@@ -44,7 +44,6 @@ FILES_OF_PARTS = {
         "pipelines/configuration.py",
         "pipelines/planning.py",
         "pipelines/proof/files.py",
-        "pipelines/proof/selection.py",
         "pipelines/proof/verified.py",
         "pipelines/proof/verifying.py",
         "pipelines/running/output.py",

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpcore.adaptive.holders import spread_ends
 from dpcore.adaptive.planner import (
     most_rows,
     plan_adaptive,
@@ -16,7 +17,6 @@ from dpcore.adaptive.planner import (
     rule_fanouts,
     with_rule,
 )
-from dpcore.adaptive.spread import spread_ends
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.irregular import IrregularTree

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcore.uniform.batch import TreeBatch
-from dpcore.uniform.node_error import node_variances
+from dpcore.uniform.objectives import node_variances
 from tests.dpcore.dense_covariance import design, leaf_covariance, random_case
 
 
