@@ -8,6 +8,7 @@ from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.planner import plan_adaptive
 from dpcore.adaptive.whole_levels import rows_of_adaptive
 from dpcore.levels.candidate import Candidate
+from dpcore.uniform.plan import Consistency
 from dpcore.uniform.setting import TreeSetting
 
 
@@ -21,6 +22,7 @@ class AdaptiveTree(Candidate[AdaptiveMechanism]):
         counts: whether what is read is the integers; else estimates, with intervals.
         guessed_rows: a public guess of the rows of a tree, None where there is none.
         fanouts: the shape if all nodes are split; None: planned.
+        consistency: which integers accompany the estimates.
 
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget, Measure
@@ -34,6 +36,7 @@ class AdaptiveTree(Candidate[AdaptiveMechanism]):
     counts: bool = False
     guessed_rows: float | None = None
     fanouts: tuple[int, ...] | None = None
+    consistency: Consistency = Consistency.TOP_DOWN
 
     def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
         plan = plan_adaptive(
@@ -42,7 +45,9 @@ class AdaptiveTree(Candidate[AdaptiveMechanism]):
             guessed_rows=self.guessed_rows,
             fanouts=self.fanouts,
         )
-        return AdaptiveMechanism(plan=plan, guessed_rows=self.guessed_rows)
+        return AdaptiveMechanism(
+            plan=plan, guessed_rows=self.guessed_rows, consistency=self.consistency
+        )
 
     def is_better(self, setting: TreeSetting) -> bool:
         """Whether it is expected to be closer than whole levels, by the guess of the rows."""

@@ -61,8 +61,6 @@ class Mechanism(Coded, ABC, Generic[F, W]):
     output_only: ClassVar[tuple[str, ...]] = ()
     # Type of the confidence intervals' widths, as the manifest has them.
     widths_kind: ClassVar[type[Coded]]
-    # Type of what a place gets back about its roots.
-    roots_kind: ClassVar[type[RootSolutions]] = RootSolutions
     # Whether standard errors follow from the specification alone, and not from the outcome.
     errors_are_known: ClassVar[bool] = True
     # Whether the plan may be for bounded sums, with sensitivities of its own.
@@ -75,6 +73,11 @@ class Mechanism(Coded, ABC, Generic[F, W]):
     node_fields: ClassVar[tuple[pa.Field, ...]] = ()
 
     plan: MechanismPlan
+
+    @property
+    def roots_kind(self) -> type[RootSolutions]:
+        """Type of what a place gets back about its roots."""
+        return RootSolutions
 
     @property
     @abstractmethod

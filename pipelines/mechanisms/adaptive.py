@@ -69,6 +69,11 @@ _BY_MEASUREMENT = (
     "counts; estimates of nodes near the limit are off by a little more than their noise"
 )
 
+_AVERAGED = (
+    "near averages over the trees that could explain the noisy counts, each weighed by how well it "
+    "does; intervals are those of the estimates, which are not averaged"
+)
+
 
 def adaptive_description(question: TreeQuestion[AdaptiveMechanism]) -> Description:
     """Describe the plan of an adaptive tree, over a domain of any kind."""
@@ -151,6 +156,8 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
         )
     if plan.public_total:
         facts["Exact"] = "the number of rows, public by declaration and not protected"
+    if mechanism.averaged:
+        facts["Counts"] = _AVERAGED
     if rows is not None:
         facts["Planned for"] = f"{rows:,.0f} rows in a tree, a public guess"
     if mechanism.is_ordered:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from dpcore.adaptive.candidate import AdaptiveTree
-from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive.mechanism import CONSISTENCIES, AdaptiveMechanism
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised.candidate import WeightedSums
@@ -126,6 +126,7 @@ def adaptive(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
             counts=section.read_as is ReadAs.COUNTS,
             guessed_rows=None if guess is None else float(guess),
             fanouts=section.fanouts,
+            consistency=section.consistency,
         ),
     )
 
@@ -217,7 +218,10 @@ MECHANISMS: Mapping[str, MechanismSection] = {
             **dict.fromkeys(_OF_LEVELS, _OWN),
             **_FREE,
         },
-        allowed={"objective": ("cdf", "ranges", "quantiles")},
+        allowed={
+            "objective": ("cdf", "ranges", "quantiles"),
+            "consistency": tuple(each.value for each in CONSISTENCIES),
+        },
     ),
     "exponential": MechanismSection(
         exponential_quantiles,

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import AdaptiveRoots, DrawnPrefixes
+from dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnPrefixes
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
@@ -81,6 +81,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
     flat, keys = counts.reshape(-1), forest.chunking.keys
     levels: list[list[Any]] = [[] for _ in forest.plan.tree.level_sizes]
     prefixes, reported = [], []
+    kind = AveragedRoots if forest.averaged else AdaptiveRoots
     for chunks in _groups(forest):
         sent, kept = {}, {}
         for chunk in chunks:
@@ -99,7 +100,8 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
         found: list[Any] = list(spine)
         for chunk in chunks:
             place = Place(chunk.key, chunk.index)
-            mine = unpack_solutions(down[place], AdaptiveRoots)
+            mine = unpack_solutions(down[place], kind)
+            assert isinstance(mine, AdaptiveRoots)
             solved, points = forest.solve(chunk, unpack_measured(kept[place], chunk.rows), mine)
             found += solved
             prefixes.append(points)
