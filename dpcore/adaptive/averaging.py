@@ -27,7 +27,7 @@ the node's rows under them, and e the rows that it has under all others:
     child   e_c = (e + m w u) L_c / L,  m_c = m (1 - w),  u_c = z_c + (a_c / A) (u - S)
 
 so e_c + m_c u_c is the average, and the averages of children sum to their parent's. They have no
-known law: intervals are those of the estimates, which are not averaged.
+known law: intervals belong to the estimates, which are not averaged.
 
 Source: derived here; averages over pruned trees: Willems, Shtarkov, Tjalkens 1995 (context tree
 weighting); weights by Akaike's criterion: Buckland, Burnham, Augustin 1997.

@@ -50,7 +50,8 @@ class AdaptiveTree(Candidate[AdaptiveMechanism]):
         )
 
     def is_better(self, setting: TreeSetting) -> bool:
-        """Whether it is expected to be closer than whole levels, by the guess of the rows."""
+        """Whether it is expected to be closer than whole levels, by the guess of the rows; without
+        a guess counts are, since whole levels would need one."""
         if self.guessed_rows is None:
-            return False
+            return self.counts
         return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)

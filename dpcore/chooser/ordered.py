@@ -61,10 +61,11 @@ class OrderedChoice(Workload[Made]):
     Args:
         whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
         strategy: the tree by weighted sums, or None.
-        adaptive: as an adaptive tree, with the guess; None: without a guess, or of quantiles, as
-            counts of whole levels that are planned for them are at least as close.
+        adaptive: as an adaptive tree, with the guess if there is one; None: not among the choices.
         exponential: quantiles alone; None where more is read.
         guessed_rows: of a tree, of each key; None: there is no guess, or it only serves counts.
+
+    Source: of adaptive trees for counts, `benchmarks/regret.py` (docs/plans.md).
     """
 
     whole: OrderedWorkload[UniformMechanism]
@@ -75,7 +76,8 @@ class OrderedChoice(Workload[Made]):
 
     @property
     def error_unit(self) -> str | None:
-        return self.whole.error_unit if self.guessed_rows is None else None
+        comparable = self.guessed_rows is None and self.adaptive is None
+        return self.whole.error_unit if comparable else None
 
     def planned(self, share: Share, terms: ReleaseTerms) -> Made:
         quantiles = self._quantiles(share, terms)
@@ -107,6 +109,11 @@ class OrderedChoice(Workload[Made]):
 
     def _is_adaptive(self, share: Share, terms: ReleaseTerms) -> bool:
         if self.adaptive is None:
+            return False
+        if self._levels.for_counts and (
+            share.budget.measure is not Measure.EPSILON or terms.has_delta
+        ):
+            # Under rho whole levels and strategies were as close; beside a delta nothing is known.
             return False
         tree = self.adaptive.candidate
         assert isinstance(tree, AdaptiveTree)
@@ -174,13 +181,19 @@ class OrderedChoice(Workload[Made]):
         if not self._levels.for_counts:
             return _CLOSEST_ESTIMATES if sums else None
         rows = self._levels.guessed_rows
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            at = "at any number of rows" if rows is None else f"at the guess of {rows:,} rows"
+            return (
+                "chosen for counts: an adaptive tree, as its counts are expected to be closer than "
+                f"whole levels' {at}"
+            )
         if not sums and rows is None:
             return None
         reason = (
             "a strategy past trees (mechanism factorised), as its counts are expected to be closer "
             "than whole levels'"
             if sums
-            else "whole levels planned for counts, which are as close as an adaptive tree's"
+            else "whole levels planned for counts, which are expected to be as close as others"
         )
         guess = "counts" if rows is None else f"the guess of {rows:,} rows"
         return f"chosen for {guess}: {reason}"
@@ -192,8 +205,10 @@ class OrderedChoice(Workload[Made]):
                 "tree's; it gives no CDF and no counts"
             )
         if isinstance(question.mechanism, AdaptiveMechanism):
+            if question.mechanism.counts:
+                return "an adaptive tree for counts, as quantiles are read off counts"
             return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
-        if self.adaptive is None:
+        if self._levels.for_counts:
             named = "whole levels planned for counts"
             if isinstance(question.mechanism, FactorizedMechanism):
                 named = "a strategy past trees (mechanism factorised)"

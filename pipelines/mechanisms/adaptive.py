@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.predicted_counts import adaptive_count_error
 from dpcore.adaptive.whole_levels import (
     if_all_split,
     most_undivided,
@@ -16,7 +18,9 @@ from dpcore.adaptive.whole_levels import (
 )
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.questions.tree_question import TreeQuestion
+from dpcore.repair.error import assumed_rows
 from dpcore.trees.uniform import UniformTree
+from dpcore.uniform.objectives import CDF, RangeObjective
 from dpcore.uniform.setting import TreeSetting
 from pipelines.description.description import (
     CDF_ERRORS,
@@ -31,7 +35,11 @@ from pipelines.description.description import (
     spent_columns,
 )
 from pipelines.description.writers import table_entries
-from pipelines.mechanisms.levels import cdf_error_in_words, uniform_level_errors
+from pipelines.mechanisms.levels import (
+    cdf_error_in_words,
+    count_error_in_words,
+    uniform_level_errors,
+)
 from pipelines.page.reading import ADDS_UP, CENTERED, Note, consistent_count, interval
 from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
@@ -69,6 +77,8 @@ _BY_MEASUREMENT = (
     "counts; estimates of nodes near the limit are off by a little more than their noise"
 )
 
+# What is read of counts, by the field of its predicted errors.
+_READ = {"predicted_prefix_counts": CDF, "predicted_range_counts": RangeObjective()}
 _AVERAGED = (
     "near averages over the trees that could explain the noisy counts, each weighed by how well it "
     "does; intervals are those of the estimates, which are not averaged"
@@ -201,7 +211,28 @@ def _ordered_entry(mechanism: AdaptiveMechanism) -> dict[str, Any]:
             "rows_of_a_node_not_split": most_undivided(plan),
         },
         "candidates": compared,
+        **_predicted_counts(mechanism),
     }
+
+
+def _predicted_counts(mechanism: AdaptiveMechanism) -> dict[str, Any]:
+    """Return the errors of the counts of prefixes and of ranges, where counts are what is read."""
+    if not mechanism.counts:
+        return {}
+    plan, rows = mechanism.plan, mechanism.guessed_rows
+    rows = assumed_rows(_setting(plan)) if rows is None else max(1, round(rows))
+    errors = {
+        name: adaptive_count_error(plan, objective, rows, averaged=mechanism.averaged)
+        for name, objective in _READ.items()
+    }
+    return {name: asdict(error) for name, error in errors.items() if error is not None}
+
+
+def _counts_in_words(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
+    rows = "no guess, so as for" if mechanism.guessed_rows is None else "a guess of"
+    for name, objective in _READ.items():
+        if counts := entry.get(name):
+            yield count_error_in_words(counts, objective, rows)
 
 
 def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any]:
@@ -246,6 +277,7 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
             "the error depends on the data: the fewer nodes are split, the less noise; rows of a "
             f"node that is not split, of up to about {most_undivided(mechanism.plan):,}, are taken "
             "to lie evenly",
+            *(_counts_in_words(mechanism, entry) if mechanism.is_ordered else ()),
         ),
     )
 

@@ -254,13 +254,17 @@ def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, A
 
 def _counts_in_words(mechanism: UniformMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
     if counts := entry.get("predicted_counts"):
-        typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
-        objective = mechanism.objective
         rows = "a guess of" if mechanism.guessed_rows else "no guess, so as for"
-        yield (
-            f"counts, {objective.reads}: {typical} {objective.unit} off by a "
-            f"model ({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
-        )
+        yield count_error_in_words(counts, mechanism.objective, rows)
+
+
+def count_error_in_words(counts: Mapping[str, Any], objective: Objective, rows: str) -> str:
+    """Return the predicted error of counts, and where its number of rows comes from."""
+    typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
+    return (
+        f"counts, {objective.reads}: {typical} {objective.unit} off by a model ({least} to {most} "
+        f"on public histograms; {rows} {counts['rows']:,} rows)"
+    )
 
 
 def shape_in_words(fanouts: Iterable[int]) -> str:

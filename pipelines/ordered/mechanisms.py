@@ -152,7 +152,12 @@ def planned(section: OrderedChoices) -> Workload[Any]:
         return _by_guess(section, whole_count)
     if section.read_as is None or (section.noise is Noise.LAPLACE and not for_counts):
         return whole_count
-    return _choice(section, whole_count, strategy=factorised(section))
+    return _choice(
+        section,
+        whole_count,
+        strategy=factorised(section),
+        adaptive=_averaged(section) if for_counts else None,
+    )
 
 
 def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
@@ -161,13 +166,20 @@ def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism])
     if section.objective.kind != "quantiles" or section.read_as is not None:
         return _choice(section, whole, adaptive=adaptive(section), guessed_rows=guessed)
     few = section.noise is Noise.BEST
+    counts = replace(section, read_as=ReadAs.COUNTS)
     return _choice(
         section,
-        whole_levels("planned", replace(section, read_as=ReadAs.COUNTS)),
+        whole_levels("planned", counts),
         strategy=factorised(section),
+        adaptive=_averaged(counts),
         exponential=exponential_quantiles(section) if few else None,
         guessed_rows=guessed,
     )
+
+
+def _averaged(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
+    """An adaptive tree whose counts are averages over trees."""
+    return adaptive(replace(section, consistency=Consistency.AVERAGED))
 
 
 def _choice(

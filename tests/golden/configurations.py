@@ -99,7 +99,15 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         "domain: {column: fine, type: integer, lower: 0, upper: 3000}, mechanism: factorised",
     ),
     "ranges": (PURE, f"domain: {NUMBERS}, objective: ranges, widths: [7, 30]"),
-    "for-counts": (PURE, f"domain: {NUMBERS}, for: counts, guess: {{rows: 300}}"),
+    "for-counts": (
+        PURE,
+        f"domain: {NUMBERS}, for: counts, guess: {{rows: 300}}, consistency: shrunk",
+    ),
+    "averaged": (
+        PURE,
+        f"domain: {NUMBERS}, for: counts, {BY}, quantiles: [0.5]",
+        "domain: {column: fine, type: integer, lower: 0, upper: 3000}, for: counts",
+    ),
     "smallest-first": (PURE, f"domain: {CODES}, consistency: smallest_first"),
     "nodes": (
         RHO,

@@ -38,7 +38,7 @@ from dpcore.selection.question import SelectionQuestion
 from dpcore.series.temporal import TemporalTree
 from dpcore.sketches.shape import SketchKind
 from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
 from tests.dpcore.series_runs import series_plan
@@ -104,7 +104,9 @@ def _sparse() -> ReleasePlan:
     )
 
 
-def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
+def _adaptive(
+    consistency: Consistency = Consistency.TOP_DOWN,
+) -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
         tree=UniformTree(leaves=30, fanouts=(4, 4, 2)),
         unit=ADD_REMOVE_ROW,
@@ -116,7 +118,7 @@ def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
     return OrderedQuestion(
         name="adaptive",
         domain=NUMBERS,
-        mechanism=AdaptiveMechanism(plan=plan),
+        mechanism=AdaptiveMechanism(plan=plan, consistency=consistency),
         chunk_leaves=8,
         quantiles=(0.1, 0.5),
     )
@@ -228,6 +230,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, mechanism="privhp_paper", depth=7)
     ),
     "adaptive": lambda: _alone(_adaptive()),
+    "adaptive, averaged": lambda: _alone(_adaptive(Consistency.AVERAGED)),
     "adaptive hierarchy": lambda: _alone(adaptive_question("bushy", chunk_leaves=4)),
     "factorised": lambda: _alone(_factorized()),
     "exponential": lambda: _alone(_exponential(30)),

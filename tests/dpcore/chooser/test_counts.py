@@ -1,4 +1,4 @@
-"""Where counts come from: whole levels planned for them, or a strategy past trees."""
+"""Where counts come from: an adaptive tree, whole levels planned for them, or a strategy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from dpcore.adaptive.candidate import AdaptiveTree
+from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.mechanism import FactorizedMechanism
@@ -17,6 +19,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Noise, ReleaseTerms, Share
 from dpcore.rows.keys import KeyList
+from dpcore.uniform.plan import Consistency
 
 PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
@@ -28,16 +31,33 @@ def counts(rows: int | None, cells: int = 16, noise: Noise = Noise.BEST) -> Orde
     levels = WholeLevels(for_counts=True, guessed_rows=rows)
     whole = OrderedWorkload(name="t", domain=domain, candidate=levels)
     strategy = OrderedWorkload(name="t", domain=domain, candidate=WeightedSums())
-    return OrderedChoice(name="t", noise=noise, whole=whole, strategy=strategy)
+    adaptive = OrderedWorkload(
+        name="t",
+        domain=domain,
+        candidate=AdaptiveTree(counts=True, guessed_rows=rows, consistency=Consistency.AVERAGED),
+    )
+    return OrderedChoice(name="t", noise=noise, whole=whole, strategy=strategy, adaptive=adaptive)
 
 
-@pytest.mark.parametrize("rows", [10, 1_000, 10**7])
-def test_under_epsilon_they_are_of_whole_levels_at_any_guess(rows: int) -> None:
+@pytest.mark.parametrize("rows", [10, 400, None])
+def test_under_epsilon_they_are_of_an_adaptive_tree_up_to_some_rows_a_cell(
+    rows: int | None,
+) -> None:
+    workload = counts(rows)
+    requested = workload.planned(PURE, TERMS)
+    assert isinstance(requested.mechanism, AdaptiveMechanism)
+    assert requested.mechanism.counts and requested.mechanism.averaged
+    said = "any number of rows" if rows is None else f"the guess of {rows} rows"
+    assert str(workload.why(requested)).endswith(said)
+    assert workload.error_unit is None and workload.resolved(requested) is workload.adaptive
+
+
+@pytest.mark.parametrize("rows", [500, 10**7])
+def test_with_more_rows_they_are_of_whole_levels(rows: int) -> None:
     workload = counts(rows)
     requested = workload.planned(PURE, TERMS)
     assert isinstance(requested.mechanism, UniformMechanism) and requested.mechanism.for_counts
     assert "whole levels planned for counts" in str(workload.why(requested))
-    assert workload.error_unit == "rows"
     assert workload.predicted(requested) == workload.whole.predicted(requested)
 
 
@@ -75,4 +95,3 @@ def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         requested = workload.planned(RHO, terms)
         assert requested == workload.whole.planned(RHO, terms)
-    assert counts(None).why(counts(None).planned(PURE, TERMS)) is None

@@ -12,6 +12,7 @@ from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.levels.candidate import WholeLevels
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
@@ -56,14 +57,23 @@ def test_few_rows_make_it_adaptive() -> None:
     assert few.error_unit is None and few.linear() is few.whole
 
 
-def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
-    """Off which they are read: no adaptive tree, whatever the guess."""
+def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
     nine = tuple(decile / 10 for decile in range(1, 10))
-    workload = replace(guessed(1_000, quantiles=nine), adaptive=None)
-    asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked.mechanism, UniformMechanism)
-    assert str(workload.why(asked)).endswith("planned for counts, as quantiles are read off counts")
-    assert workload.resolved(asked) is workload.whole
+    for rows, kind, named in (
+        (1_000, AdaptiveMechanism, "an adaptive tree for counts"),
+        (10**7, UniformMechanism, "whole levels planned for counts"),
+    ):
+        workload = guessed(rows, quantiles=nine)
+        assert workload.adaptive is not None
+        counts = AdaptiveTree(counts=True, guessed_rows=float(rows))
+        workload = replace(
+            workload,
+            whole=replace(workload.whole, candidate=WholeLevels(for_counts=True)),
+            adaptive=replace(workload.adaptive, candidate=counts),
+        )
+        asked = workload.planned(SHARE, TERMS)
+        assert isinstance(asked.mechanism, kind)
+        assert str(workload.why(asked)).endswith(f"{named}, as quantiles are read off counts")
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:

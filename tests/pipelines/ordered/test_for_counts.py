@@ -11,8 +11,9 @@ import pytest
 from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256}
-SPARSE = {"for": "counts", "guess": {"rows": 200}}
-# Whose mechanism no guess chooses.
+COUNTS = {"for": "counts", "guess": {"rows": 200}}
+# Whole levels, whatever is guessed.
+SPARSE = COUNTS | {"consistency": "shrunk"}
 WHOLE = {"guess": {"rows": 200}, "consistency": "top_down"}
 
 
@@ -50,7 +51,8 @@ def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
     said = workspace.run("plan", workspace.configure(configured(SPARSE))).out
     assert "off by a model (" in said and "a guess of 200 rows)" in said
     assert "rows of the estimates, not of the counts" in said
-    said = workspace.run("plan", workspace.configure(configured({"for": "counts"}))).out
+    without = {"for": "counts", "consistency": "shrunk"}
+    said = workspace.run("plan", workspace.configure(configured(without))).out
     assert "no guess, so as for 9," in said or "no guess, so as for 10," in said
 
 
@@ -64,17 +66,34 @@ def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
     assert workspace.run("verify", str(workspace.output)).code == 0
 
 
-def test_its_counts_are_drawn_to_even_splits_unless_others_are_requested(tmp_path: Path) -> None:
+def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    found = {}
-    for consistency in ("shrunk", "top_down", None):
-        tree = SPARSE | ({} if consistency is None else {"consistency": consistency})
-        found[consistency] = planned(workspace, tree)["predicted_counts"]["typical"]
-    assert found[None] == found["shrunk"] < 0.97 * found["top_down"]
-    outcome = workspace.release(configured(SPARSE))
+    shrunk, top_down = (
+        planned(workspace, COUNTS | {"consistency": each})["predicted_counts"]["typical"]
+        for each in ("shrunk", "top_down")
+    )
+    assert shrunk < 0.97 * top_down
+
+
+def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
+    """Also without a guess; their errors are predicted, and smaller than whole levels'."""
+    workspace = Workspace(tmp_path)
+    guessed, free = planned(workspace, COUNTS), planned(workspace, {"for": "counts"})
+    assert guessed["mechanism"] == free["mechanism"] == "adaptive"
+    assert guessed["predicted_prefix_counts"]["rows"] == 200
+    assert free["predicted_range_counts"]["rows"] > 9_000
+    whole = planned(workspace, SPARSE)["predicted_counts"]["typical"]
+    assert guessed["predicted_prefix_counts"]["typical"] < whole
+    said = workspace.run("plan", workspace.configure(configured(COUNTS))).out
+    assert "counts: near averages over the trees that could explain" in said
+    assert said.count("off by a model (") == 2 and said.count("a guess of 200 rows)") == 2
+    outcome = workspace.release(configured(COUNTS))
     assert outcome.code == 0, outcome.err
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest["spec"]["trees"][0]["consistency"] == "shrunk"
+    tree = manifest["spec"]["trees"][0]
+    assert (tree["kind"], tree["consistency"]) == ("adaptive", "averaged")
+    assert manifest["trees"][0]["consistency"] == "averaged"
+    assert workspace.run("verify", str(workspace.output)).code == 0
 
 
 def test_shrunk_counts_are_of_efficient_estimates(tmp_path: Path) -> None:
@@ -82,6 +101,15 @@ def test_shrunk_counts_are_of_efficient_estimates(tmp_path: Path) -> None:
     tree = {"consistency": "shrunk", "mechanism": "tree", "estimation": "below"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
     assert outcome.code == 2 and ".consistency: shrunk goes with cells in order" in outcome.err
+
+
+def test_averages_are_of_adaptive_trees(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    tree = {"for": "counts", "consistency": "averaged"}
+    outcome = workspace.run("plan", workspace.configure(configured(tree)))
+    assert outcome.code == 2 and ".consistency: averaged goes with the mechanism" in outcome.err
+    named = planned(workspace, tree | {"mechanism": "adaptive"})
+    assert named["levels"] == planned(workspace, {"for": "counts"})["levels"]
 
 
 @pytest.mark.parametrize(

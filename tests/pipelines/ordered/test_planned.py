@@ -17,6 +17,7 @@ DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clam
 EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
 RHO = {"rho": 0.1, "neighbors": "add_remove"}
 MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000}}
+FEW = {"guess": {"rows": 1_000}}
 NINE = {"quantiles": [decile / 10 for decile in range(1, 10)]}
 
 
@@ -33,17 +34,19 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
     [
         ({"guess": {"rows": 500}}, EPSILON, "rows: an adaptive tree"),
         ({"guess": {"rows": 10**8}}, EPSILON, "rows: whole levels, as an adaptive tree"),
-        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
+        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "for counts: an adaptive tree"),
+        ({"guess": {"rows": 10**6}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
         (MEDIAN | NINE, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
+        (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree for counts, as quantiles are read"),
         (MEDIAN | NINE, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
         ({"for": "estimates"}, RHO, "a strategy past trees"),
         ({"for": "estimates"}, EPSILON, None),
         ({}, RHO, None),
         ({"for": "counts"}, RHO, "for counts: a strategy past trees"),
         ({"for": "counts", "guess": {"rows": 100}}, RHO, "whole levels planned for counts"),
-        ({"for": "counts"}, EPSILON, None),
+        ({"for": "counts"}, EPSILON, "expected to be closer than whole levels' at any number"),
         (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
         (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
     ],
@@ -74,6 +77,7 @@ def test_without_for_estimates_nothing_is_a_strategy(tmp_path: Path) -> None:
         (MEDIAN, EPSILON, "exponential"),
         ({"for": "estimates"}, RHO, "factorised"),
         ({"for": "counts"}, RHO, "factorised"),
+        ({"for": "counts"}, EPSILON, "adaptive"),
         ({"guess": {"rows": 500}}, EPSILON, "adaptive"),
     ],
 )
