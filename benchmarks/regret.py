@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from functools import lru_cache
 
 import numpy as np
@@ -109,7 +110,11 @@ def plan(name: str, read: str, cells: int, measure: Measure, rows: int) -> Mecha
     if keys.get("guess") == ROWS:
         keys["guess"] = {"rows": rows}
     objective = {} if keys.get("mechanism") == "adaptive" else {"objective": READ[read]}
-    quantiles = {"quantiles": list(NINE)} if read == "nine quantiles" else {}
+    quantiles = (
+        {"quantiles": [Decimal(decile) / 10 for decile in range(1, 10)]}
+        if read == "nine quantiles"
+        else {}
+    )
     domain = {"column": "x", "lower": 0, "upper": cells, "type": "integer"}
     section = OrderedTree.model_validate(
         {"name": "t", "domain": domain, **objective, **quantiles, **keys}
