@@ -29,8 +29,7 @@ from transforms.counting import PlaceKey
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import Receipt, parquet_bytes, sha256
-from transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN
-from transforms.progress import advance
+from transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN, advance
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
 

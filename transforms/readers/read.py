@@ -19,9 +19,8 @@ from dpcore.release.plan import ReleasePlan
 from transforms.conservation import residue
 from transforms.errors import InputError
 from transforms.files import failure_reason, is_local
-from transforms.metrics import SPLITS_READ
+from transforms.metrics import SPLITS_READ, advance
 from transforms.passing import may_pass
-from transforms.progress import advance
 from transforms.readers.formats import find_reader
 from transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
 from transforms.readers.listing import list_files
