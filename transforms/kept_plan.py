@@ -26,8 +26,8 @@ let both write; then the record keeps the two plans apart, as it does two nonces
 
 The seal is a keyed digest of everything else in the file. Without the release key nobody can put a
 plan into a folder that a run would follow (one that declares counts public, or has other intervals,
-say). The seal of format 1 covers the request and the specification alone; `FORMATS` are read, and
-only a holder of the key can have sealed either.
+say). The seal of format 1 covers the request and the specification alone, so the widths of
+intervals in such a file are not used.
 """
 
 import hmac
@@ -117,6 +117,11 @@ class KeptPlan:
             sealed = {"request": request, "spec": {**self.spec, "trees": trees}}
         text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
         return key.digest("plan", text).hex()
+
+    @property
+    def sealed_trees(self) -> Sequence[Mapping[str, Any]]:
+        """What the manifest says of each tree; none where the seal does not cover it."""
+        return () if self.format == 1 else self.trees
 
     def to_bytes(self) -> bytes:
         """The content of the file."""

@@ -541,12 +541,13 @@ def test_a_plan_with_other_intervals_is_refused_before_anything_is_drawn(
 def test_a_plan_of_the_earlier_format_is_finished(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its seal does not cover the widths of intervals; it was drawn by an earlier version."""
+    """Its seal does not cover the widths of intervals, which are computed again."""
     undisturbed = contents(again.output)
     beginning(again)
     kept = KeptPlan.from_bytes(undisturbed[PLAN])
     assert kept is not None and kept.format == 2
-    earlier = replace(kept, format=1)
+    earlier = replace(kept, format=1, trees=shorter(kept.trees))
+    assert earlier.trees != kept.trees
     earlier = replace(
         earlier, seal=earlier.own_seal(load_configuration(again.configure()).key.load())
     )
