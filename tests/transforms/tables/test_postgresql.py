@@ -20,8 +20,7 @@ from tests.optional import table_library
 from tests.transforms.readers.test_csv_rows import plan_of
 from transforms.errors import InputError
 from transforms.secrets.scheme import SecretError
-from transforms.tables.connection import database_url
-from transforms.tables.postgresql import PostgresqlTable
+from transforms.tables.postgresql import PostgresqlTable, database_url
 from transforms.tables.read import table_batches, table_splits
 from transforms.tables.table import TableSplit
 
