@@ -77,7 +77,7 @@ def plan_setting(cells: int, measure: Measure) -> TreeSetting:
     )
 
 
-def counts_of(shape: Floats, rows: int) -> Integers:
+def draw_counts(shape: Floats, rows: int) -> Integers:
     """(cells,) rows of a shape, drawn once."""
     return np.random.default_rng(17).multinomial(rows, shape).astype(np.int64)
 
@@ -99,7 +99,7 @@ def released_cells(forest: Forest, counts: Integers, read: str) -> Floats:
     return np.concatenate(found)
 
 
-def errors_of(
+def measure_errors(
     plan: TreePlan | AdaptivePlan, counts: Integers, releases: int, read: str = "count"
 ) -> Errors:
     """Measured over releases; of all prefixes, and of 2,000 random ranges."""
@@ -133,7 +133,7 @@ def over_shapes(plan: TreePlan | AdaptivePlan, product: int, releases: int, read
     rows = round(product / unit)
     return geometric(
         [
-            errors_of(plan, counts_of(shape, rows), releases, read)
+            measure_errors(plan, draw_counts(shape, rows), releases, read)
             for shape in shares_of_cells(plan.tree.leaves).values()
         ]
     )

@@ -55,7 +55,7 @@ def plan_of_domains() -> ReleasePlan:
     return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=whole, questions=tuple(questions))
 
 
-def table_of(rows: int) -> pa.Table:
+def flight_rows(rows: int) -> pa.Table:
     """Rows as of flights."""
     generator = np.random.default_rng(1)
     carriers = pa.array(["UA", "AA", "DL", "B6", "WN"])
@@ -84,7 +84,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     """The files to read, by what they hold."""
     names = ["unquoted", "with accents", "fully quoted", "1 % ragged", "1 % malformed"]
     paths = {name: folder / f"{number}.csv" for number, name in enumerate(names)}
-    table = table_of(rows)
+    table = flight_rows(rows)
     none = pa_csv.WriteOptions(quoting_style="none")
     pa_csv.write_csv(table, paths["unquoted"], none)
     texts = table.cast(pa.schema([(name, pa.string()) for name in table.schema.names]))

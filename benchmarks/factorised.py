@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.sets import CELLS, DataSet, found_sets
-from benchmarks.accuracy.tasks import ranges_of
+from benchmarks.accuracy.tasks import draw_ranges
 from dpcore.arrays import Floats
 from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.optimum import optimal_weights, prefix_gram
@@ -142,7 +142,7 @@ def _errors(
 ) -> tuple[float, float]:
     """Root mean squares over prefixes and over ranges."""
     plan = ReleasePlan(name="r", unit=question.unit, budget=_HALF, questions=(question,))
-    counts, (start, stop) = data.counts(rows), ranges_of(CELLS)
+    counts, (start, stop) = data.counts(rows), draw_ranges(CELLS)
     squares = []
     for number in range(releases):
         nonce = f"{data.name} {rows} {number}".encode()

@@ -59,7 +59,7 @@ def data(rows: int) -> dict[str, Integers]:
     }
 
 
-def quantiles_of(number: int) -> tuple[float, ...]:
+def even_quantiles(number: int) -> tuple[float, ...]:
     """So many of them, in equal parts."""
     return tuple(round(each / (number + 1), 6) for each in range(1, number + 1))
 
@@ -67,7 +67,7 @@ def quantiles_of(number: int) -> tuple[float, ...]:
 @functools.cache
 def tree_question(number: int) -> Question:
     """The tree that is planned for them."""
-    quantiles = quantiles_of(number)
+    quantiles = even_quantiles(number)
     objective = QuantileObjective(quantiles=quantiles)
     levels = WholeLevels(objective=objective)
     asked = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
@@ -78,7 +78,7 @@ def tree_question(number: int) -> Question:
 def chosen_question(number: int, share: Fraction = Fraction(0)) -> Question:
     """They, chosen by the exponential mechanism."""
     asked = ExponentialWorkload(
-        name="tree", domain=DOMAIN, quantiles=quantiles_of(number), interval_share=share
+        name="tree", domain=DOMAIN, quantiles=even_quantiles(number), interval_share=share
     )
     return asked.planned(ONE, TERMS)
 

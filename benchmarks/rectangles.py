@@ -239,7 +239,7 @@ def measured(
         yield (data.name, f"{mechanism}, {read}" if read else mechanism, product, name), known
 
 
-def table_of(
+def table_lines(
     found: dict[Key, Measured], names: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[str]:
     """Geometric means over the data sets and sizes first, and over others, then each by itself.
@@ -309,7 +309,7 @@ def main() -> int:
             for product in PRODUCTS:
                 found |= measured(data, mechanism, product, arguments.releases)
     names = [[data.name for data in some] for some in (sets, others)]
-    text = "\n".join(table_of(found, *names)).rstrip()
+    text = "\n".join(table_lines(found, *names)).rstrip()
     if arguments.write is None:
         print(text)
         return 0

@@ -30,7 +30,7 @@ _KEY = ReleaseKey(b"accuracy: a public constant key.")
 Section = Callable[[Case], Mapping[str, Any]]
 
 
-def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
+def plan_tree(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
     """The plan of a release of one tree.
 
     Raises:
@@ -50,14 +50,14 @@ def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
         raise Absent(str(error)) from None
 
 
-def nonce_of(case: Case, number: int) -> bytes:
+def release_nonce(case: Case, number: int) -> bytes:
     """Names a release, so that every one has noise of its own, and a later run the same."""
     return f"{case.data.name} {case.rows} {case.privacy} {case.asked} {number}".encode()
 
 
 @lru_cache(maxsize=64)
 def _planned(tree: str, measure: str, amount: str) -> ReleasePlan:
-    return plan_of(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
+    return plan_tree(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
 
 
 def _answers(release: ReleaseReader, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
@@ -118,7 +118,7 @@ def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[s
     plan = _planned(json.dumps(tree), case.privacy.measure, case.privacy.amount)
     return [
         _answers(
-            release_counts(plan, {_TREE: case.counts}, _KEY, nonce=nonce_of(case, number)),
+            release_counts(plan, {_TREE: case.counts}, _KEY, nonce=release_nonce(case, number)),
             cells,
             levels,
         )

@@ -65,7 +65,7 @@ def opendp_tree(counts, request):
         yield np.cumsum(cells), quantiles(cells)
 
 
-def rows_of(counts):
+def repeat_cells(counts):
     """The cell of each row."""
     return np.repeat(np.arange(counts.size), counts).tolist()
 
@@ -85,7 +85,7 @@ def opendp_quantiles(counts, request):
 
         return dp.binary_search_chain(with_scale, d_in=1, d_out=share, T=float)
 
-    releases, rows = [release(each) for each in request["quantiles"]], rows_of(counts)
+    releases, rows = [release(each) for each in request["quantiles"]], repeat_cells(counts)
     for _ in range(request["releases"]):
         yield None, [each(rows) for each in releases]
 
@@ -108,7 +108,7 @@ def pipeline_dp_quantiles(counts, request):
     """Its combiner of percentiles: the tree of Google's library, 16^4 leaves from 0 to K."""
     pure_alone(request)
     kept = QuantileAccumulator(0, counts.size)
-    for cell in rows_of(counts):
+    for cell in repeat_cells(counts):
         kept.add_entry(cell + 0.5)
     if kept.tree is None:
         kept.create_tree()
@@ -126,7 +126,7 @@ def pydp_percentiles(counts, request):
     """Its percentile for each quantile by itself."""
     pure_alone(request)
     share = request["amount"] / len(request["quantiles"])
-    rows = [cell + 0.5 for cell in rows_of(counts)]
+    rows = [cell + 0.5 for cell in repeat_cells(counts)]
     for _ in range(request["releases"]):
         yield (
             None,

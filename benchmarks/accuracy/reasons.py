@@ -15,7 +15,7 @@ _REASONS: dict[tuple[str, str], str] = {
 }
 
 
-def reason_of(task: str, better: str) -> str:
+def find_reason(task: str, better: str) -> str:
     """What is known, or that nothing is."""
     for (begins, name), reason in _REASONS.items():
         if task.startswith(begins) and better.startswith(name):

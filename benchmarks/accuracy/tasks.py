@@ -28,7 +28,7 @@ TASKS: Mapping[str, Norm] = {
 
 
 @cache
-def ranges_of(cells: int) -> tuple[Integers, Integers]:
+def draw_ranges(cells: int) -> tuple[Integers, Integers]:
     """Random ranges [start, stop) of cells, the same for every method."""
     rng = np.random.default_rng([17, cells])
     ends = np.sort(rng.integers(0, cells + 1, (2 * RANGES, 2)), axis=1)
@@ -36,7 +36,7 @@ def ranges_of(cells: int) -> tuple[Integers, Integers]:
     return ends[:, 0], ends[:, 1]
 
 
-def errors_of(case: Case, answers: Answers) -> dict[str, float]:
+def measure_errors(case: Case, answers: Answers) -> dict[str, float]:
     """By task, the mean error of one release: squares of rows, rows, or thousandths of the domain.
 
     Only requested tasks are measured.
@@ -47,7 +47,7 @@ def errors_of(case: Case, answers: Answers) -> dict[str, float]:
     truth = case.counts.cumsum()
     if answers.prefixes is not None and not case.asked:
         error = np.concatenate([[0.0], answers.prefixes - truth])
-        start, stop = ranges_of(truth.size)
+        start, stop = draw_ranges(truth.size)
         found["ranges"] = float(np.mean((error[stop] - error[start]) ** 2))
         found["prefixes"] = float(np.mean(error[1:] ** 2))
     told = answers.quantiles

@@ -49,7 +49,7 @@ AMOUNTS = {
 }
 
 
-def plan_of(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitionPlan:
+def make_plan(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitionPlan:
     """A plan of three levels."""
     return AdaptivePartitionPlan(
         depths=(0, 1, 2),
@@ -142,7 +142,7 @@ def largest_loss(plan: AdaptivePartitionPlan) -> float:
 def test_no_outcome_reveals_more_than_epsilon(
     unit: PrivacyUnit, amounts: str, part: Fraction
 ) -> None:
-    loss = largest_loss(plan_of(unit, amounts, part))
+    loss = largest_loss(make_plan(unit, amounts, part))
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
@@ -166,7 +166,7 @@ PLANTED = {
 def test_too_little_noise_is_found(
     unit: PrivacyUnit, planted: str, amounts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(unit, amounts, Fraction(0))
+    plan = make_plan(unit, amounts, Fraction(0))
     name, by = PLANTED[planted]
     laws = tuple(law and replace(law, scale=law.scale * by) for law in getattr(plan, name))
     monkeypatch.setitem(plan.__dict__, name, laws)
@@ -175,7 +175,7 @@ def test_too_little_noise_is_found(
 
 def test_a_decision_that_is_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers that decide beside a first measurement with all of its level's budget."""
-    plan = plan_of(ADD_REMOVE_ROW, "no root", Fraction(3, 10))
-    whole = plan_of(ADD_REMOVE_ROW, "no root", Fraction(0)).laws
+    plan = make_plan(ADD_REMOVE_ROW, "no root", Fraction(3, 10))
+    whole = make_plan(ADD_REMOVE_ROW, "no root", Fraction(0)).laws
     monkeypatch.setitem(plan.__dict__, "laws", whole)
     assert largest_loss(plan) > EPSILON * (1 + 1e-9)

@@ -38,7 +38,7 @@ ROWS = {0: 2, 1: 1}
 NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 
 
-def question_of(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> HypercubeQuestion:
+def make_question(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> HypercubeQuestion:
     """Two columns of two cells: halves, and the cells of the halves that are split."""
     axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
     known = estimation is Estimation.EVEN_SHARES or rule.parts is not None
@@ -101,7 +101,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
         )
 
 
-def law_of(run: Prescribed, rows: dict[int, int]) -> float:
+def run_probability(run: Prescribed, rows: dict[int, int]) -> float:
     """The probability of the noisy counts that a way requested."""
     found = 1.0
     for (level, depth, nodes), values in zip(run.asked, run.values, strict=True):
@@ -119,7 +119,7 @@ def largest_loss(question: HypercubeQuestion, one: dict[int, int], two: dict[int
     laws: dict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for run, outcome in ways(question):
         for place, rows in enumerate((one, two)):
-            laws[outcome][place] += law_of(run, rows)
+            laws[outcome][place] += run_probability(run, rows)
     return max(abs(math.log(first / second)) for first, second in laws.values())
 
 
@@ -135,14 +135,14 @@ RULES = {
 def test_no_outcome_reveals_more_than_epsilon(
     rule: str, unit: PrivacyUnit, estimation: Estimation
 ) -> None:
-    question = question_of(unit, RULES[rule], estimation)
+    question = make_question(unit, RULES[rule], estimation)
     loss = largest_loss(question, ROWS, NEIGHBORS[unit])
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_half_the_noise_is_found(unit: PrivacyUnit, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = question_of(unit, RULES["the largest"], Estimation.LEAST_SQUARES)
+    question = make_question(unit, RULES["the largest"], Estimation.LEAST_SQUARES)
     laws = tuple(law and replace(law, scale=law.scale / 2) for law in question.plan.laws)  # type: ignore[call-arg]
     monkeypatch.setitem(question.plan.__dict__, "laws", laws)
     assert largest_loss(question, ROWS, NEIGHBORS[unit]) > EPSILON

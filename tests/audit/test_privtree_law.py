@@ -232,7 +232,7 @@ class TinyLaw:
         return most, both
 
 
-def law_of(
+def make_law(
     fanout: int, levels: int, split: Fraction, unit: PrivacyUnit = ADD_REMOVE_ROW
 ) -> TinyLaw:
     """Up to 6 rows in each of 4 nodes; up to 4 in all where there are more nodes."""
@@ -262,7 +262,7 @@ TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 def test_no_tree_reveals_more_than_its_epsilon(
     fanout: int, levels: int, unit: PrivacyUnit, split: Fraction
 ) -> None:
-    law = law_of(fanout, levels, split, unit)
+    law = make_law(fanout, levels, split, unit)
     assert len(law.trees) == len(set(law.trees)) == {3: 26, 2: 17, 4: 677}[levels]
     assert np.exp(law.log_probabilities).sum(axis=1) == pytest.approx(1, rel=1e-12)
     tree, both = law.losses
@@ -278,7 +278,7 @@ def test_the_plan_grows_each_tree_with_the_probability_enumerated(
     fanout: int, levels: int, unit: PrivacyUnit
 ) -> None:
     """Also: a row counts in one part, a row that is moved in two at most."""
-    law = law_of(fanout, levels, Fraction(5, 2), unit)
+    law = make_law(fanout, levels, Fraction(5, 2), unit)
     plan, rng = law.plan, np.random.default_rng(levels)
     one, two = (np.concatenate(each) for each in zip(*law.unit(), strict=True))
     for pair in rng.choice(len(one), 4, replace=False):
@@ -310,7 +310,7 @@ def nodes_split(run: Prescribed) -> Splits:
 def test_half_the_noise_is_found(
     fanout: int, levels: int, split: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    law = law_of(fanout, levels, split)
+    law = make_law(fanout, levels, split)
     plant(law, monkeypatch, law.plan.split_law.scale / 2)
     tree, both = law.losses
     assert tree > split and both > split + COUNT_EPSILON
@@ -319,7 +319,7 @@ def test_half_the_noise_is_found(
 def test_the_noise_of_one_path_is_too_little_for_a_row_that_is_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = law_of(2, 4, Fraction(6), SUBSTITUTE_ROW)
+    law = make_law(2, 4, Fraction(6), SUBSTITUTE_ROW)
     plant(law, monkeypatch, law.plan.split_law.scale / 2)
     assert law.losses[0] > law.plan.split_epsilon
 
@@ -329,7 +329,7 @@ def test_too_little_decay_is_found(
     decay: int, split: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row then reveals something in every level of its path."""
-    law = law_of(2, 4, Fraction(split))
+    law = make_law(2, 4, Fraction(split))
     monkeypatch.setitem(law.plan.__dict__, "decay", decay)
     assert law.losses[0] > 1.09 * law.plan.split_epsilon
 
@@ -357,20 +357,20 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
 )
 def test_no_path_reveals_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
     """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
-    plan = law_of(fanout, 1, split).plan
+    plan = make_law(fanout, 1, split).plan
     assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
     assert 1 / plan.split_law.scale < split
 
 
 @pytest.mark.parametrize("fanout", [2, 4, 8, 32])
 def test_half_the_decay_is_found_along_a_path(fanout: int) -> None:
-    plan = law_of(fanout, 1, Fraction(1, 2)).plan
+    plan = make_law(fanout, 1, Fraction(1, 2)).plan
     assert path_loss(plan.split_law, plan.decay // 2) > 1.04 * plan.split_epsilon
 
 
 @pytest.mark.parametrize("split", BUDGETS)
 def test_the_worst_path_is_that_of_the_trees(split: Fraction) -> None:
-    law = law_of(4, 2, split)
+    law = make_law(4, 2, split)
     assert law.losses[0] == pytest.approx(path_loss(law.plan.split_law, law.plan.decay, 2))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command import main
-from tests.docs.blocks import Block, agrees, blocks_of
+from tests.docs.blocks import Block, agrees, read_blocks
 from tests.docs.pages import FLIGHTS, PROJECT, cut_like, folder_of_a_reader
 
 README = PROJECT / "README.md"
@@ -46,7 +46,7 @@ How many flights arrived before these minutes of delay? Asking costs no budget:
 
 def shown_demo() -> Block:
     """What the README shows of it."""
-    blocks = blocks_of(README.read_text(encoding="utf-8"))
+    blocks = read_blocks(README.read_text(encoding="utf-8"))
     return next(block for block in blocks if block.text.startswith("flights-2013"))
 
 

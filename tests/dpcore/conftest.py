@@ -218,16 +218,16 @@ def _solve_forest(
     def joined(arrays: Sequence[npt.NDArray[Any]], size: int) -> npt.NDArray[Any]:
         return np.concatenate([array.reshape(-1) for array in arrays]).reshape(keys, size)
 
-    def of_levels(place: int) -> list[npt.NDArray[Any]]:
+    def read_levels(place: int) -> list[npt.NDArray[Any]]:
         return [
             joined([part[place] for part in parts], size)
             for parts, size in zip(per_level, tree.level_sizes, strict=True)
         ]
 
     return SolvedForest(
-        estimates=of_levels(0),
-        variances=of_levels(1),
-        counts=of_levels(2),
+        estimates=read_levels(0),
+        variances=read_levels(1),
+        counts=read_levels(2),
         prefix_estimate=joined([p.estimate for p in prefixes], tree.leaves),
         prefix_variance=joined([p.variance for p in prefixes], tree.leaves),
         prefix_alpha=joined([p.alpha for p in prefixes], tree.leaves),

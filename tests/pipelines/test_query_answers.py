@@ -36,12 +36,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     listed = [road.split("/") for road in ROADS]
     names = {"area": [area for area, _ in listed], "road": [road for _, road in listed]}
     pq.write_table(pa.table(names), made.folder / "roads.parquet")
-    outcome = made.release(trees_of(made))
+    outcome = made.release(use_trees(made))
     assert outcome.code == 0, outcome.err
     return made
 
 
-def trees_of(made: Workspace) -> Change:
+def use_trees(made: Workspace) -> Change:
     year = {"column": "day", "lower": date(2024, 1, 1)}
     weeks = year | {"upper": date(2024, 12, 30), "days_per_cell": 7}
     days = year | {"kind": "hierarchy", "calendar": ["month", "day"], "upper": date(2025, 1, 1)}

@@ -53,7 +53,7 @@ def remembered_widths() -> Iterator[None]:
         yield
 
 
-def lines_of(outcome: Outcome) -> dict[str, str]:
+def check_results(outcome: Outcome) -> dict[str, str]:
     return {line[9:].partition(": ")[0]: line[:9].strip() for line in outcome.out.splitlines()}
 
 
@@ -94,7 +94,7 @@ def refused(workspace: Workspace, check: str, words: str, *options: object) -> N
     assert outcome.code == 2
     assert outcome.err.startswith(f"dptrees: {workspace.output}: {check}: "), outcome.err
     assert words in outcome.err and outcome.err.count("\n") == 1
-    assert lines_of(outcome)[check] == "FAILED"
+    assert check_results(outcome)[check] == "FAILED"
 
 
 # A release as it was made
@@ -103,7 +103,7 @@ def refused(workspace: Workspace, check: str, words: str, *options: object) -> N
 def test_a_release_is_fine(released: Workspace) -> None:
     outcome = released.run("verify", released.output)
     assert (outcome.code, outcome.err) == (0, "")
-    assert lines_of(outcome) == dict.fromkeys(NAMES, "ok")
+    assert check_results(outcome) == dict.fromkeys(NAMES, "ok")
 
 
 def test_for_programs(released: Workspace) -> None:
@@ -375,7 +375,7 @@ def signed(again: Workspace) -> Workspace:
 def test_a_signature(signed: Workspace) -> None:
     signer = signed.folder / "s.pem.pub"
     outcome = signed.run("verify", signed.output, "--signer", signer)
-    assert outcome.code == 0 and lines_of(outcome)["signature"] == "ok"
+    assert outcome.code == 0 and check_results(outcome)["signature"] == "ok"
     # What nothing else notices, the signature does.
     edited(signed.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
     assert signed.run("verify", signed.output).code == 0
@@ -420,8 +420,8 @@ def test_a_replay_is_the_release_bit_for_bit(released: Workspace) -> None:
     ):
         outcome = released.run("verify", released.output, *options)
         assert (outcome.code, outcome.err) == (0, ""), outcome
-        assert lines_of(outcome)["replay"] == "ok"
-        assert lines_of(outcome).get("key") == ("ok" if options[0] == "--key" else None)
+        assert check_results(outcome)["replay"] == "ok"
+        assert check_results(outcome).get("key") == ("ok" if options[0] == "--key" else None)
     assert sorted(released.folder.rglob("*")) == before
 
 

@@ -402,13 +402,13 @@ def test_a_page_is_written_as_one(store, monkeypatch) -> None:
 
 def test_beam_s_own_writer_is_not_used() -> None:
     """`fileio.WriteToFiles` of Beam 2.77 logs a failing rename and goes on."""
-    sources = [path for folder in ("transforms", "pipelines") for path in folder_of(folder)]
+    sources = [path for folder in ("transforms", "pipelines") for path in package_modules(folder)]
     assert len(sources) > 20
     for path in sources:
         assert "fileio" not in path.read_text(), path
 
 
-def folder_of(name: str) -> list[Path]:
+def package_modules(name: str) -> list[Path]:
     return sorted((PROJECT / name).rglob("*.py"))
 
 

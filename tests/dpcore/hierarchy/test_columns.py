@@ -26,8 +26,8 @@ from tests.dpcore.hierarchy_rows import (
     NUMBERED,
     SPLIT,
     check_rows,
-    domain_of,
     fate,
+    hierarchy_domain,
 )
 
 INTEGER_TYPES = [
@@ -139,11 +139,11 @@ def test_texts_that_are_all_integers_are_read_from_integers_too() -> None:
 
 
 def test_the_types_of_columns_without_types() -> None:
-    assert domain_of(NUMBERED).value_types == {"a": pa.string(), "b": pa.int64()}
-    assert domain_of(CODED).value_types == {"x": pa.string()}
-    assert domain_of(SPLIT).value_types == {"x": pa.string()}
-    assert domain_of(DAYS).value_types == {"x": pa.timestamp("us")}
-    assert domain_of(HOURS).value_types == {"x": pa.timestamp("us", tz="UTC")}
+    assert hierarchy_domain(NUMBERED).value_types == {"a": pa.string(), "b": pa.int64()}
+    assert hierarchy_domain(CODED).value_types == {"x": pa.string()}
+    assert hierarchy_domain(SPLIT).value_types == {"x": pa.string()}
+    assert hierarchy_domain(DAYS).value_types == {"x": pa.timestamp("us")}
+    assert hierarchy_domain(HOURS).value_types == {"x": pa.timestamp("us", tz="UTC")}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_types_of_columns_without_types() -> None:
 def test_a_type_that_cannot_be_read(
     universe: Universe, column: str, type: pa.DataType, needed: str
 ) -> None:
-    domain = domain_of(universe)
+    domain = hierarchy_domain(universe)
     with pytest.raises(ValueError, match=rf"column '{column}' has type .* needs .*{needed}"):
         domain.check_column_type(column, type)
     rows = {name: pa.nulls(1) for name in domain.columns} | {column: pa.nulls(1, type)}
@@ -173,7 +173,7 @@ def test_a_type_that_cannot_be_read(
 
 @pytest.mark.parametrize("universe", [NUMBERED, CODED, SPLIT, DAYS, HOURS], ids=lambda u: u.form)
 def test_nulls_of_no_type_and_no_rows(universe: Universe) -> None:
-    domain = domain_of(universe, missing="other")
+    domain = hierarchy_domain(universe, missing="other")
     rows = {name: pa.nulls(2) for name in domain.columns}
     assert domain.leaf_ids(rows).tolist() == [universe.leaves] * 2
     assert domain.leaf_ids({name: pa.nulls(0) for name in domain.columns}).tolist() == []

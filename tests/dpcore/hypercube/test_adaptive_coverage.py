@@ -14,7 +14,7 @@ from dpcore.arrays import Floats
 from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.partitions.measurement import NodeNoise
 from dpcore.privacy.budget import Measure
-from tests.dpcore.hypercube.boxes import question_of, released, rows_of
+from tests.dpcore.hypercube.boxes import draw_rows, plan_question, released
 from tests.dpcore.hypercube.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
 
 DRAWS = 400
@@ -27,7 +27,7 @@ def drawn(
 ) -> list[tuple[Floats, Floats, Floats, Floats]]:
     """For each draw the estimates of the nodes below the root, their standard errors, the exact
     counts, and which nodes of the first level are split."""
-    question = question_of(
+    question = plan_question(
         BOX, "adaptive", depth=8, measure=measure, amount=AMOUNTS[measure], decided_apart=apart
     )
     draws = []
@@ -86,8 +86,8 @@ def test_intervals_hold(measure: Measure) -> None:
 
 def test_variances_are_read_back() -> None:
     """Check the variances of the nodes that were split, and of those measured again."""
-    question = question_of(BOX, "adaptive", amount=Fraction(1))
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1))
+    tree = released(question, draw_rows(BOX, 2000))
     squares = tree.partition.squares
     assert squares is not None and len(squares.estimates) == len(question.plan.depths)
     for depth, level, own in zip(
@@ -100,8 +100,8 @@ def test_variances_are_read_back() -> None:
 
 
 def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> None:
-    question = question_of(BOX, "adaptive", amount=Fraction(1, 10))
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1, 10))
+    tree = released(question, draw_rows(BOX, 2000))
     whole = tree.box_count([(0, 8), (4, 16)], "")
     assert whole.std_error is not None and whole.ci_low < whole.estimate < whole.ci_high
     cut = tree.box_count([(1, 15), (1, 15)], "")
@@ -109,8 +109,8 @@ def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> 
 
 
 def test_of_a_box_for_counts_no_error_is_stated() -> None:
-    question = question_of(BOX, "adaptive", amount=Fraction(1), decided_apart=False)
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1), decided_apart=False)
+    tree = released(question, draw_rows(BOX, 2000))
     for depth in question.plan.depths:
         rows = tree._rows(depth)
         assert rows["estimate"].null_count == 0

@@ -68,7 +68,7 @@ def as_rows(laws: Any, coefficients: Array, counts: Array) -> Array:
     return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
 
 
-def laws_of(law: ErrorLaw) -> Array:
+def level_laws(law: ErrorLaw) -> Array:
     laws, sizes, counts = zip(*law.terms, strict=True) if law.terms else ((), (), ())
     return as_rows(laws, np.array(sizes), np.array(counts, dtype=int))
 
@@ -82,7 +82,7 @@ def test_the_coefficients_are_those_of_unit_noise_sent_through_the_estimator() -
             for node in range(0, size, 1 + size // 12):
                 law = errors.node(level, node)
                 wanted = as_rows(laws, estimates[level][:, node], np.ones(len(laws), dtype=int))
-                found = laws_of(law.law)
+                found = level_laws(law.law)
                 assert law.difference == 0
                 np.testing.assert_array_equal(found[:, 0], wanted[:, 0])
                 np.testing.assert_allclose(found[:, 1], wanted[:, 1], rtol=1e-9, atol=1e-10)

@@ -46,7 +46,7 @@ def sent_through(laws: list[NoiseLaw], response: Floats) -> Coefficients:
     return {law: sorted(values) for law, values in found.items()}
 
 
-def of_law(law: ErrorLaw) -> Coefficients:
+def law_coefficients(law: ErrorLaw) -> Coefficients:
     found: Coefficients = defaultdict(list)
     for each, value, count in law.terms:
         found[each] += [abs(value)] * count
@@ -54,7 +54,7 @@ def of_law(law: ErrorLaw) -> Coefficients:
 
 
 def check(law: ErrorLaw, laws: list[NoiseLaw], response: Floats, variance: float | None) -> None:
-    found, wanted = of_law(law), sent_through(laws, response)
+    found, wanted = law_coefficients(law), sent_through(laws, response)
     assert found.keys() == wanted.keys()
     for each, values in wanted.items():
         np.testing.assert_allclose(found[each], values, atol=1e-9)

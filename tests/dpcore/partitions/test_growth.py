@@ -82,7 +82,7 @@ def paper_growth(
     return tree
 
 
-def nodes_of(tree: GrownTree) -> set[tuple[int, int]]:
+def all_nodes(tree: GrownTree) -> set[tuple[int, int]]:
     return {(level.depth, node) for level in tree.levels for node in level.nodes.tolist()}
 
 
@@ -108,7 +108,7 @@ def test_algorithm_3_node_by_node(tied: bool, most: int) -> None:
         tree, running = grow(
             cells, range(depth + 1), Asked(counts), GrowthRule(most=most), EvenShares()
         )
-        assert nodes_of(tree) == set(expected)
+        assert all_nodes(tree) == set(expected)
         for level, own in zip(tree.levels, running, strict=True):
             for node, count in zip(level.nodes.tolist(), own.estimate.tolist(), strict=True):
                 assert count == pytest.approx(expected[level.depth, node], abs=1e-9)
@@ -120,10 +120,10 @@ def test_the_reference_sees_other_rules() -> None:
     counts = random_counts(rng, 4, tied=False)
     expected = set(paper_growth(cells, counts, 4, 2))
     tree, _ = grow(cells, range(5), Asked(counts), GrowthRule(most=3), EvenShares())
-    assert nodes_of(tree) != expected
+    assert all_nodes(tree) != expected
     upside = {place: -count + 40 for place, count in counts.items()}
     tree, _ = grow(cells, range(5), Asked(upside), GrowthRule(most=2), EvenShares())
-    assert nodes_of(tree) != expected
+    assert all_nodes(tree) != expected
 
 
 @pytest.mark.parametrize("consistency", [EvenShares(), BestLinear()])
@@ -144,10 +144,10 @@ def test_the_whole_tree_where_nothing_stops_it(
             if cells.is_divisible(above, np.array([node]))[0]
             for k in range(2 ** (below - above))
         }
-        assert nodes_of(tree) == {(0, 0)} | every
+        assert all_nodes(tree) == {(0, 0)} | every
         # Only nodes with cells are requested, and each once.
         assert sorted(asked.seen) == sorted(
-            each for each in nodes_of(tree) if cells.has_cells(each[0], np.array([each[1]]))[0]
+            each for each in all_nodes(tree) if cells.has_cells(each[0], np.array([each[1]]))[0]
         )
         leaves = [
             (level.depth, node)

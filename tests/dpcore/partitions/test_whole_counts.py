@@ -16,7 +16,7 @@ from dpcore.partitions.whole_counts import whole_counts
 from tests.dpcore.partitions.grown_trees import ROOTS, random_tree
 
 
-def counts_of(tree: GrownTree) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+def compute_counts(tree: GrownTree) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     found = least_squares(tree)
     estimates = [each.estimate for each in found.estimates]
     spreads = list(found.below)
@@ -28,7 +28,7 @@ def test_nonnegative_sums_and_empty_nodes(root: str) -> None:
     rng = np.random.default_rng(ROOTS.index(root))
     for _ in range(200):
         tree = random_tree(rng, root)
-        counts, estimates, _ = counts_of(tree)
+        counts, estimates, _ = compute_counts(tree)
         assert counts[0][0] == max(0, np.rint(estimates[0][0]))
         for place, above, level in tree.pairs():
             sums = counts[place].reshape(-1, level.fanout(above)).sum(axis=1)
@@ -56,7 +56,7 @@ def test_each_family_is_the_projection_rounded(root: str) -> None:
     rng = np.random.default_rng(30 + ROOTS.index(root))
     for _ in range(60):
         tree = random_tree(rng, root)
-        counts, estimates, spreads = counts_of(tree)
+        counts, estimates, spreads = compute_counts(tree)
         for place, above, level in tree.pairs():
             fanout = level.fanout(above)
             families = zip(

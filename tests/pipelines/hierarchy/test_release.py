@@ -405,7 +405,7 @@ Plan = Callable[..., Any]
 
 
 @pytest.fixture
-def plan_of(tmp_path: Path) -> Plan:
+def make_plan(tmp_path: Path) -> Plan:
     """The plan of the first tree alone, with changes, under a privacy section."""
     workspace = Places(tmp_path)
 
@@ -421,49 +421,51 @@ def plan_of(tmp_path: Path) -> Plan:
     return made
 
 
-def test_invariants_weaken_the_guarantee_in_words(plan_of: Plan) -> None:
-    words = guarantee_in_words(plan_of(SUBSTITUTE, invariants="county"))
+def test_invariants_weaken_the_guarantee_in_words(make_plan: Plan) -> None:
+    words = guarantee_in_words(make_plan(SUBSTITUTE, invariants="county"))
     assert "agree on the counts that are declared public (down to the level county of people;" in (
         words
     )
     assert "what they tell is not protected: a weaker guarantee than without them" in words
-    plain = guarantee_in_words(plan_of(SUBSTITUTE))
+    plain = guarantee_in_words(make_plan(SUBSTITUTE))
     assert "declared public" not in plain and "weaker" not in plain
 
 
-def test_a_declared_total_is_named_where_rows_are_dropped(plan_of: Plan) -> None:
-    dropped = plan_of(SUBSTITUTE, invariants="root")
+def test_a_declared_total_is_named_where_rows_are_dropped(make_plan: Plan) -> None:
+    dropped = make_plan(SUBSTITUTE, invariants="root")
     assert "declared public (down to the level root of people" in guarantee_in_words(dropped)
     keeps_all = {"unknown": "other", "missing": "other"}
-    public = plan_of(SUBSTITUTE, domain=keeps_all)
+    public = make_plan(SUBSTITUTE, domain=keeps_all)
     assert public.questions[0].plan.public_level == 0
     assert "declared public" not in guarantee_in_words(public)  # the relation says it already
-    assert plan_of(ADD, domain=keeps_all).questions[0].plan.public_level is None
-    keyed = plan_of(SUBSTITUTE, domain=keeps_all, by=BY)
+    assert make_plan(ADD, domain=keeps_all).questions[0].plan.public_level is None
+    keyed = make_plan(SUBSTITUTE, domain=keeps_all, by=BY)
     assert keyed.questions[0].plan.public_level is None
-    assert plan_of(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False
+    assert (
+        make_plan(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False
+    )
 
 
-def test_noise_of_sums_is_for_their_bounds(plan_of: Plan) -> None:
+def test_noise_of_sums_is_for_their_bounds(make_plan: Plan) -> None:
     """The noise grows with the bounds, under every relation."""
     for privacy, factor in ((ADD, 7), (SUBSTITUTE, 10)):
         signed = {"column": "amount", "lower": -3, "upper": 7}
         levels = {"level_budgets": [0, 0, 0, 1]}
-        summed = plan_of(privacy, measure=signed, **levels).questions[0]
+        summed = make_plan(privacy, measure=signed, **levels).questions[0]
         # Substitute: a row leaves one block with up to 7 and enters another with up to 7.
         expected = {7: 7, 10: 14}[factor]
         assert summed.plan.law(3, 0).scale == expected
-        counted = plan_of(privacy, **levels).questions[0]
+        counted = make_plan(privacy, **levels).questions[0]
         assert counted.plan.law(3, 0).scale == (1 if privacy is ADD else 2)
 
 
-def test_an_epsilon_with_a_delta(plan_of: Plan) -> None:
-    plan = plan_of(ADD | {"delta": 1e-6}, noise="gaussian")
+def test_an_epsilon_with_a_delta(make_plan: Plan) -> None:
+    plan = make_plan(ADD | {"delta": 1e-6}, noise="gaussian")
     words = guarantee_in_words(plan)
     assert "approximate differential privacy, epsilon = 1, delta = 1e-06; also rho-zCDP" in words
     assert plan.spending.moved is None  # a chain: the rho is that of the conversion
     with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
-        plan_of(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
+        make_plan(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
 
 
 # --- the blocks of Rhode Island -----------------------------------------------------------------

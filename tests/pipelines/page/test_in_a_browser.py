@@ -97,7 +97,7 @@ def test_keys_come_and_go_and_their_labels_are_text(opened: Chromium) -> None:
     assert opened.complaints() == []
 
 
-def rows_of(text: str) -> list[list[str]]:
+def parse_csv(text: str) -> list[list[str]]:
     return list(csv.reader(text.splitlines())) if "\n" in text else []
 
 

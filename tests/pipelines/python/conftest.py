@@ -42,7 +42,7 @@ def rows(work: Path) -> pa.Table:
     return pq.read_table("rows.parquet")
 
 
-def config_of(name: str) -> dict[str, Any]:
+def read_config(name: str) -> dict[str, Any]:
     """A golden configuration as a dictionary, without what a call says."""
     values: dict[str, Any] = yaml.safe_load(write_configuration(Path(), name).read_text())
     return {key: each for key, each in values.items() if key not in ("input", "output", "key_file")}
@@ -54,7 +54,7 @@ def fixed(rows: Any, config: Any, **call: Any) -> Release:
     return release(rows, Call(config=config, key="release.key", wanted=wanted, **call))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     """All files of a release but its page."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()

@@ -51,7 +51,7 @@ class Addresses(Workspace):
         }
 
 
-def truth_of(label: str) -> int:
+def true_count(label: str) -> int:
     """The rows below a prefix."""
     address, _, bits = label.rpartition("/")
     octets = address.split(".")[: int(bits) // 8]
@@ -86,7 +86,7 @@ def test_heavy_prefixes_are_found_and_light_ones_are_not(addresses: Addresses) -
             label = ".".join([*octets[:level], *["0"] * (4 - level)]) + f"/{8 * level}"
             row = found[label]
             assert row["ci_low"] <= row["estimate"] <= row["ci_high"]
-            assert abs(row["estimate"] - truth_of(label)) < 12 * row["std_error"] < 300
+            assert abs(row["estimate"] - true_count(label)) < 12 * row["std_error"] < 300
     assert not any(label.startswith("77.0.") and label.endswith("/32") for label in found)
 
 
@@ -294,7 +294,7 @@ def test_configurations_that_are_refused(name: str, tmp_path: Path) -> None:
     assert_refused(workspace, outcome, f"dptrees: {workspace.folder}/release.yaml: ", words)
 
 
-def configuration_of(*trees: dict[str, Any], **privacy: Any) -> Configuration:
+def make_configuration(*trees: dict[str, Any], **privacy: Any) -> Configuration:
     settings = {
         "release": "shares",
         "input": {"format": "csv", "path": "x.csv"},
@@ -309,13 +309,13 @@ def configuration_of(*trees: dict[str, Any], **privacy: Any) -> Configuration:
 def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
     sparse = {"name": "a", "domain": ADDRESSES, "weight": 3}
     other = {"name": "b", "domain": LABELS, "weight": 2}
-    plan = configuration_of(sparse, other).plan()
+    plan = make_configuration(sparse, other).plan()
     spent = [question.spending.own for question in plan.questions]
     assert sum(each[0] for each in spent) == Fraction(2)
     assert sum(each[1] for each in spent) == Fraction(1, 10**6)
     assert spent[0][0] == Fraction(6, 5)
     ordered = {"name": "c", "domain": SIZES, "weight": 5}
-    mixed = configuration_of(sparse, other, ordered).plan()
+    mixed = make_configuration(sparse, other, ordered).plan()
     own = [question.spending.own for question in mixed.questions]
     assert sum(each[0] for each in own) <= Fraction(2) and own[0][0] == Fraction(3, 5)
     assert sum(each[1] for each in own) <= Fraction(1, 10**6)

@@ -23,7 +23,7 @@ CLOCK = pa.time64("us")
 ABOVE_ALL = float("inf")
 
 
-def rows_of(head: str) -> list[list[str]]:
+def page_rows(head: str) -> list[list[str]]:
     """The lines of the table of a page that begins so."""
     table = DOCUMENT.read_text().split(f"\n| {head} |")[1].split("\n\n")[0]
     rows = [line.removeprefix("| ").removesuffix(" |") for line in table.splitlines()[2:]]
@@ -45,7 +45,7 @@ def number(told: str) -> float | None:
     return words[told] if told in words else float(told)
 
 
-@pytest.mark.parametrize("line", rows_of("in the file | number | integer | date | time | text"))
+@pytest.mark.parametrize("line", page_rows("in the file | number | integer | date | time | text"))
 def test_what_the_page_says_of_a_text(line) -> None:
     written, *told = line
     text = field(written)
@@ -63,7 +63,7 @@ def test_what_the_page_says_of_a_text(line) -> None:
 MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."})
 
 
-@pytest.mark.parametrize("line", rows_of('in the file | `decimal: ","` | `thousands: ","`'))
+@pytest.mark.parametrize("line", page_rows('in the file | `decimal: ","` | `thousands: ","`'))
 def test_what_the_page_says_of_a_number(line) -> None:
     written, *told = line
     for rules, value in zip(MARKS, told, strict=True):
@@ -71,7 +71,7 @@ def test_what_the_page_says_of_a_number(line) -> None:
         assert one(f" {field(written)} ", NUMBER, **rules) == number(value)
 
 
-@pytest.mark.parametrize("line", rows_of("format | in the file | date"))
+@pytest.mark.parametrize("line", page_rows("format | in the file | date"))
 def test_what_the_page_says_of_a_date(line) -> None:
     form, written, told = line
     day = None if told == "missing" else date.fromisoformat(told)
@@ -79,7 +79,7 @@ def test_what_the_page_says_of_a_date(line) -> None:
 
 
 def test_what_the_page_says_of_a_line() -> None:
-    told = dict(rows_of("line | what it is"))
+    told = dict(page_rows("line | what it is"))
     for line, what in told.items():
         if line.startswith("`"):
             values = read(f"b,value\n{line[1:-1]}\n".encode(), 64, 64)

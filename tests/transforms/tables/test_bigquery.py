@@ -55,24 +55,24 @@ def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield made
 
 
-def test_rows_of_a_stream_that_breaks(service: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_rows_of_a_stream_that_breaks(service: Any, rows: pa.Table, read_pinned: RowsOf) -> None:
     with VISITS.pinned() as pinned:
         assert pinned.schema() == rows.schema
         table = pickle.loads(pickle.dumps(pinned.divided(["age"])))
         sessions = len(service.sessions)
         assert len(table.splits(["age"])) == 3
         ages = sorted(((age,) for age in rows["age"].to_pylist()), key=repr)
-        assert rows_of(table, ("age",)) == ages
+        assert read_pinned(table, ("age",)) == ages
         assert len(service.sessions) == sessions  # whoever lists the parts finds the same ones
     assert service.broken
     assert list(service.sessions[-1].read_session.read_options.selected_fields) == ["age"]
     assert service.sessions[-1].parent == "projects/shop"
 
 
-def test_a_moment(service: Any, rows_of: RowsOf) -> None:
+def test_a_moment(service: Any, read_pinned: RowsOf) -> None:
     old = BigqueryTable(table="shop.web.visits", version="2024-06-01T00:00Z", billed="other")
     with old.pinned() as table:
-        assert len(rows_of(table.divided(["age"]), ("age",))) == 4
+        assert len(read_pinned(table.divided(["age"]), ("age",))) == 4
     assert service.sessions[-1].parent == "projects/other"
 
 
