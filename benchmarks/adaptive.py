@@ -154,8 +154,8 @@ def lines(setting: TreeSetting, read: str, releases: int) -> Iterator[str]:
             plan_adaptive(setting, counts=False),
         ]
         found = [over_shapes(each, product, releases, read) for each in plans]
-        told = " ".join(f"{each.ranges:6.2f} / {each.prefixes:5.2f}" for each in found)
-        yield f"{product:>14,} {told}"
+        columns = " ".join(f"{each.ranges:6.2f} / {each.prefixes:5.2f}" for each in found)
+        yield f"{product:>14,} {columns}"
 
 
 def main() -> None:

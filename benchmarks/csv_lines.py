@@ -98,7 +98,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     return paths
 
 
-def told_apart(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.RecordBatch]:
+def reader_batches(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.RecordBatch]:
     """The batches of the reader."""
     return csv_rows.batches(str(path), FileSplit(str(path), 0, 0, 0), plan, csv)
 
@@ -155,8 +155,8 @@ def main() -> None:
         for name, path in write_files(Path(folder), arguments.rows).items():
             rates = best_rates(
                 [
-                    lambda path=path: told_apart(path, plan, lines),
-                    lambda path=path: told_apart(path, plan, records),
+                    lambda path=path: reader_batches(path, plan, lines),
+                    lambda path=path: reader_batches(path, plan, records),
                     lambda path=path: bare(path, plan),
                 ],
                 arguments.runs,

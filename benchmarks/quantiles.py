@@ -70,20 +70,22 @@ def tree_question(number: int) -> Question:
     quantiles = even_quantiles(number)
     objective = QuantileObjective(quantiles=quantiles)
     levels = WholeLevels(objective=objective)
-    asked = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
-    return asked.planned(ONE, TERMS)
+    workload = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
+    return workload.planned(ONE, TERMS)
 
 
 @functools.cache
 def chosen_question(number: int, share: Fraction = Fraction(0)) -> Question:
     """They, chosen by the exponential mechanism."""
-    asked = ExponentialWorkload(
+    workload = ExponentialWorkload(
         name="tree", domain=DOMAIN, quantiles=even_quantiles(number), interval_share=share
     )
-    return asked.planned(ONE, TERMS)
+    return workload.planned(ONE, TERMS)
 
 
-def told(question: Question, counts: Integers, releases: int) -> Iterator[list[dict[str, float]]]:
+def quantile_rows(
+    question: Question, counts: Integers, releases: int
+) -> Iterator[list[dict[str, float]]]:
     """The rows of the quantiles table of each of some releases."""
     plan = ReleasePlan(name="q", unit=ADD_REMOVE_ROW, budget=BUDGET, questions=(question,))
     for _ in range(releases):
@@ -102,7 +104,7 @@ def ranks_off(counts: Integers, rows: list[dict[str, float]]) -> Floats:
 
 def mean_off(question: Question, counts: Integers, releases: int) -> tuple[float, float]:
     """The mean over releases and quantiles, and its standard error."""
-    means = [ranks_off(counts, rows).mean() for rows in told(question, counts, releases)]
+    means = [ranks_off(counts, rows).mean() for rows in quantile_rows(question, counts, releases)]
     return float(np.mean(means)), float(np.std(means, ddof=1) / np.sqrt(releases))
 
 
@@ -130,7 +132,9 @@ def interval_lines(releases: int) -> Iterator[str]:
         for rows in ROWS[1:]:
             counts, cells = data(rows)[name], []
             for number in NUMBERS[:2]:
-                found = list(told(chosen_question(number, Fraction(3, 10)), counts, 5 * releases))
+                found = list(
+                    quantile_rows(chosen_question(number, Fraction(3, 10)), counts, 5 * releases)
+                )
                 held = np.mean([_held(counts, each) for each in found])
                 width = np.median([row["ci_high"] - row["ci_low"] + 1 for e in found for row in e])
                 cells += [f"{100 * held:.1f} %", f"{width:,.0f}"]

@@ -268,13 +268,13 @@ def run_command(arguments: Sequence[str]) -> Run:
     """Run `dptrees` in a process of its own."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "pipelines.command", *arguments]
-    with tempfile.TemporaryFile("w+") as told:
-        process = subprocess.Popen(command, cwd=PROJECT, stdout=told, stderr=told)
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, cwd=PROJECT, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            told.seek(0)
-            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{told.read()}")
+            output.seek(0)
+            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{output.read()}")
     return Run(
         seconds=time.perf_counter() - began,
         processor=usage.ru_utime + usage.ru_stime,

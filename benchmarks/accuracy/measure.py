@@ -15,7 +15,9 @@ from benchmarks.accuracy.tasks import measure_errors
 
 def record_key(method: Method, case: Case) -> str:
     """Name that distinguishes releases of one method and case from others."""
-    return f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.asked}"
+    return (
+        f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.quantile_count}"
+    )
 
 
 def measure(
@@ -25,7 +27,7 @@ def measure(
 
     A method that is absent is said once, with what it says of itself.
     """
-    made, told = records.made(), set()
+    made, reported = records.made(), set()
     for case in cases:
         for method in methods:
             first = made.get(record_key(method, case), 0)
@@ -34,9 +36,9 @@ def measure(
             try:
                 _measure_one(method, case, range(first, releases), records)
             except Absent as absent:
-                if (said := f"{method.name}, {case.privacy}: {absent}") not in told:
+                if (said := f"{method.name}, {case.privacy}: {absent}") not in reported:
                     print(f"absent: {said}", file=sys.stderr, flush=True)
-                    told.add(said)
+                    reported.add(said)
 
 
 def _measure_one(method: Method, case: Case, numbers: range, records: Records) -> None:

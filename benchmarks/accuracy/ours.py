@@ -52,7 +52,7 @@ def plan_tree(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePla
 
 def release_nonce(case: Case, number: int) -> bytes:
     """Names a release, so that every one has noise of its own, and a later run the same."""
-    return f"{case.data.name} {case.rows} {case.privacy} {case.asked} {number}".encode()
+    return f"{case.data.name} {case.rows} {case.privacy} {case.quantile_count} {number}".encode()
 
 
 @lru_cache(maxsize=64)
@@ -61,19 +61,19 @@ def _planned(tree: str, measure: str, amount: str) -> ReleasePlan:
 
 
 def _answers(release: ReleaseReader, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
-    told: dict[Fraction, int] = {}
+    quantiles: dict[Fraction, int] = {}
     if release.quantiles is not None:
         for row in release.quantiles.select(["q", "value"]).to_pylist():
-            told[Fraction(row["q"]).limit_denominator(100)] = min(int(row["value"]), cells - 1)
+            quantiles[Fraction(row["q"]).limit_denominator(100)] = min(int(row["value"]), cells - 1)
     if levels:
         return _node_answers(release, levels)
     try:
         rows = release.part("cdf", _TREE, 0, 0)
     except KeyError:  # a mechanism that answers quantiles alone
-        return {"": Answers(quantiles=told)}
+        return {"": Answers(quantiles=quantiles)}
     read = {name: rows[name].to_numpy().astype(float) for name in ("count", "estimate")}
     return {
-        "count": Answers(prefixes=read["count"], quantiles=told),
+        "count": Answers(prefixes=read["count"], quantiles=quantiles),
         "estimate": Answers(prefixes=read["estimate"]),
     }
 
@@ -138,8 +138,14 @@ def _method(
     by_quantiles: bool = False,
     trees: frozenset[Tree] = frozenset({Tree.ORDERED}),
 ) -> Method:
-    asks = tuple(QUANTILES) if by_quantiles else (0,)
-    return Method(name=name, origin=Origin.OURS, run=partial(_run, section), asks=asks, trees=trees)
+    numbers = tuple(QUANTILES) if by_quantiles else (0,)
+    return Method(
+        name=name,
+        origin=Origin.OURS,
+        run=partial(_run, section),
+        quantile_counts=numbers,
+        trees=trees,
+    )
 
 
 _HIERARCHY = frozenset({Tree.HIERARCHY})
@@ -168,7 +174,7 @@ def _top_down_counts(objective: str, case: Case) -> dict[str, Any]:
 
 # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
 _EXPONENTIAL = replace(
-    _method("exponential", lambda case: {"mechanism": "exponential"}), asks=(1, 3, 9)
+    _method("exponential", lambda case: {"mechanism": "exponential"}), quantile_counts=(1, 3, 9)
 )
 
 OURS = (

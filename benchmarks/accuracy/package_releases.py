@@ -118,8 +118,10 @@ def pipeline_dp_quantiles(counts, request):
         _delta=0,
     )
     for _ in range(request["releases"]):
-        told = dp_computations.compute_dp_quantiles(kept.tree, spec, request["quantiles"], 1, 1)
-        yield None, told
+        percentiles = dp_computations.compute_dp_quantiles(
+            kept.tree, spec, request["quantiles"], 1, 1
+        )
+        yield None, percentiles
 
 
 def pydp_percentiles(counts, request):

@@ -146,16 +146,16 @@ def mwem(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
     truth = exact[stop] - exact[start]
     guess = np.full(counts.size, total / counts.size)
     average = np.zeros(counts.size)
-    asked: list[tuple[int, int, float]] = []
+    measured: list[tuple[int, int, float]] = []
     for _ in range(rounds):
         now = np.concatenate([[0.0], guess.cumsum()])
         scores = np.abs(truth - now[stop] + now[start]) * each / 2
         query = int(np.argmax(scores + rng.gumbel(size=scores.size)))
         low, high = int(start[query]), int(stop[query])
-        asked.append((low, high, truth[query] + rng.laplace(0.0, 1 / each)))
+        measured.append((low, high, truth[query] + rng.laplace(0.0, 1 / each)))
         for _ in range(_REPLAYED):
-            for low, high, told in asked:
-                factor = np.exp((told - guess[low:high].sum()) / (2 * total))
+            for low, high, noisy in measured:
+                factor = np.exp((noisy - guess[low:high].sum()) / (2 * total))
                 guess[low:high] *= factor
                 guess *= total / guess.sum()
         average += guess

@@ -45,17 +45,17 @@ def measure_errors(case: Case, answers: Answers) -> dict[str, float]:
         return node_errors(case, answers)
     found: dict[str, float] = {}
     truth = case.counts.cumsum()
-    if answers.prefixes is not None and not case.asked:
+    if answers.prefixes is not None and not case.quantile_count:
         error = np.concatenate([[0.0], answers.prefixes - truth])
         start, stop = draw_ranges(truth.size)
         found["ranges"] = float(np.mean((error[stop] - error[start]) ** 2))
         found["prefixes"] = float(np.mean(error[1:] ** 2))
-    told = answers.quantiles
-    if not told and answers.prefixes is not None:
-        told = cells_at(answers.prefixes, case.quantiles)
+    cells = answers.quantiles
+    if not cells and answers.prefixes is not None:
+        cells = cells_at(answers.prefixes, case.quantiles)
     for number, wanted in QUANTILES.items():
-        if number in (case.asked or number,) and all(each in told for each in wanted):
-            rank, value = quantile_errors(truth, wanted, [told[each] for each in wanted])
+        if number in (case.quantile_count or number,) and all(each in cells for each in wanted):
+            rank, value = quantile_errors(truth, wanted, [cells[each] for each in wanted])
             found[f"{number} quantiles, rank"] = rank
             found[f"{number} quantiles, value"] = value
     return found
@@ -88,7 +88,7 @@ def cells_at(prefixes: Floats, wanted: Sequence[Fraction]) -> dict[Fraction, int
 
 
 def quantile_errors(
-    truth: Integers, wanted: Sequence[Fraction], told: Sequence[int]
+    truth: Integers, wanted: Sequence[Fraction], released: Sequence[int]
 ) -> tuple[float, float]:
     """Distances of requested ranks from the ranks of the released cells, in rows, and of these
     cells from the right ones, in thousandths of the domain: means.
@@ -96,7 +96,7 @@ def quantile_errors(
     >>> quantile_errors(np.array([10, 10, 30, 40]), [Fraction(1, 2)], [1])
     (10.0, 250.0)
     """
-    cells, ranks = np.asarray(told), np.array([float(each) for each in wanted]) * truth[-1]
+    cells, ranks = np.asarray(released), np.array([float(each) for each in wanted]) * truth[-1]
     before = np.concatenate([[0], truth])[cells]
     rank = np.maximum(0.0, np.maximum(before - ranks, ranks - truth[cells]))
     right = np.searchsorted(truth, ranks, side="left")

@@ -189,8 +189,8 @@ def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
     """Their errors are near what their noise must give: a fault of ours would be far off."""
     answered = {}
     for method in package_methods(PYTHON):
-        asked = method.asks[-1]
-        case = Case(data=FLAT, rows=2000, privacy=EPSILON, asked=asked)
+        number = method.quantile_counts[-1]
+        case = Case(data=FLAT, rows=2000, privacy=EPSILON, quantile_count=number)
         releases = method.run(case, range(10))
         errors = [measure_errors(case, each) for release in releases for each in release.values()]
         answered[method.name] = {task: np.mean([e[task] for e in errors]) for task in errors[0]}
@@ -203,4 +203,4 @@ def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
         assert "prefixes" not in answered[name]
     (pydp,) = [each for each in package_methods(PYTHON) if each.name == "PyDP, percentiles"]
     with pytest.raises(Absent):
-        pydp.run(Case(data=FLAT, rows=20, privacy=RHO, asked=1), range(1))
+        pydp.run(Case(data=FLAT, rows=20, privacy=RHO, quantile_count=1), range(1))

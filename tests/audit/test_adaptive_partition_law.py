@@ -67,7 +67,7 @@ class Run:
     """One way: the values of the numbers in turn, and the requests."""
 
     values: tuple[tuple[int, ...], ...]
-    asked: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
+    requests: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,10 +81,10 @@ class Prescribed(NodeNoise):
         if law is None:
             return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         assert isinstance(law, DiscreteLaplace)
-        self.run.asked.append((law, depth, nodes.tolist()))
-        if len(self.run.asked) > len(self.run.values):
+        self.run.requests.append((law, depth, nodes.tolist()))
+        if len(self.run.requests) > len(self.run.values):
             raise LookupError
-        value = np.array(self.run.values[len(self.run.asked) - 1], np.float64)
+        value = np.array(self.run.values[len(self.run.requests) - 1], np.float64)
         return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
 
@@ -98,7 +98,7 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
         try:
             found = plan.estimated(DOMAIN, noise)
         except LookupError:
-            more = itertools.product(WINDOW, repeat=len(run.asked[-1][2]))
+            more = itertools.product(WINDOW, repeat=len(run.requests[-1][2]))
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
@@ -111,7 +111,7 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
 def probability(run: Run, rows: dict[int, int]) -> float:
     """Return the probability of the noisy counts that a run drew, given the rows of each cell."""
     found = 1.0
-    for (law, depth, nodes), values in zip(run.asked, run.values, strict=True):
+    for (law, depth, nodes), values in zip(run.requests, run.values, strict=True):
         rate = float(1 / law.scale)
         for node, value in zip(nodes, values, strict=True):
             exact = sum(count for cell, count in rows.items() if cell >> (2 - depth) == node)

@@ -62,16 +62,16 @@ class Prescribed:
 
     question: HypercubeQuestion
     values: tuple[tuple[int, ...], ...]
-    asked: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    requests: list[tuple[int, int, list[int]]] = field(default_factory=list)
 
     def at(self, level: int, depth: int, nodes: Any) -> MeasuredNodes:
         law = self.question.plan.laws[level]
         if law is None:
             return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
-        self.asked.append((level, depth, nodes.tolist()))
-        if len(self.asked) > len(self.values):
+        self.requests.append((level, depth, nodes.tolist()))
+        if len(self.requests) > len(self.values):
             raise LookupError
-        value = np.array(self.values[len(self.asked) - 1], np.float64)
+        value = np.array(self.values[len(self.requests) - 1], np.float64)
         return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
     def variance(self, level: int) -> float:
@@ -89,7 +89,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
         try:
             found = question.plan.estimated(question.domain, run)
         except LookupError:
-            more = itertools.product(WINDOW, repeat=len(run.asked[-1][2]))
+            more = itertools.product(WINDOW, repeat=len(run.requests[-1][2]))
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
@@ -104,7 +104,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
 def run_probability(run: Prescribed, rows: dict[int, int]) -> float:
     """The probability of the noisy counts that a way requested."""
     found = 1.0
-    for (level, depth, nodes), values in zip(run.asked, run.values, strict=True):
+    for (level, depth, nodes), values in zip(run.requests, run.values, strict=True):
         law = run.question.plan.laws[level]
         assert isinstance(law, DiscreteLaplace)
         rate = float(1 / law.scale)

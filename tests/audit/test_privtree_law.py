@@ -85,17 +85,17 @@ class Prescribed:
         """In place of noisy b(v): 1 for nodes to be split, else 0."""
         self.laws.add(("split", law))
         level, fanout = self._waiting[0][0], 1 << self.plan.bits_apart
-        told = [node in self.splits for node in self._waiting]
-        assert len(told) == len(biased)
+        decisions = [node in self.splits for node in self._waiting]
+        assert len(decisions) == len(biased)
         self.visited += self._waiting
         self.biased += biased.tolist()
         self._waiting = [
             (level + 1, node * fanout + child)
-            for (_, node), split in zip(self._waiting, told, strict=True)
+            for (_, node), split in zip(self._waiting, decisions, strict=True)
             for child in range(fanout)
             if split
         ]
-        return np.array(told, np.int64)
+        return np.array(decisions, np.int64)
 
     def _counted(self, law: DiscreteLaplace, exact: Integers, streams: object) -> Integers:
         self.laws.add(("count", law))
@@ -227,8 +227,8 @@ class TinyLaw:
         for one, two in self.unit():
             tree = np.abs(self.log_probabilities[two] - self.log_probabilities[one])
             moved = np.abs(self.counts[two] - self.counts[one]) @ parts
-            told = tree + moved / float(self.plan.count_law.scale)
-            most, both = max(most, tree.max()), max(both, told.max())
+            both_losses = tree + moved / float(self.plan.count_law.scale)
+            most, both = max(most, tree.max()), max(both, both_losses.max())
         return most, both
 
 
@@ -253,7 +253,7 @@ SHAPES = [(2, 3), (4, 2), (2, 4)]
 # Of the splits; the decay is from 13 rows to 1.
 BUDGETS = [Fraction(1, 2), Fraction(1), Fraction(5, 2), Fraction(6)]
 # Of it, the least part that some tree reveals.
-TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
+LEAST = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 
 
 @pytest.mark.parametrize("split", BUDGETS)
@@ -266,7 +266,7 @@ def test_no_tree_reveals_more_than_its_epsilon(
     assert len(law.trees) == len(set(law.trees)) == {3: 26, 2: 17, 4: 677}[levels]
     assert np.exp(law.log_probabilities).sum(axis=1) == pytest.approx(1, rel=1e-12)
     tree, both = law.losses
-    assert TOLD[unit] * split < tree <= split * ROUNDING
+    assert LEAST[unit] * split < tree <= split * ROUNDING
     assert both <= (split + COUNT_EPSILON) * ROUNDING
     if unit == ADD_REMOVE_ROW:
         assert both == pytest.approx(tree + COUNT_EPSILON)
@@ -353,12 +353,12 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
 
 @pytest.mark.parametrize("split", [Fraction(1, 100), *BUDGETS])
 @pytest.mark.parametrize(
-    ("fanout", "told"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
+    ("fanout", "least"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
 )
-def test_no_path_reveals_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
+def test_no_path_reveals_more_than_its_epsilon(fanout: int, least: float, split: Fraction) -> None:
     """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
     plan = make_law(fanout, 1, split).plan
-    assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
+    assert least * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
     assert 1 / plan.split_law.scale < split
 
 

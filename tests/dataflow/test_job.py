@@ -224,7 +224,7 @@ def test_a_template_that_has_run_is_completed_by_the_same_command(
     assert files.exists(f"{bucket}/out/report.html")
 
 
-def test_a_job_that_fails_is_told_in_its_own_sentence(
+def test_a_job_that_fails_is_reported_in_its_own_sentence(
     configuration, options, service, bucket, monkeypatch, capsys
 ) -> None:
     service.holds = False

@@ -38,7 +38,7 @@ These flights are public, so this demo may compare; for private data nothing may
   python examples/compare.py data/flights out/flights-2013
 """
 # What the Makefile says before the last of the steps.
-ASKED = """
+QUERY = """
 How many flights arrived before these minutes of delay? Asking costs no budget:
   dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 """
@@ -78,7 +78,7 @@ def demo() -> str:
             env=os.environ | {"PYTHONPATH": str(PROJECT)},
         )
         assert not compared.stderr
-    return printed[-2] + ASKED + printed[-1] + COMPARED + compared.stdout
+    return printed[-2] + QUERY + printed[-1] + COMPARED + compared.stdout
 
 
 if __name__ == "__main__":

@@ -132,21 +132,21 @@ def test_the_stages_are_those_in_memory(sold: Workspace) -> None:
 
 
 def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(sold: Workspace) -> None:
-    for asked, sentence in (
+    for command, sentence in (
         (("report", sold.output / "keys"), "holds a selection of keys, which has no page"),
         (("query", sold.output / "keys", "top"), "is a selection of keys, which releases no"),
         (("query", sold.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
         (("sample", sold.output / "keys", "--output", sold.folder / "a.csv"), "sample: "),
     ):
-        outcome = sold.run(*asked)
+        outcome = sold.run(*command)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
         assert sentence in outcome.err
 
 
 def test_queries_take_the_keys(sold: Workspace) -> None:
-    asked = ("query", sold.output, "quantile", "0.5", "--tree", "places", "--key")
-    assert sold.run(*asked, "big").code == 0
-    refused = sold.run(*asked, "kumquat")
+    query = ("query", sold.output, "quantile", "0.5", "--tree", "places", "--key")
+    assert sold.run(*query, "big").code == 0
+    refused = sold.run(*query, "kumquat")
     assert refused.code == 2 and "'kumquat' is not a listed key" in refused.err
 
 
@@ -197,11 +197,11 @@ def test_keys_of_several_columns(shops: Workspace) -> None:
     labels = released_keys(shops)
     assert {"big/2013", "big/2014"} <= set(labels)
     assert not any(label.startswith(("few", "kumquat")) for label in labels)
-    asked = shops.run(
+    answered = shops.run(
         "query", shops.output, "top", "-n", "1", "--level", "0", "--tree", "places",
         "--key", "big/2013", "--json",
     )  # fmt: skip
-    assert abs(json.loads(asked.out)["answers"][0]["count"] - 250) < 40
+    assert abs(json.loads(answered.out)["answers"][0]["count"] - 250) < 40
 
 
 @pytest.mark.parametrize("stop", ["count", "commit"])

@@ -94,8 +94,8 @@ class Made:
         self.release = release_counts(self.plan, self.counts, ReleaseKey(bytes(32)))
 
     def rows(self, kind: str, tree: str) -> pa.Table:
-        asked = self.plan.question(tree)
-        places = {(chunk.key, chunk.index) for chunk in asked.forest.chunking}
+        planned = self.plan.question(tree)
+        places = {(chunk.key, chunk.index) for chunk in planned.forest.chunking}
         return pa.concat_tables(
             self.release._read(kind, tree, key, index) for key, index in sorted(places)
         )
@@ -369,31 +369,31 @@ def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
         return table.take(pa.array(np.arange(len(table))[::-1]))
 
     again = write_report_html(
-        Tables(made.plan, lambda *asked: turned(made.rows(*asked)), made.release.quantiles)
+        Tables(made.plan, lambda *planned: turned(made.rows(*planned)), made.release.quantiles)
     )
     assert again == page
 
 
-def large_tables(asked: OrderedQuestion[UniformMechanism]) -> dict[str, pa.Table]:
+def large_tables(planned: OrderedQuestion[UniformMechanism]) -> dict[str, pa.Table]:
     """Tables of the right schema for a large tree: all its rows lie in one hundredth of it."""
-    tree = asked.plan.tree
+    tree = planned.plan.tree
     leaves = np.zeros(tree.leaves, np.int64)
     leaves[tree.leaves // 2 : tree.leaves // 2 + tree.leaves // 100] = 7
     parts = []
     for level, count in enumerate(tree.level_counts(leaves)):
         labels = pa.array(np.arange(len(count))).cast(pa.string())
-        parts.append(make_columns(asked, count) | {"level": np.full(len(count), level, np.int32)})
+        parts.append(make_columns(planned, count) | {"level": np.full(len(count), level, np.int32)})
         parts[-1] |= {"node": np.arange(len(count)), "label": labels}
-    points = {"upper": asked.domain.upper_edges(0, tree.leaves)}
-    points |= make_columns(asked, np.cumsum(leaves))
+    points = {"upper": planned.domain.upper_edges(0, tree.leaves)}
+    points |= make_columns(planned, np.cumsum(leaves))
     return {NODES: pa.concat_tables(map(pa.table, parts)), CDF: pa.table(points)}
 
 
-def make_columns(asked: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, Any]:
+def make_columns(planned: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, Any]:
     estimate = count.astype(np.float64)
     names = pa.nulls(len(count), pa.dictionary(pa.int32(), pa.string()))
     return {
-        "tree": pa.array([asked.name] * len(count)),
+        "tree": pa.array([planned.name] * len(count)),
         "key": names,
         "estimate": estimate,
         "std_error": np.full(len(count), 2.5),
@@ -405,9 +405,9 @@ def make_columns(asked: OrderedQuestion[UniformMechanism], count: Any) -> dict[s
 
 def test_large_tree_is_thinned_where_the_curve_bends() -> None:
     domain = NumberDomain(column="x", lower=0, upper=1, cells=10**6)
-    asked = question("large", domain, (100, 100, 100), quantiles=())
-    tables = large_tables(asked)
-    plan = make_plan(asked)
+    planned = question("large", domain, (100, 100, 100), quantiles=())
+    tables = large_tables(planned)
+    plan = make_plan(planned)
     page = write_report_html(Tables(plan, lambda kind, _: tables[kind]))
     assert len(page.encode()) < 600_000
     (curve,) = columns(page)

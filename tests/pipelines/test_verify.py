@@ -107,18 +107,18 @@ def test_a_release_is_fine(released: Workspace) -> None:
 
 
 def test_for_programs(released: Workspace) -> None:
-    told = json.loads(released.run("verify", released.output, "--json").out)
-    assert told["ok"] is True and told["release"] == str(released.output)
-    assert [each["check"] for each in told["checks"]] == list(NAMES)
-    assert all(each["ok"] is True and each["told"] for each in told["checks"])
+    report = json.loads(released.run("verify", released.output, "--json").out)
+    assert report["ok"] is True and report["release"] == str(released.output)
+    assert [each["check"] for each in report["checks"]] == list(NAMES)
+    assert all(each["ok"] is True and each["told"] for each in report["checks"])
 
 
 def test_failures_for_programs(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest.update(extra=1))
     outcome = again.run("verify", again.output, "--json")
-    told = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
+    results = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
     assert outcome.code == 2 and "manifest: the entry extra is none" in outcome.err
-    assert told["manifest"] is False and told["guarantee"] is None
+    assert results["manifest"] is False and results["guarantee"] is None
 
 
 def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
@@ -338,8 +338,8 @@ def moved(sigma_squared: int, count: int) -> tuple[tuple[DiscreteGaussian, int],
 
 def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
     rho = Fraction(1)  # says nothing by conversion
-    told = _certified(moved(25, 1), rho, Fraction(1), Fraction(2, 10**8))
-    assert "certified delta 1.82934e-08" in told
+    printed = _certified(moved(25, 1), rho, Fraction(1), Fraction(2, 10**8))
+    assert "certified delta 1.82934e-08" in printed
     with pytest.raises(CheckFailed, match="has delta"):
         _certified(moved(18, 1), rho, Fraction(1), Fraction(2, 10**8))
     with pytest.raises(CheckFailed, match="has delta"):
@@ -351,8 +351,8 @@ def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
 def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     laws = (*moved(25, 2), (DiscreteLaplace(scale=Fraction(40)), 1))
-    told = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
-    certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", told))
+    printed = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
+    certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", printed))
     assert second <= certified * 1.001 and second > certified * 0.9
     monkeypatch.setattr("pipelines.proof.composition.certified_delta", lambda *_: 0.0)
     with pytest.raises(CheckFailed, match="dp-accounting computes delta"):
@@ -505,9 +505,11 @@ def test_a_replay_writes_nothing(released: Workspace) -> None:
     run = [sys.executable, "-c", HEARD, str(released.output), released.configure()]
     environment = os.environ | {"PYTHONPATH": search_path()}
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
-    told = done.stderr.splitlines()[-1]
+    printed = done.stderr.splitlines()[-1]
     place = r"'\S+/beam-pipeline-temp\w+'"
-    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
+    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", printed), (
+        printed
+    )
 
 
 def test_a_killed_replay_leaves_nothing(again: Workspace, tmp_path: Path) -> None:

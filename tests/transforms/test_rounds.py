@@ -29,9 +29,9 @@ def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> E
     """Quantiles of 30 cells in chunks of 8."""
     keys = KeyList(column="carrier", keys=("UA", "AA", "none of them")) if keyed else None
     domain = NumberDomain(column="value", lower=0, upper=10, cells=30, missing="drop")
-    asked = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
+    workload = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
     one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    return replace(asked.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
+    return replace(workload.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
 
 
 @pytest.fixture

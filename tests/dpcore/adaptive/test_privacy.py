@@ -75,9 +75,9 @@ def transcripts(
     numbers = forest.measure("t", forest.chunking[0], exact, source(0))
     monkeypatch.undo()
     assert noise.used == variables
-    told = np.concatenate([each for each in numbers if each is not None], axis=1)
+    draws = np.concatenate([each for each in numbers if each is not None], axis=1)
     found: dict[bytes, float] = defaultdict(float)
-    for row, weight in zip(told, np.exp(noise.log_likelihood), strict=True):
+    for row, weight in zip(draws, np.exp(noise.log_likelihood), strict=True):
         found[row.tobytes()] += weight
     return found
 

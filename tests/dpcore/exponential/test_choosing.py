@@ -104,14 +104,15 @@ def test_margins_hold(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)]
+    "fractions",
+    [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)],
 )
-def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]) -> None:
+def test_margins_hold_of_quantiles_beyond_the_denominators(fractions: tuple[str, ...]) -> None:
     """Check the margins for 10^9 rows: nearly all in the middle cell, one in each other cell."""
     cells, rows = 100_000, 10**9
     counts = np.ones(cells, np.int64)
     counts[cells // 2] = rows - cells + 1
-    quantiles = tuple(map(Fraction, told))
+    quantiles = tuple(map(Fraction, fractions))
     plan = make_plan(cells, quantiles, Fraction(1))
     allowed = [margin.rows + margin.share * rows for margin in margins(plan, 0.95)]
     found = [
@@ -122,8 +123,8 @@ def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]
 
 
 def test_what_a_rounded_part_misses_is_in_its_margin() -> None:
-    for told, missed in (("1e-7", 1e-7), ("4e-7", 0.0), ("0.3", 0.0)):
-        plan = make_plan(100, (Fraction(told),), Fraction(1))
+    for fraction, missed in (("1e-7", 1e-7), ("4e-7", 0.0), ("0.3", 0.0)):
+        plan = make_plan(100, (Fraction(fraction),), Fraction(1))
         assert margins(plan, 0.95)[0].share == missed
 
 

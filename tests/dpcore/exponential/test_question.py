@@ -37,7 +37,7 @@ def question(
     share: Fraction = Fraction(0),
 ) -> ExponentialQuestion:
     keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
-    asked = ExponentialWorkload(
+    workload = ExponentialWorkload(
         name="t",
         domain=make_domain(cells or DOMAIN),
         quantiles=QUANTILES,
@@ -45,11 +45,13 @@ def question(
         interval_share=share,
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
-    return asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    return workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
 
 
-def make_release(asked: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
-    plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=asked.plan.budget, questions=(asked,))
+def make_release(planned: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
+    plan = ReleasePlan(
+        name="r", unit=ADD_REMOVE_ROW, budget=planned.plan.budget, questions=(planned,)
+    )
     return release_counts(plan, {"t": counts}, KEY)
 
 
@@ -116,13 +118,13 @@ def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None
 
 def test_intervals_are_reported() -> None:
     counts = np.full((1, CELLS), 1000)
-    asked = question(share=Fraction(3, 10))
-    tree = make_release(asked, counts).tree("t")
+    planned = question(share=Fraction(3, 10))
+    tree = make_release(planned, counts).tree("t")
     row = tree.quantile(0.9)  # type: ignore[attr-defined]
     assert row["ci_low"] <= row["value"] <= row["ci_high"]
     assert row["ci_low_text"] == f"{row['ci_low']:.0f}"
-    entry = asked.entry()["intervals"]
-    assert entry["share"] == "3/10" and entry["rows"] == asked.interval_reach  # type: ignore[index]
+    entry = planned.entry()["intervals"]
+    assert entry["share"] == "3/10" and entry["rows"] == planned.interval_reach  # type: ignore[index]
     assert "intervals" not in question().entry()
 
 
@@ -133,7 +135,7 @@ def test_quantiles_are_those_of_the_plan() -> None:
 
 @pytest.mark.parametrize("amount", [Fraction(1, 2**22)])
 def test_a_budget_too_small_is_refused(amount: Fraction) -> None:
-    asked = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
+    workload = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
     budget = Budget(measure=Measure.EPSILON, amount=amount)
     with pytest.raises(Refusal, match="too small"):
-        asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+        workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))

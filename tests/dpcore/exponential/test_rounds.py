@@ -51,17 +51,17 @@ def make_plan(
 
 def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int) -> ChosenQuantiles:
     """The quantiles that chunks and their group choose."""
-    chunks, asked = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
+    chunks, request = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
     exact, tree = np.array(counts, np.int64), "t"
     assert len(chunks) > 1
     for _ in range(1 + plan.first.height + bool(plan.interval_share)):
         answers = [
-            answered(plan, tree, each, exact[each.start :][: each.leaves], asked, NOISE)
+            answered(plan, tree, each, exact[each.start :][: each.leaves], request, NOISE)
             for each in chunks
         ]
-        asked = next_request(plan, tree, 0, answers, asked, NOISE)
-    assert not read_request(asked).parts
-    return read_request(asked).found
+        request = next_request(plan, tree, 0, answers, request, NOISE)
+    assert not read_request(request).parts
+    return read_request(request).found
 
 
 @pytest.mark.parametrize("measure", Measure)
@@ -90,8 +90,8 @@ def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.M
 def test_what_is_requested_is_read_back() -> None:
     found = ChosenQuantiles(np.array([3, 0]), np.array([0.3, 0.0]))
     parts = {1: QuantileGap(3, 9, 10, 2**40, 0.3, 0.75), 0: QuantileGap(0, 0, 0, 0)}
-    asked = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
-    again = read_request(asked.to_bytes())
+    request = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
+    again = read_request(request.to_bytes())
     assert again.parts == parts and again.rows.tolist() == [2**40, 0]
     assert again.found.cells.tolist() == [3, 0] and again.found.shares.tolist() == [0.3, 0.0]
 
@@ -100,10 +100,10 @@ def test_what_is_requested_is_read_back() -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
     """Check every key with a large budget: the released values are the quantiles."""
-    asked = replace(question(keyed=keyed, share=share), chunk_leaves=8)
-    assert asked.rounds == 3 + bool(share) and len(asked.places) == 7 * asked.key_count
-    counts = np.full((asked.key_count, CELLS), 100)
-    tree = make_release(asked, counts).tree("t")
+    planned = replace(question(keyed=keyed, share=share), chunk_leaves=8)
+    assert planned.rounds == 3 + bool(share) and len(planned.places) == 7 * planned.key_count
+    counts = np.full((planned.key_count, CELLS), 100)
+    tree = make_release(planned, counts).tree("t")
     for key in ("f", "m") if keyed else (None,):
         rows = tree.quantiles(key)  # type: ignore[attr-defined]
         values = [row["value"] for row in rows]
@@ -141,11 +141,11 @@ def test_a_chunk_chooses_among_its_own_cells() -> None:
     chunk = ExponentialForest(make_plan(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
     none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
     for first, last, wanted in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
-        asked = ChunkRequest(
+        request = ChunkRequest(
             rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
         )
         plan = make_plan(9, Measure.RHO)
-        reported = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
+        reported = answered(plan, "t", chunk, np.array([0, 5, 0]), request.to_bytes(), NOISE)
         assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == wanted
 
 

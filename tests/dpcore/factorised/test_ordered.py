@@ -123,9 +123,9 @@ def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> 
     question, runs, truth = make_question(), 100, np.cumsum(counts)
     errors = {"estimate": 0.0, "top_down": 0.0, "l2": 0.0}
     for consistency in (Consistency.L2, Consistency.TOP_DOWN):
-        asked = changed(question, consistency=consistency)
+        repaired = changed(question, consistency=consistency)
         for number in range(runs):
-            rows = released(asked, counts, number).part("cdf", "age", 0, 0)
+            rows = released(repaired, counts, number).part("cdf", "age", 0, 0)
             errors[consistency.value] += np.square(rows["count"].to_numpy() - truth).sum()
             errors["estimate"] += np.square(rows["estimate"].to_numpy() - truth).sum() / 2
     assert errors["l2"] < 0.8 * errors["estimate"]

@@ -320,7 +320,7 @@ def test_unknown_errors_are_not_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask, words",
+    "query, words",
     [
         (lambda tree: tree.box({"z": (0, 1)}), "column: 'z' is none of c0, c1"),
         (lambda tree: tree.box({"c0": (4, 2)}), "box: 4 is above 2"),
@@ -333,9 +333,9 @@ def test_unknown_errors_are_not_reported() -> None:
         (lambda tree: tree.find_node(3, 2), "value: the tree has several columns"),
     ],
 )
-def test_what_is_refused(ask: Any, words: str) -> None:
+def test_what_is_refused(query: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ask(noisy_tree())
+        query(noisy_tree())
 
 
 def test_a_value_of_one_column_names_its_node() -> None:

@@ -37,8 +37,8 @@ WORKLOAD = OrderedWorkload(
 def make_question(
     unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int
 ) -> OrderedQuestion[UniformMechanism]:
-    asked = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
-    return replace(asked, chunk_leaves=chunk_leaves)
+    planned = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
+    return replace(planned, chunk_leaves=chunk_leaves)
 
 
 @pytest.mark.parametrize("chunk_leaves", [2**17, 100])

@@ -155,7 +155,7 @@ def decided(
     laws, purpose = (plan.decision_laws, "decision") if apart else (plan.laws, "count")
     running: dict[Node, tuple[float, float]] = {}
 
-    def told(level: int, node: int) -> tuple[float, float]:
+    def measure(level: int, node: int) -> tuple[float, float]:
         depth, law = plan.depths[level], laws[level]
         if not BOX.below(depth, node):
             return 0.0, 0.0
@@ -163,12 +163,12 @@ def decided(
             return (float(BOX.count(0, 0)), 0.0) if plan.public_total else (0.0, math.inf)
         return float(number(law, purpose, depth, node, nonce)), law.variance
 
-    running[0, 0] = told(0, 0)
+    running[0, 0] = measure(0, 0)
     for (level, node), split in splits_by_node(found).items():
         if not split or level + 1 == plan.height:
             continue
         fanout = 2 ** (plan.depths[level + 1] - plan.depths[level])
-        family = [told(level + 1, node * fanout + child) for child in range(fanout)]
+        family = [measure(level + 1, node * fanout + child) for child in range(fanout)]
         total, spread = (sum(column) for column in zip(*family, strict=True))
         known, variance = running[level, node]
         if math.isinf(spread):
@@ -225,11 +225,11 @@ def test_what_is_not_split_is_measured_again(name: str) -> None:
             assert math.isinf(variance)
             continue
         weights = [1 / spread for _, spread in numbers]
-        best = sum(weight * told for weight, (told, _) in zip(weights, numbers, strict=True))
+        best = sum(weight * noisy for weight, (noisy, _) in zip(weights, numbers, strict=True))
         assert value == pytest.approx(best / sum(weights))
         assert variance == pytest.approx(1 / sum(weights))
-        told = plan.variances.split if split else plan.variances.ended
-        assert variance == pytest.approx(told[level])
+        stated = plan.variances.split if split else plan.variances.ended
+        assert variance == pytest.approx(stated[level])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -296,13 +296,13 @@ def test_no_unit_moves_more_than_the_budget(unit: PrivacyUnit, measure: Measure)
         weights = _weights(plan, splits)
         for one, two in itertools.product(units, others):
             moved = np.subtract(one, two)
-            told = Fraction(0)
+            loss = Fraction(0)
             for (level, node), laws in weights.items():
                 change = abs(int(moved[node << (2 - level) : (node + 1) << (2 - level)].sum()))
                 for law in laws:
                     own = change if measure is Measure.EPSILON else change**2
-                    told += own * spent(law, (1, 1))
-            most = max(most, told)
+                    loss += own * spent(law, (1, 1))
+            most = max(most, loss)
     assert most == sum(plan.amounts)
 
 
@@ -384,7 +384,7 @@ def test_a_specification_is_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"depths": (1, 2, 3, 4)}, "depths: (1, 2, 3, 4) do not begin with 0 and go on"),
         ({"depths": (0, 2, 2, 4)}, "depths: (0, 2, 2, 4) do not rise"),
@@ -406,7 +406,7 @@ def test_a_specification_is_read_back(name: str) -> None:
         ({"decision_part": Fraction(1)}, "decision_part: 1 is not at least 0 and below 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         make_plan(**wrong)
-    assert str(caught.value) == told
+    assert str(caught.value) == message

@@ -109,7 +109,7 @@ def test_thresholds_of_quarters(measure: Measure) -> None:
         assert plan.thresholds[level] == round(expected)
 
 
-def test_decisions_of_their_own_ask_for_more_rows() -> None:
+def test_decisions_of_their_own_need_more_rows() -> None:
     setting = make_setting(bits=16, amount=Fraction(1, 50))
     plan = plan_adaptive(setting, make_choices(split_errors=2.0))
     for level in range(1, plan.height, 2):
@@ -125,7 +125,7 @@ def test_decisions_of_their_own_ask_for_more_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "told"),
+    ("given", "field", "rule"),
     [
         ({"holding": Holding.SKETCH}, "holding", "needs exact counts until a node is looked at"),
         ({"width": 64}, "width", "needs exact counts until a node is looked at"),
@@ -137,10 +137,10 @@ def test_decisions_of_their_own_ask_for_more_rows() -> None:
         ({"memory": 64, "depth": 8}, "memory", "64 bytes are below"),
     ],
 )
-def test_what_it_does_not_have_is_refused(given: dict[str, Any], field: str, told: str) -> None:
+def test_what_it_does_not_have_is_refused(given: dict[str, Any], field: str, rule: str) -> None:
     with pytest.raises(Refusal) as caught:
         plan_adaptive(make_setting(), make_choices(**given))
-    assert caught.value.field == field and told in caught.value.rule
+    assert caught.value.field == field and rule in caught.value.rule
 
 
 @pytest.mark.parametrize("mechanism", ["privhp", "privhp_paper", "pmm", "privtree"])

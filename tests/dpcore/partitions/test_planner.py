@@ -89,35 +89,35 @@ def grown_nodes(plan: PartitionPlan) -> int:
 @given(draw_setting(), draw_choices())
 @settings(deadline=None, max_examples=300)
 def test_every_plan_keeps_what_is_requested(
-    setting: PartitionSetting, asked: PartitionChoices
+    setting: PartitionSetting, choices: PartitionChoices
 ) -> None:
     try:
-        plan = plan_partition(setting, asked)
+        plan = plan_partition(setting, choices)
     except Refusal:
         return
     assert sum(plan.amounts, Fraction()) == setting.budget.amount
     spent = plan.spending.epsilon or plan.spending.rho
     assert spent == setting.budget.amount
     assert PartitionPlan.from_spec(plan.spec()) == plan
-    assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (asked.depth or plan.depths[-1])
+    assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (choices.depth or plan.depths[-1])
     assert plan.public_total == setting.public_total
-    root = asked.root or asked.estimation is Estimation.EVEN_SHARES
+    root = choices.root or choices.estimation is Estimation.EVEN_SHARES
     assert (plan.amounts[0] > 0) == (root and not setting.public_total)
-    assert asked.estimation in (None, plan.estimation)
-    assert plan.rule.most <= (asked.most or math.inf)
-    if asked.holding is not None:
-        assert plan.holding is asked.holding
-    memory = asked.memory or DEFAULT_MEMORY
+    assert choices.estimation in (None, plan.estimation)
+    assert plan.rule.most <= (choices.most or math.inf)
+    if choices.holding is not None:
+        assert plan.holding is choices.holding
+    memory = choices.memory or DEFAULT_MEMORY
     if plan.state_bytes is not None:
         assert plan.state_bytes <= memory
     # A node's family is grown whole, however many nodes it has.
     assert plan.rule.most == 1 or grown_nodes(plan) <= MOST_NODES
 
 
-def enough_memory(setting: PartitionSetting, asked: PartitionChoices) -> int | None:
+def enough_memory(setting: PartitionSetting, choices: PartitionChoices) -> int | None:
     """The bytes that a refusal names; None where there is a plan."""
     try:
-        plan_partition(setting, asked)
+        plan_partition(setting, choices)
     except Refusal as refusal:
         assert refusal.field == "memory", refusal
         found = re.search(r"below the (\d+)", refusal.rule)
@@ -134,31 +134,31 @@ def test_the_least_memory_that_is_named_works(
     mechanism: str, hash_rows: int, memory: int, depth: int
 ) -> None:
     """Each limit that is named is kept by the next plan, or names what another part needs."""
-    asked = PartitionChoices.from_mechanism(
+    choices = PartitionChoices.from_mechanism(
         mechanism, memory=memory, depth=depth, hash_rows=hash_rows
     )
     named = []
-    while (need := enough_memory(make_setting(), asked)) is not None:
-        assert need > asked.memory
+    while (need := enough_memory(make_setting(), choices)) is not None:
+        assert need > choices.memory
         named.append(need)
-        asked = replace(asked, memory=need)
+        choices = replace(choices, memory=need)
     # Growing and holding each have a limit of their own: after both are met there is a plan.
     assert len(named) <= 2
 
 
 @pytest.mark.parametrize("holding", [Holding.SKETCH, Holding.DENSE])
 def test_a_byte_less_than_is_named_is_too_little(holding: Holding) -> None:
-    asked = PartitionChoices(memory=64, depth=12, holding=holding)
-    need = enough_memory(make_setting(), asked)
-    assert need is not None and enough_memory(make_setting(), replace(asked, memory=need)) is None
-    assert enough_memory(make_setting(), replace(asked, memory=need - 1)) == need
+    choices = PartitionChoices(memory=64, depth=12, holding=holding)
+    need = enough_memory(make_setting(), choices)
+    assert need is not None and enough_memory(make_setting(), replace(choices, memory=need)) is None
+    assert enough_memory(make_setting(), replace(choices, memory=need - 1)) == need
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_substitute_doubles_the_noise(measure: Measure) -> None:
-    asked = PartitionChoices(depth=8)
-    once = plan_partition(make_setting(measure=measure), asked)
-    twice = plan_partition(make_setting(measure=measure, unit=SUBSTITUTE_ROW), asked)
+    choices = PartitionChoices(depth=8)
+    once = plan_partition(make_setting(measure=measure), choices)
+    twice = plan_partition(make_setting(measure=measure, unit=SUBSTITUTE_ROW), choices)
     for a, b in zip(once.laws[1:], twice.laws[1:], strict=True):
         assert a is not None and b is not None
         assert b.variance / a.variance == pytest.approx(4 if measure is Measure.EPSILON else 2, 0.1)
@@ -194,17 +194,17 @@ def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
     rho = make_setting(measure=Measure.RHO, amount=Fraction(1, 4))
     assert useful_depth(rho, 2**20) == 20
     # Rows and a bound of rows alike, and never above the domain.
-    for asked in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
+    for choices in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
         one, two, five = (
-            plan_partition(make_setting(dimensions=d), asked).depths for d in (1, 2, 5)
+            plan_partition(make_setting(dimensions=d), choices).depths for d in (1, 2, 5)
         )
         assert one == (0, 4, 8, 12) and two == (0, 4, 8, 12, 16) and five == (0, 5, 10, 15, 20)
     assert plan_partition(make_setting(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
 
 
 def test_the_papers_depth_is_the_useful_one() -> None:
-    asked = PartitionChoices.from_mechanism("privhp_paper", rows=2**12, most=64)
-    assert plan_partition(make_setting(), asked).depths == tuple(range(13))
+    choices = PartitionChoices.from_mechanism("privhp_paper", rows=2**12, most=64)
+    assert plan_partition(make_setting(), choices).depths == tuple(range(13))
 
 
 @pytest.mark.parametrize(

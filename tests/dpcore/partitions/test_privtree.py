@@ -119,8 +119,8 @@ def paper_splits(
 ) -> dict[Node, bool]:
     """Algorithm 2 with integer noise: each node that is visited, and whether it is split."""
     fanout = 2**plan.bits_apart
-    told = 2 * fanout - 1 if plan.unit == ADD_REMOVE_ROW else 3 * fanout - 2
-    scale = Fraction(told, fanout - 1) / plan.split_epsilon
+    moved = 2 * fanout - 1 if plan.unit == ADD_REMOVE_ROW else 3 * fanout - 2
+    scale = Fraction(moved, fanout - 1) / plan.split_epsilon
     if decay is None:
         decay = -int(-scale * plan.bits_apart * LN_2_BOUNDS[1] // 1)
     visited, waiting = {}, [(0, 0)]
@@ -306,7 +306,7 @@ def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"bits_apart": 0}, "finest: 8 is no multiple of bits_apart 0, above 0"),
         ({"bits_apart": 3}, "finest: 8 is no multiple of bits_apart 3, above 0"),
@@ -317,10 +317,10 @@ def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
         ({"count": 0}, "split_epsilon, count_epsilon: both must be above 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         make_plan(**wrong)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def make_setting(*, bits: int = 12, dimensions: int = 2) -> PartitionSetting:

@@ -165,9 +165,9 @@ def test_refusals(release: ReleaseReader) -> None:
             tree.children(path)
     assert tree.at_path("/") == tree.at_path("")
     for path in ("a/", "//", "a/b/c", "a\\b"):
-        for ask in (tree.at_path, tree.children):
+        for query in (tree.at_path, tree.children):
             with pytest.raises(ValueError, match=r"^path [^:]*: (it has|a backslash)"):
-                ask(path)
+                query(path)
     with pytest.raises(ValueError, match="its length /1 is none of"):
         read_tree(release, "codes").at_path("00/1")
     leaf = tree.top(1, 2)[0].label
@@ -187,18 +187,18 @@ def test_what_is_said_of_nodes_always_holds(form: str, prune: int) -> None:
     """Check that every published node has rows, and that an unpublished one has at most the stated
     number."""
     exact, largest, within = exact_counts(form), 0, 0
-    asked = question(form, prune=prune)
+    planned = question(form, prune=prune)
     for run in range(25):
-        tree = read_tree(released(asked, run=run), form)
+        tree = read_tree(released(planned, run=run), form)
         for level, truth in enumerate(exact):
             rows = {row["label"]: row for row in tree.rows(level).to_pylist()}
             assert rows.keys() <= truth.keys()  # nothing that has no rows
-            most = asked.unpublished_most(level)
+            most = planned.unpublished_most(level)
             for label, count in truth.items():
                 if label not in rows:
                     assert count <= most
                     largest = max(largest, count)
-                    within += count > 2 * asked.plan.radius(level)
+                    within += count > 2 * planned.plan.radius(level)
     # Folding takes more away than the threshold alone: the bound must know of it.
     if form == "codes":
         assert largest > 0 and (prune == 0 or within > 0)
@@ -226,9 +226,9 @@ def test_shards_do_not_change_what_is_counted() -> None:
     for form, domain in DOMAINS.items():
         totals = []
         for shards in (1, 3, 50):
-            asked = replace(question(form), shards=shards)
-            partials = list(asked.split_counts(domain.leaf_counts(columns), CHOICES))
-            assert sorted(partial.place for partial in partials) == asked.places
+            planned = replace(question(form), shards=shards)
+            partials = list(planned.split_counts(domain.leaf_counts(columns), CHOICES))
+            assert sorted(partial.place for partial in partials) == planned.places
             assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)
             for partial in partials:

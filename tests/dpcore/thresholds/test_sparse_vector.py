@@ -55,17 +55,17 @@ def answers_law(
     scale = query_factor * 4 * cutoff / epsilon
     law: dict[tuple[bool, ...], float] = {}
 
-    def ask(answers: tuple[bool, ...], joint: np.ndarray) -> None:
+    def extend(answers: tuple[bool, ...], joint: np.ndarray) -> None:
         if len(answers) == len(values):
             law[answers] = math.fsum(joint)
         elif sum(answers) >= cutoff:
-            ask((*answers, False), joint)
+            extend((*answers, False), joint)
         else:
             top = joint * laplace_tail(threshold + rho - values[len(answers)], scale)
-            ask((*answers, False), joint - top)
-            ask((*answers, True), math.fsum(top) * weight)
+            extend((*answers, False), joint - top)
+            extend((*answers, True), math.fsum(top) * weight)
 
-    ask((), weight)
+    extend((), weight)
     return law
 
 
@@ -174,7 +174,7 @@ def test_the_error_bound_holds_by_the_union_bound() -> None:
     assert tiny == pytest.approx(8 * 5001 * math.log(2), abs=2)
 
 
-def test_runs_are_independent_and_may_ask_in_part() -> None:
+def test_runs_are_independent_and_may_query_in_part() -> None:
     sparse = SparseVector(make_parameters(50, 1, 100), public_stream("part"), runs=4)
     assert sparse.answer(np.array([200, 0]), np.array([1, 3])).tolist() == [True, False]
     assert sparse.answer(np.array([200] * 4)).tolist() == [True, False, True, True]

@@ -51,7 +51,7 @@ def test_a_specification_is_read_back(objective: Objective) -> None:
         assert (again.reads, again.unit) == (objective.reads, objective.unit)
 
 
-def test_objectives_that_ask_differently_differ() -> None:
+def test_objectives_of_different_queries_differ() -> None:
     """Check that objectives differ as values and in their specifications; numbers of another type
     make the same objective."""
     assert len(set(OBJECTIVES)) == len(OBJECTIVES)
@@ -128,7 +128,7 @@ def make_plan(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     )
 
 
-def test_errors_of_one_plan_agree_where_they_ask_the_same() -> None:
+def test_errors_of_one_plan_agree_for_the_same_queries() -> None:
     plan = make_plan()
     cdf = predicted_error(plan, CdfObjective())
     # Every prefix is a rank with nothing taken off; all of the total is left at quantile 0.

@@ -105,8 +105,8 @@ def test_example(workspace: Workspace) -> None:
     folder = workspace.folder / "out" / "flights-beam"
     release = ReleaseFolder(str(folder)).release
     assert [question.name for question in release.plan.questions] == ["arrival_delay"]
-    (told,) = workspace.folder.glob("out/flights-beam-told*")
-    (row,) = pq.read_table(told).to_pylist()
+    (table,) = workspace.folder.glob("out/flights-beam-told*")
+    (row,) = pq.read_table(table).to_pylist()
     assert row["release"] == "flights-beam" and row["manifest"] == str(folder / "manifest.json")
     assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
 

@@ -19,7 +19,7 @@ from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
-from tests.pipelines.test_querying import ask
+from tests.pipelines.test_querying import query_json
 
 # 3 areas of 8 groups of 20 blocks; all rows are in the first group but for a few.
 CODES = [f"{number // 160}{number // 20 % 8}{number % 20:02}" for number in range(480)]
@@ -91,23 +91,23 @@ def test_its_nodes_say_where_they_ended(blocks: Blocks, tree: str) -> None:
 def test_its_nodes_are_queried(blocks: Blocks) -> None:
     rows = read_nodes(blocks, "people")
     held = next(row for row in rows if row["level"] == 3 and row["ended"] == 2)["label"]
-    group, *children = ask(blocks, "node", "--path", held[:2], "--children", "--tree", "people")[
-        "answers"
-    ]
+    group, *children = query_json(
+        blocks, "node", "--path", held[:2], "--children", "--tree", "people"
+    )["answers"]
     assert len(children) == 20 and all(child["std_error"] is None for child in children)
     assert "remark" not in group
     assert all("inside a node that was not split" in child["remark"] for child in children)
     assert {child["ci_high"] for child in children} == {group["ci_high"]}
-    (whole,) = ask(blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children])[
-        "answers"
-    ]
+    (whole,) = query_json(
+        blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children]
+    )["answers"]
     assert whole["std_error"] == pytest.approx(group["std_error"])
-    (part,) = ask(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
+    (part,) = query_json(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
     assert part["std_error"] is None and part["ci_low"] <= part["estimate"] <= part["ci_high"]
     assert "is a bound" in part["remark"]
-    top = ask(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
+    top = query_json(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
     assert top[0]["label"] == "00"
-    narrow = ask(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
+    narrow = query_json(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
     assert narrow["answers"][0]["ci_high"] < group["ci_high"]
     assert "is a bound" in narrow["answers"][0]["remark"]
 

@@ -214,8 +214,8 @@ def test_form_keys_and_policies_are_reported() -> None:
 
 
 def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
-    asked = hierarchy("files", FILES)
-    tables = ReleaseTables(make_release(asked))
+    planned = hierarchy("files", FILES)
+    tables = ReleaseTables(make_release(planned))
     lines = level_lines(write_report_html(tables))
     rows = tables.rows(NODES, "files").to_pylist()
     assert [line[0] for line in lines] == [
@@ -228,10 +228,10 @@ def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
 
 
 def test_noise_of_single_children_is_reported_from_the_least_to_the_most() -> None:
-    asked = hierarchy("places", PLACES)
+    planned = hierarchy("places", PLACES)
     amounts = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
-    asked = changed(asked, plan=replace(asked.plan, level_amounts=amounts))
-    page = make_page(asked)
+    planned = changed(planned, plan=replace(planned.plan, level_amounts=amounts))
+    page = make_page(planned)
     (*_, leaves) = level_lines(page)
     assert leaves[2] == "1/2"
     # A leaf with siblings has epsilon 1/2; one that repeats its parent has 3/4.
@@ -377,19 +377,19 @@ def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", ["99", "00501x", "/"])
 def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) -> None:
-    asked = large.plan.question("codes")
-    assert isinstance(asked.mechanism, IrregularMechanism)
+    planned = large.plan.question("codes")
+    assert isinstance(planned.mechanism, IrregularMechanism)
     with pytest.raises(ValueError, match="has no node of this path"):
-        check_chosen_paths(large, asked, [path])
+        check_chosen_paths(large, planned, [path])
 
 
 def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
-    asked = large.plan.question("codes")
-    assert isinstance(asked.mechanism, IrregularMechanism)
+    planned = large.plan.question("codes")
+    assert isinstance(planned.mechanism, IrregularMechanism)
     fitting = MAX_CHOSEN_NODES // 4
-    check_chosen_paths(large, asked, ["00501"] * fitting)
+    check_chosen_paths(large, planned, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):
-        check_chosen_paths(large, asked, ["00501"] * (fitting + 1))
+        check_chosen_paths(large, planned, ["00501"] * (fitting + 1))
 
 
 def test_requested_tree_is_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,8 +409,8 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     universe = universe_from_columns(
         {"a": pa.array([name[:3] for name in names]), "b": pa.array(names)}
     )
-    asked = hierarchy("long", HierarchyDomain(universe=universe, columns=("a", "b")))
+    planned = hierarchy("long", HierarchyDomain(universe=universe, columns=("a", "b")))
     page = write_report_html(
-        ReleaseTables(make_release(asked, ages())), {"long": [names[0][:3]] * 9}
+        ReleaseTables(make_release(planned, ages())), {"long": [names[0][:3]] * 9}
     )
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000

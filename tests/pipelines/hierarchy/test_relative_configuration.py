@@ -120,8 +120,8 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
 def test_a_hierarchy_that_requests_an_estimate_gets_it(
     folder: Path, estimation: str | None
 ) -> None:
-    asked = {} if estimation is None else {"estimation": estimation}
-    question = make_question(folder, PURE, **RELATIVE | asked, domain=flat(folder))
+    settings = {} if estimation is None else {"estimation": estimation}
+    question = make_question(folder, PURE, **RELATIVE | settings, domain=flat(folder))
     assert (
         isinstance(question.mechanism, IrregularMechanism)
         and question.mechanism.estimation == "least_squares"

@@ -20,7 +20,7 @@ from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
-from tests.pipelines.test_querying import ANSWER, ask
+from tests.pipelines.test_querying import ANSWER, query_json
 
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
 COUNTIES = sorted({code[:2] for code in CODES})
@@ -92,7 +92,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_node_and_its_children(places: Places) -> None:
-    answer = ask(places, "node", "--path", "01", "--children", "--tree", "people")
+    answer = query_json(places, "node", "--path", "01", "--children", "--tree", "people")
     node, *children = answer["answers"]
     assert list(node) == [*ANSWER, "in_words"]
     assert [child["label"] for child in children] == [c for c in CODES if c.startswith("01")]
@@ -103,34 +103,43 @@ def test_a_node_and_its_children(places: Places) -> None:
 
 
 def test_the_root_is_the_empty_path(places: Places) -> None:
-    (root,) = ask(places, "node", "--path", "", "--tree", "people")["answers"]
+    (root,) = query_json(places, "node", "--path", "", "--tree", "people")["answers"]
     assert root["fraction"] == 1 and root["label"] == ""
-    (again,) = ask(places, "top", "--level", "root", "--tree", "people")["answers"]
+    (again,) = query_json(places, "top", "--level", "root", "--tree", "people")["answers"]
     assert again == root
-    (by_number,) = ask(places, "node", "--level", "0", "--node", "0", "--tree", "people")["answers"]
+    (by_number,) = query_json(places, "node", "--level", "0", "--node", "0", "--tree", "people")[
+        "answers"
+    ]
     assert by_number == root
 
 
 @pytest.mark.parametrize(("level", "size"), [("state", 3), ("county", 5), ("block", 10)])
 def test_the_largest_of_a_level_by_its_name(places: Places, level: str, size: int) -> None:
-    rows = ask(places, "top", "--level", level, "--tree", "people")["answers"]
+    rows = query_json(places, "top", "--level", level, "--tree", "people")["answers"]
     assert len(rows) == size
     counts = [row["count"] for row in rows]
     assert counts == sorted(counts, reverse=True)
     number = {"state": 1, "county": 2, "block": 3}[level]
-    assert ask(places, "top", "--level", number, "--tree", "people")["answers"] == rows
-    assert ask(places, "top", "-n", 2, "--level", level, "--tree", "people")["answers"] == rows[:2]
+    assert query_json(places, "top", "--level", number, "--tree", "people")["answers"] == rows
+    assert (
+        query_json(places, "top", "-n", 2, "--level", level, "--tree", "people")["answers"]
+        == rows[:2]
+    )
 
 
 def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
     for level, path in (("state", "1"), ("county", "13"), ("block", "1310")):
         requested = ("node", "--level", level, "--value", "1310", "--tree", "people")
-        assert ask(places, *requested) == ask(places, "node", "--path", path, "--tree", "people")
+        assert query_json(places, *requested) == query_json(
+            places, "node", "--path", path, "--tree", "people"
+        )
 
 
 def test_another_confidence(places: Places) -> None:
     wide, narrow = (
-        ask(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)["answers"][0]
+        query_json(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)[
+            "answers"
+        ][0]
         for c in ("0.99", "0.5")
     )
     assert wide["ci_low"] < narrow["ci_low"] <= narrow["ci_high"] < wide["ci_high"]
@@ -553,10 +562,10 @@ def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
 
 def test_rhode_island_is_queried_by_path(census: Any) -> None:
     workspace, truth = census
-    counties = ask(workspace, "top", "--level", "county")["answers"]
+    counties = query_json(workspace, "top", "--level", "county")["answers"]
     assert {row["label"] for row in counties} == {label for label in truth if len(label) == 5}
     assert [row["label"] for row in counties] == sorted(
         (label for label in truth if len(label) == 5), key=lambda label: -truth[label]
     )
-    node, *tracts = ask(workspace, "node", "--path", "44001", "--children")["answers"]
+    node, *tracts = query_json(workspace, "node", "--path", "44001", "--children")["answers"]
     assert sum(row["count"] for row in tracts) == node["count"]

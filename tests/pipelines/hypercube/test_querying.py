@@ -157,9 +157,9 @@ def test_quantiles_of_categories_times_and_ages(boxes: Workspace) -> None:
 
 
 def test_the_only_column_needs_no_name(boxes: Workspace) -> None:
-    for asked in (("cdf", "2020-05-05"), ("range", "2020-05-05", "2020-06-05"), ("quantile", 0.5)):
-        named = answers(boxes, *asked, "--tree", "one", "--column", "day")
-        assert answers(boxes, *asked, "--tree", "one") == named
+    for query in (("cdf", "2020-05-05"), ("range", "2020-05-05", "2020-06-05"), ("quantile", 0.5)):
+        named = answers(boxes, *query, "--tree", "one", "--column", "day")
+        assert answers(boxes, *query, "--tree", "one") == named
 
 
 def test_nodes_and_the_largest_of_a_level(boxes: Workspace) -> None:
@@ -204,9 +204,9 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("asked", "words"), REFUSED.values(), ids=list(REFUSED))
-def test_what_cannot_be_answered(boxes: Workspace, asked: list[object], words: str) -> None:
-    kind, *rest = asked
+@pytest.mark.parametrize(("query", "words"), REFUSED.values(), ids=list(REFUSED))
+def test_what_cannot_be_answered(boxes: Workspace, query: list[object], words: str) -> None:
+    kind, *rest = query
     outcome = boxes.run("query", boxes.output, kind, "--tree", "four", *rest)
     assert outcome.code == 2 and outcome.out == "", outcome
     assert words in outcome.err and outcome.err.count("\n") == 1, outcome.err

@@ -130,8 +130,8 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
     domain: SparseDomain, weights: str | None
 ) -> None:
     heavy = [*[1] * (domain.height - 1), 10**6]
-    asked = sparse("t", domain, weights=heavy if weights else None)
-    tables = ReleaseTables(make_release(asked))
+    planned = sparse("t", domain, weights=heavy if weights else None)
+    tables = ReleaseTables(make_release(planned))
     page = write_report_html(tables)
     shown = page_nodes(parse_elements(page).data["trees"][0])
     implied = 0
@@ -155,23 +155,23 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
 
 
 def test_levels_are_reported_with_their_noise_and_threshold() -> None:
-    asked = sparse("t", ADDRESSES, weights=[1, 4, 9])
-    tables = ReleaseTables(make_release(asked))
+    planned = sparse("t", ADDRESSES, weights=[1, 4, 9])
+    tables = ReleaseTables(make_release(planned))
     page = write_report_html(tables)
     lines = re.findall(r"<tr><th scope=.row.>(\d.*?)</tr>", page)
     cells = [re.split(r"</t[hd]><td[^>]*>", line.removesuffix("</td>")) for line in lines]
     assert [row[0] for row in cells] == ["0 root", "1 /8", "2 /16", "3 /32"]
     for level, row in enumerate(cells):
-        law, published = asked.plan.law(level), f"{len(released(tables, 't', level))}"
+        law, published = planned.plan.law(level), f"{len(released(tables, 't', level))}"
         assert law is not None
         assert row[1:3] == [published, published]
         assert "/" in row[3] or "%" in row[3]
         assert f"truncated discrete Laplace, scale {float(law.scale):,.4g}" in row[5]
         assert row[7] == f"{law.radius:,}"
         if level:
-            heavy = asked.plan.heavy_count(level)
-            assert asked.plan.publication_probability(level, heavy) >= 0.95
-            assert asked.plan.publication_probability(level, heavy - 1) < 0.95
+            heavy = planned.plan.heavy_count(level)
+            assert planned.plan.publication_probability(level, heavy) >= 0.95
+            assert planned.plan.publication_probability(level, heavy - 1) < 0.95
             assert row[8:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
     assert cells[0][8:] == ["", "", ""]
     assert "The root has no threshold: it is always published." in said(page)
@@ -181,23 +181,23 @@ def test_levels_are_reported_with_their_noise_and_threshold() -> None:
 
 def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
     domain = CodeDomain(column="a", widths=(16,), notation="hex")
-    asked = sparse("t", domain, prune=100)
+    planned = sparse("t", domain, prune=100)
     exact = NodeCounts(
         keys=pa.array(np.arange(20_000), pa.uint64()), counts=np.arange(20_000) % 200
     )
-    tables = ReleaseTables(make_release(asked, leaves={"t": exact}))
+    tables = ReleaseTables(make_release(planned, leaves={"t": exact}))
     known = released(tables, "t", 1)
     absent = [code % 200 for code in range(20_000) if f"{code:04x}/16" not in known]
-    most = asked.unpublished_most(1)
+    most = planned.unpublished_most(1)
     # Folding hides more than the threshold does.
-    assert 2 * asked.plan.radius(1) < 100 <= max(absent) <= most
-    assert most == 2 * asked.plan.radius(1) + 99
+    assert 2 * planned.plan.radius(1) < 100 <= max(absent) <= most
+    assert most == 2 * planned.plan.radius(1) + 99
     page = write_report_html(tables)
     assert parse_elements(page).data["trees"][0]["most"][1] == most
     assert "begins at 100 rows or more" in said(page)
     assert "Passes at 95 %, from rows" in said(page)
     with pytest.raises(ValueError, match=f"was published, so it has at most {most} rows"):
-        check_chosen_paths(tables, asked, ["0000/16"])
+        check_chosen_paths(tables, planned, ["0000/16"])
 
 
 # What the page leaves out, and what is requested

@@ -40,22 +40,24 @@ def one(text: str | None, wanted: pa.DataType, **rules: object) -> object:
     return None if value != value else value  # no number is missing too
 
 
-def number(told: str) -> float | None:
+def number(shown: str) -> float | None:
     words = {"missing": None, "above all": ABOVE_ALL}
-    return words[told] if told in words else float(told)
+    return words[shown] if shown in words else float(shown)
 
 
 @pytest.mark.parametrize("line", page_rows("in the file | number | integer | date | time | text"))
 def test_what_the_page_says_of_a_text(line) -> None:
-    written, *told = line
+    written, *documented = line
     text = field(written)
-    assert one(text, NUMBER) == number(told[0])
-    assert one(text, INTEGER) == number(told[1])
-    day = None if told[2] == "missing" else date.fromisoformat(told[2])
+    assert one(text, NUMBER) == number(documented[0])
+    assert one(text, INTEGER) == number(documented[1])
+    day = None if documented[2] == "missing" else date.fromisoformat(documented[2])
     assert one(text, DAY) == day
-    time = None if told[3] == "missing" else datetime.fromisoformat(told[3])
+    time = None if documented[3] == "missing" else datetime.fromisoformat(documented[3])
     assert one(text, TIME) == time
-    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(told[4], told[4][1:-1])
+    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(
+        documented[4], documented[4][1:-1]
+    )
     # A zone is needed where the bounds have one.
     assert (one(text, ZONED) is None) == (re.search(r"\d:\d\d(Z|-05:00)`$", written) is None)
 
@@ -65,22 +67,22 @@ MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."
 
 @pytest.mark.parametrize("line", page_rows('in the file | `decimal: ","` | `thousands: ","`'))
 def test_what_the_page_says_of_a_number(line) -> None:
-    written, *told = line
-    for rules, value in zip(MARKS, told, strict=True):
+    written, *documented = line
+    for rules, value in zip(MARKS, documented, strict=True):
         assert one(field(written), NUMBER, **rules) == number(value)
         assert one(f" {field(written)} ", NUMBER, **rules) == number(value)
 
 
 @pytest.mark.parametrize("line", page_rows("format | in the file | date"))
 def test_what_the_page_says_of_a_date(line) -> None:
-    form, written, told = line
-    day = None if told == "missing" else date.fromisoformat(told)
+    form, written, documented = line
+    day = None if documented == "missing" else date.fromisoformat(documented)
     assert one(field(written), DAY, date_format=form[1:-1]) == day
 
 
 def test_what_the_page_says_of_a_line() -> None:
-    told = dict(page_rows("line | what it is"))
-    for line, what in told.items():
+    documented = dict(page_rows("line | what it is"))
+    for line, what in documented.items():
         if line.startswith("`"):
             values = read(f"b,value\n{line[1:-1]}\n".encode(), 64, 64)
             assert len(values) == what.startswith("a row"), line
@@ -205,7 +207,7 @@ def test_no_date_is_moved(form, text) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("09:30", time(9, 30)),
         (" 23:59:59 ", time(23, 59, 59)),
@@ -215,8 +217,8 @@ def test_no_date_is_moved(form, text) -> None:
         *((text, None) for text in ("2024-07-04 09:30", "noon", "09:30:15.")),
     ],
 )
-def test_times_of_day(text: str | None, told: time | None) -> None:
-    assert one(text, CLOCK) == told
+def test_times_of_day(text: str | None, expected: time | None) -> None:
+    assert one(text, CLOCK) == expected
 
 
 def test_instants_and_offsets() -> None:

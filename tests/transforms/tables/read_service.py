@@ -1,6 +1,6 @@
 """A stand-in for BigQuery's Storage Read API: a gRPC server of one's own, with the real messages.
 
-It keeps rows by the moment from which on they are the table's, gives columns that are asked for, in
+It keeps rows by the moment from which on they are the table's, gives requested columns, in
 streams, and can break a stream once, to see that it is read on where it broke.
 """
 

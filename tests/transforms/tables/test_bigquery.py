@@ -21,7 +21,7 @@ table_library("google.cloud.bigquery_storage_v1", "DPTREES_REQUIRE_GCP")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 FIRST, SECOND = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2024, 2025))
-# Neighbors that a double cannot tell apart.
+# Neighbors that a double cannot distinguish.
 LARGE = tuple(range(2**53, 2**53 + 6))
 VISITS = BigqueryTable(table="shop.web.visits")
 
@@ -96,7 +96,7 @@ def test_refused(service: Any) -> None:
     ids=lambda ids: str(ids.type),
 )
 def test_units_are_exact(ids: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids that a double cannot tell apart stay units of their own."""
+    """Ids that a double cannot distinguish stay units of their own."""
     with serving(pa.table({"id": ids}), monkeypatch), VISITS.pinned() as pinned:
         table = pinned.with_units(["id"]).divided(["id"])
         read = [row for split in table.splits(["id"]) for row in table.batches(split, ["id"])]

@@ -68,7 +68,7 @@ def test_a_column_added_later_is_null_before(folder: str, read_pinned: RowsOf) -
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "words"),
     [
         ("7", "has no version 7"),
         ("main", "is no number and no moment"),
@@ -76,9 +76,9 @@ def test_a_column_added_later_is_null_before(folder: str, read_pinned: RowsOf) -
         ("2020-01-01T00:00Z", "has no version 2020"),
     ],
 )
-def test_versions_refused(folder: str, version: str, told: str) -> None:
+def test_versions_refused(folder: str, version: str, words: str) -> None:
     with (
-        pytest.raises(InputError, match=told),
+        pytest.raises(InputError, match=words),
         DeltaTable(table=folder, version=version).pinned(),
     ):
         pass
@@ -128,7 +128,7 @@ def test_mapped_names_of_an_older_protocol_refused(folder: str) -> None:
         DeltaTable(table=folder).pinned().__enter__()
 
 
-def test_missing_file_is_told_without_its_words(folder: str) -> None:
+def test_missing_file_is_reported_without_its_words(folder: str) -> None:
     with DeltaTable(table=folder).pinned() as table:
         for path in Path(folder).rglob("*.parquet"):
             path.unlink()

@@ -133,7 +133,7 @@ def test_old_schema_of_old_snapshot(visits: Any, read_pinned: RowsOf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "words"),
     [
         (IcebergTable(table="shop.none"), "the Iceberg table shop.none does not exist"),
         (IcebergTable(table="none.visits"), "none.visits does not exist"),
@@ -146,8 +146,8 @@ def test_old_schema_of_old_snapshot(visits: Any, read_pinned: RowsOf) -> None:
         (IcebergTable(table="nowhere/v1.metadata.json"), "cannot be read"),
     ],
 )
-def test_refused(visits: Any, table: IcebergTable, told: str) -> None:
-    with pytest.raises(InputError, match=told), table.pinned():
+def test_refused(visits: Any, table: IcebergTable, words: str) -> None:
+    with pytest.raises(InputError, match=words), table.pinned():
         pass
 
 
@@ -157,7 +157,7 @@ def test_table_without_snapshot(catalog: Any, rows: pa.Table) -> None:
         pass
 
 
-def test_missing_file_is_told_without_its_words(visits: Any) -> None:
+def test_missing_file_is_reported_without_its_words(visits: Any) -> None:
     with VISITS.pinned() as table:
         (split, *_) = table.splits(["age"])
         Path(pickle.loads(split.token).file.file_path.removeprefix("file://")).unlink()

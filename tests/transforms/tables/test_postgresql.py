@@ -102,9 +102,9 @@ def wait_for_who_waits() -> None:
     """Until a statement waits for a lock that another has."""
     import psycopg
 
-    asked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    statement = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     with psycopg.connect(os.environ["VISITS_URL"], autocommit=True) as connection:
-        while connection.execute(asked).fetchone() == (0,):
+        while connection.execute(statement).fetchone() == (0,):
             time.sleep(0.01)
 
 
@@ -312,7 +312,7 @@ def test_a_snapshot_that_is_gone(run: Callable[[str], None]) -> None:
     assert caught.value.again
 
 
-def test_values_are_not_told(run: Callable[[str], None]) -> None:
+def test_values_are_not_reported(run: Callable[[str], None]) -> None:
     run("CREATE VIEW broken AS SELECT place::int AS age FROM visits")
     with PostgresqlTable(table="broken", connection="env:VISITS_URL").pinned() as table:
         (split,) = table.splits(["age"])
@@ -345,7 +345,7 @@ def test_refused(run: Callable[[str], None]) -> None:
 @pytest.mark.parametrize(
     ("user", "port", "again"), [("nobody-known", None, False), ("tester", 1, True)]
 )
-def test_the_password_is_not_told(
+def test_the_password_is_not_reported(
     server: postgresql.Server,
     monkeypatch: pytest.MonkeyPatch,
     user: str,
