@@ -78,7 +78,7 @@ def plan_setting(cells: int, measure: Measure) -> TreeSetting:
 
 
 def draw_counts(shape: Floats, rows: int) -> Integers:
-    """(cells,) rows of a shape, drawn once."""
+    """Draw (cells,) counts of rows with a shape, the same in each run."""
     return np.random.default_rng(17).multinomial(rows, shape).astype(np.int64)
 
 
@@ -102,7 +102,7 @@ def released_cells(forest: Forest, counts: Integers, read: str) -> Floats:
 def measure_errors(
     plan: TreePlan | AdaptivePlan, counts: Integers, releases: int, read: str = "count"
 ) -> Errors:
-    """Measured over releases; of all prefixes, and of 2,000 random ranges."""
+    """Measure the errors of all prefixes and of 2,000 random ranges over releases."""
     cells = counts.size
     kind = AdaptiveForest if isinstance(plan, AdaptivePlan) else UniformForest
     forest = kind(plan, keys=releases, chunk_leaves=max(cells, 2**17))  # type: ignore[arg-type]

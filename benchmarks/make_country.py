@@ -64,7 +64,7 @@ def level_sizes(fraction: float) -> tuple[int, ...]:
 
 
 def level_digits(fraction: float) -> tuple[int, ...]:
-    """The digits of each level of a code."""
+    """Return the number of digits of each level of a code."""
     return DIGITS if fraction <= 1 else LARGE_DIGITS
 
 

@@ -60,13 +60,13 @@ def data(rows: int) -> dict[str, Integers]:
 
 
 def even_quantiles(number: int) -> tuple[float, ...]:
-    """So many of them, in equal parts."""
+    """Return a number of evenly spaced quantiles."""
     return tuple(round(each / (number + 1), 6) for each in range(1, number + 1))
 
 
 @functools.cache
 def tree_question(number: int) -> Question:
-    """The tree that is planned for them."""
+    """The tree that is planned for the quantiles."""
     quantiles = even_quantiles(number)
     objective = QuantileObjective(quantiles=quantiles)
     levels = WholeLevels(objective=objective)
@@ -76,7 +76,7 @@ def tree_question(number: int) -> Question:
 
 @functools.cache
 def chosen_question(number: int, share: Fraction = Fraction(0)) -> Question:
-    """They, chosen by the exponential mechanism."""
+    """The quantiles, chosen by the exponential mechanism."""
     workload = ExponentialWorkload(
         name="tree", domain=DOMAIN, quantiles=even_quantiles(number), interval_share=share
     )

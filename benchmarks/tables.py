@@ -48,7 +48,7 @@ trees:
 
 
 def input_section(kind: str, folder: Path) -> str:
-    """What a configuration says of the rows of a kind."""
+    """Return the section `input` of a configuration for a kind of table."""
     return {
         "parquet": f"format: parquet, path: {folder}/files/",
         "delta": f"format: delta, table: {folder}/delta",

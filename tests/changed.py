@@ -34,7 +34,7 @@ def changed_files(since: str) -> list[str]:
 
 
 def find_tests(path: str, present: set[str]) -> Iterator[str]:
-    """The tests of a changed file.
+    """Find the tests of a changed file.
 
     Args:
         path: from the project's folder.

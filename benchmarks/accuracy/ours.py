@@ -51,7 +51,7 @@ def plan_tree(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePla
 
 
 def release_nonce(case: Case, number: int) -> bytes:
-    """Names a release, so that every one has noise of its own, and a later run the same."""
+    """Return the nonce of a release: each has its own noise, and a later run the same."""
     return f"{case.data.name} {case.rows} {case.privacy} {case.quantile_count} {number}".encode()
 
 

@@ -66,7 +66,7 @@ def opendp_tree(counts, request):
 
 
 def repeat_cells(counts):
-    """The cell of each row."""
+    """Repeat each cell as often as it has rows."""
     return np.repeat(np.arange(counts.size), counts).tolist()
 
 

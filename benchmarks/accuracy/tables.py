@@ -100,7 +100,7 @@ _PAPERS = tuple(each.name for each in PAPERS)
 
 
 def find_origin(method: str) -> Origin:
-    """Where a line of the tables comes from."""
+    """Return the origin of a line of the tables."""
     name = method.split(":")[0]
     if name in _OURS:
         return Origin.OURS
@@ -108,7 +108,7 @@ def find_origin(method: str) -> Origin:
 
 
 def best_method(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None:
-    """The method of least error among these, if there is any."""
+    """Return the method with the least error among these origins, if there is any."""
     wanted = set(origins)
     among = [(error.mean, name) for name, error in found.items() if find_origin(name) in wanted]
     if not among:

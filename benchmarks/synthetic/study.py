@@ -47,7 +47,7 @@ class Extent:
     rows: int
 
     def run_count(self, rows: int) -> int:
-        """How many runs of a size: at least 3."""
+        """Return the number of runs for a size: at least 3."""
         return max(3, self.runs // 3 ** max(0, len(str(rows)) - 5))
 
 

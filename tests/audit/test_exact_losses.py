@@ -59,7 +59,7 @@ SKETCH_PLANS, SEVERAL_PLANS = 12, 3
 
 
 def plan_count(kind: str) -> int:
-    """How many random plans of a kind are looked at; plans of several trees take longer."""
+    """Number of random plans of a kind to check; plans of several trees take longer."""
     if "several" in kind:
         return SEVERAL_PLANS
     return SKETCH_PLANS if kind == SKETCHES else PLANS

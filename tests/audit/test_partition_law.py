@@ -102,7 +102,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
 
 
 def run_probability(run: Prescribed, rows: dict[int, int]) -> float:
-    """The probability of the noisy counts that a way requested."""
+    """Return the probability of the noisy counts that a run requested."""
     found = 1.0
     for (level, depth, nodes), values in zip(run.requests, run.values, strict=True):
         law = run.question.plan.laws[level]

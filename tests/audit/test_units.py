@@ -38,7 +38,7 @@ PAIRS, SEED = 5, 1
 
 
 def plan_count(kind: str, measure: str) -> int:
-    """How many random plans of a kind are looked at: plans of several trees take longer, and so
+    """Number of random plans of a kind to check: plans of several trees take longer, and so
     does the composition under (epsilon, delta); the worst units are rarer in ordered trees."""
     if "several" in kind:
         return 2 if measure in TIGHT else 1

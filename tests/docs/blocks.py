@@ -42,7 +42,7 @@ class Block:
 
 
 def read_blocks(page: str) -> Iterator[Block]:
-    """Yields the blocks of a page, in its order.
+    """Yield the blocks of a page in order.
 
     >>> [b.language for b in read_blocks("```sh\\nls\\n```\\nand\\n```text\\na.csv\\n```\\n")]
     ['sh', 'text']

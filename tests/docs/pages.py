@@ -66,7 +66,7 @@ class Shown:
 
 
 def required_modules(page: str) -> list[str]:
-    """The modules that a page cannot be run without, beside the modules of the project.
+    """Return the modules that a page needs beside the modules of the project.
 
     >>> required_modules("<!-- needs: pandas, duckdb -->")
     ['pandas', 'duckdb']

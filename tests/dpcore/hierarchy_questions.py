@@ -162,7 +162,7 @@ def path_text(form: str, labels: Sequence[str]) -> str:
 
 
 def clamped_value(measure: MeasureColumn | None, value: float | None) -> int | None:
-    """What a row adds, None where it is dropped: by hand."""
+    """Return the amount that a row adds, computed by hand; None for a dropped row."""
     if measure is None:
         return 1
     if value is None or np.isnan(value):

@@ -26,7 +26,7 @@ OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
 
 def make_round(size: int, cutoff: int = 2) -> ThresholdRound:
-    """A round that finds counts of some 2.5 times a size, and none below half of it."""
+    """Make a round that finds counts of about 2.5 times a size, and none below half of it."""
     free = ThresholdRound(
         cutoff=cutoff,
         search_epsilon=Fraction(20 * cutoff, size),
@@ -102,7 +102,7 @@ def threshold_question(
 
 
 def make_stated_plan(*questions: Question) -> ReleasePlan:
-    """A release that states what its trees spend, and no more."""
+    """Make a release whose guarantee is exactly what its trees spend."""
     own = [question.spending.own for question in questions]
     stated = sum((each[0] for each in own), Fraction()), sum((each[1] for each in own), Fraction())
     return ReleasePlan(

@@ -8,5 +8,5 @@ from dpcore.privacy.unit import PrivacyUnit
 
 
 def bounded_unit(unit: PrivacyUnit, rows: int) -> PrivacyUnit:
-    """The same relation between units of at most so many rows; one row is the row itself."""
+    """Return the unit with at most this many rows per person; one row is the row itself."""
     return unit if rows == 1 else replace(unit, columns=("person",), rows=rows)

@@ -184,7 +184,7 @@ def faults_at(places: Iterable[str]) -> list[Fault]:
 
 
 def graph_shape(kind: str) -> tuple[Any, ...]:
-    """What the steps of a plan depend on."""
+    """Return the properties of a plan that determine its steps."""
     plan = every_kind.PLANS[kind]()
     places = len(plan.questions[0].places)
     absent = every_kind.ABSENT.get(kind, set())

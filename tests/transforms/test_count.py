@@ -18,7 +18,7 @@ RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 def sum_counts(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[object, list[int]]:
-    """The sum of the partial counts of bundles of batches, without an engine."""
+    """Sum the partial counts of bundles of batches, without an engine."""
     stops = np.cumsum(sizes).tolist()
     bundles = [batches[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
     found = dict(grouped(outputs(counted(plan, bundles))[MAIN]))

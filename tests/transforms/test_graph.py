@@ -14,7 +14,7 @@ from transforms.release import ReleaseTrees
 
 
 def build_graph(plan, reference, data: str, output: str) -> tuple[Any, Any]:
-    """The job as an engine gets it, and what reads its coders."""
+    """Build the job as an engine receives it, and the context that reads its coders."""
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
     rows = pipeline | "Read" >> ReadBatches(patterns=(data,), format="parquet", plan=plan)
     rows | "Release" >> ReleaseTrees(plan, key=reference, output=output)

@@ -68,7 +68,7 @@ def holds(data: bytes, needles: list[bytes], depth: int = DEPTH) -> bool:
 
 
 def plain_forms(key: ReleaseKey) -> list[bytes]:
-    """The key in every plain form; halves, so that a key broken in two is found as well."""
+    """Return the key in every plain form; halves, so that a key broken in two is found as well."""
     text = key.to_text().removeprefix("dptrees-key-1:")
     secret = base64.urlsafe_b64decode(text)
     forms = [secret, base64.b64encode(secret), text.encode()]

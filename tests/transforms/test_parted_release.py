@@ -86,7 +86,7 @@ def questions(
 
 
 def make_plan(universe: Universe, chunks: int, *, every: int = 1) -> ReleasePlan:
-    """The plan of every first, second or later question."""
+    """Make the plan of every nth question."""
     chosen = questions(universe)[::every]
     return make_release_plan(*(replace(each, chunk_leaves=chunks) for each in chosen))
 

@@ -53,7 +53,7 @@ def histograms() -> Iterator[tuple[int, ...]]:
 
 
 def possible_histograms(rows: int) -> list[tuple[int, ...]]:
-    """What at most so many rows of a unit add to a histogram."""
+    """Return the histograms of at most this many rows."""
     return [each for each in itertools.product(range(rows + 1), repeat=CELLS) if sum(each) <= rows]
 
 

@@ -43,7 +43,7 @@ def list_cells(domain: HypercubeDomain) -> list[tuple[int, ...]]:
 
 
 def compute_code(domain: HypercubeDomain, cell: Sequence[int]) -> int:
-    """One bit at a time: which half of what is left of the axis whose turn it is."""
+    """Compute the code bit by bit: the half of the current axis that contains the cell."""
     code, lows = 0, [0] * len(cell)
     sizes = [2 ** cell_bits(axis) for axis in domain.axes]
     for axis in domain.axis_bits.order:

@@ -37,7 +37,7 @@ def increments(codes: np.ndarray) -> Increments:
 
 
 def counter_values(counter: Any) -> dict[int, int]:
-    """What a counter gives, over all its shards."""
+    """Return the counts of a counter, over all its shards."""
     found: dict[int, int] = {}
     for partial in counter.take():
         if partial.data:

@@ -221,7 +221,7 @@ def one_row(x: int, y: int) -> pa.RecordBatch:
 def count_differences(
     question: HypercubeQuestion, with_: Any, without: Any
 ) -> Iterator[np.ndarray]:
-    """By how much the exact counts of each level, or cells of its sketch, differ."""
+    """Yield the differences of the exact counts of each level, or of the cells of its sketch."""
     first, second = (exact_places(question, [each]) for each in (with_, without))
     if question.plan.holding is Holding.SKETCH:
         for place in question.places:

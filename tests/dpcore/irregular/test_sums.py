@@ -261,7 +261,7 @@ def scaled(law: Any) -> Any:
 
 
 def plant_counts(plan: IrregularPlan) -> IrregularPlan:
-    """Draws the noise of counts and believes in that of sums."""
+    """Return a wrong plan: it draws the noise of counts and states the variances of sums."""
     counts = level_sensitivities(plan.tree, plan.unit, keyed=True)
     planted = replace(plan)
     planted.__dict__["class_variances"] = plan.class_variances

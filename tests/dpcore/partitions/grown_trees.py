@@ -116,7 +116,7 @@ class DenseTree:
 
 
 def sum_variance(found: GrownEstimate, weights: Sequence[Floats]) -> float:
-    """The variance of a weighted sum of all leaves, family by family."""
+    """Return the variance of a weighted sum of all leaves, family by family."""
     alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
     for place, above, level in reversed(list(found.tree.pairs())):
         shape = -1, level.fanout(above)

@@ -48,7 +48,7 @@ def small_section(workspace: Workspace, output: Path) -> dict[str, Any]:
 
 
 def write_pipeline(workspace: Workspace, section: dict[str, Any]) -> str:
-    """A pipeline that reads the rows, where the section does not, and releases them."""
+    """Write a pipeline that releases the rows, and reads them if the section does not."""
     rows = {"path": str(workspace.rows / "*.parquet")}
     steps: list[Any] = [] if "input" in section else [{"type": "ReadFromParquet", "config": rows}]
     steps.append({"type": "DPTree", "config": section})

@@ -124,7 +124,7 @@ def said(page: str) -> str:
 
 
 def page_nodes(tree: dict[str, Any], key: int = 0) -> list[dict[str, dict[str, Any]]]:
-    """What the page's script knows of a tree: for each level its nodes by their paths."""
+    """Return the data of a tree in the page: for each level its nodes by their paths."""
     found: list[dict[str, dict[str, Any]]] = []
     paths: list[str] = []
     for level, own in enumerate(tree["keys"][key]["levels"]):

@@ -220,7 +220,7 @@ sys.exit(code)
 
 
 def measure_peak(boxes: Workspace, output: Path, n: int) -> int:
-    """The most memory that sampling takes, in kB."""
+    """Measure the peak memory of sampling, in kB."""
     arguments = ["sample", boxes.output, "--tree", "one", "-n", n, "--output", output]
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *map(str, arguments)],

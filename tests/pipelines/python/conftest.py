@@ -43,7 +43,7 @@ def rows(work: Path) -> pa.Table:
 
 
 def read_config(name: str) -> dict[str, Any]:
-    """A golden configuration as a dictionary, without what a call says."""
+    """Read a golden configuration, without the keys that are arguments of a call."""
     values: dict[str, Any] = yaml.safe_load(write_configuration(Path(), name).read_text())
     return {key: each for key, each in values.items() if key not in ("input", "output", "key_file")}
 
@@ -55,7 +55,7 @@ def fixed(rows: Any, config: Any, **call: Any) -> Release:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """All files of a release but its page."""
+    """Read all files of a release except its page."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -101,7 +101,7 @@ def said(page: str) -> str:
 
 
 def page_nodes(tree: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
-    """What the page's script knows: for each level its nodes by their paths, as it joins them."""
+    """Return the data of the page: for each level its nodes by their paths, as it joins them."""
     found: list[dict[str, dict[str, Any]]] = []
     paths: list[str] = []
     for level, columns in enumerate(tree["keys"][0]["levels"]):

@@ -24,7 +24,7 @@ ABOVE_ALL = float("inf")
 
 
 def page_rows(head: str) -> list[list[str]]:
-    """The lines of the table of a page that begins so."""
+    """Return the rows of the table of the page that has this head."""
     table = DOCUMENT.read_text().split(f"\n| {head} |")[1].split("\n\n")[0]
     rows = [line.removeprefix("| ").removesuffix(" |") for line in table.splitlines()[2:]]
     return [row.split(" | ") for row in rows]
