@@ -98,8 +98,8 @@ def ranks_off(counts: Integers, rows: list[dict[str, float]]) -> Floats:
     """(quantiles,) distances of requested ranks from the ranks of the released cells, in rows."""
     upto = np.cumsum(counts)
     cells = np.array([row["value"] for row in rows]).astype(np.int64)
-    wanted = np.array([row["q"] for row in rows]) * upto[-1]
-    return np.maximum(np.maximum((upto - counts)[cells] - wanted, wanted - upto[cells]), 0)
+    ranks = np.array([row["q"] for row in rows]) * upto[-1]
+    return np.maximum(np.maximum((upto - counts)[cells] - ranks, ranks - upto[cells]), 0)
 
 
 def mean_off(question: Question, counts: Integers, releases: int) -> tuple[float, float]:
@@ -144,8 +144,8 @@ def interval_lines(releases: int) -> Iterator[str]:
 def _held(counts: Integers, rows: list[dict[str, float]]) -> float:
     """The share of the intervals that hold the quantile of the rows."""
     upto = np.cumsum(counts)
-    wanted = [max(1, int(np.ceil(row["q"] * upto[-1] - 1e-9))) for row in rows]
-    cells = np.searchsorted(upto, wanted)
+    ranks = [max(1, int(np.ceil(row["q"] * upto[-1] - 1e-9))) for row in rows]
+    cells = np.searchsorted(upto, ranks)
     pairs = zip(rows, cells.tolist(), strict=True)
     return float(np.mean([row["ci_low"] <= cell <= row["ci_high"] for row, cell in pairs]))
 

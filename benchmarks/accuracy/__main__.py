@@ -61,7 +61,9 @@ def _chosen(options: argparse.Namespace) -> list[Method]:
     every = [*OURS, *package_methods(options.peers), *PAPERS]
     if options.methods is None:
         return every
-    return [each for each in every if any(fnmatch(each.name, wanted) for wanted in options.methods)]
+    return [
+        each for each in every if any(fnmatch(each.name, pattern) for pattern in options.methods)
+    ]
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:

@@ -1,4 +1,4 @@
-"""What is released and how often: a set, a number of rows, a budget, and the quantiles wanted."""
+"""Cases of the comparison: a data set, a number of rows, a budget and the requested quantiles."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def find_origin(method: str) -> Origin:
 
 def best_method(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None:
     """Return the method with the least error among these origins, if there is any."""
-    wanted = set(origins)
-    among = [(error.mean, name) for name, error in found.items() if find_origin(name) in wanted]
+    allowed = set(origins)
+    among = [(error.mean, name) for name, error in found.items() if find_origin(name) in allowed]
     if not among:
         return None
     name = min(among)[1]

@@ -192,12 +192,12 @@ def least_squares(tree: GrownTree, *, shrink: bool = False) -> tuple[Floats, ...
     found: list[Floats] = []
     above = np.maximum(root, 0)
     for level, (values, variances) in zip(tree.levels, from_below, strict=True):
-        wanted = above[level.parents]
-        surplus = (wanted - values.sum(axis=1)) / variances.sum(axis=1)
+        totals = above[level.parents]
+        surplus = (totals - values.sum(axis=1)) / variances.sum(axis=1)
         solved = values + variances * surplus[:, None]
         if shrink:
-            solved = _shrunk(solved, variances, wanted)
-        found.append(on_simplex(solved, wanted))
+            solved = _shrunk(solved, variances, totals)
+        found.append(on_simplex(solved, totals))
         above = found[-1].ravel()
     return tuple(found)
 

@@ -139,14 +139,14 @@ def _of_commands(text: str) -> str:
 
 def _of_command(line: str) -> str:
     fails = _FAILS.search(line)
-    wanted = 0 if fails is None else int(fails[1])
+    expected = 0 if fails is None else int(fails[1])
     program, *arguments = shlex.split(_FAILS.sub("", line), comments=True) or ["true"]
     if program not in _PROGRAMS:
         raise PageFailed(f"{line}: a page cannot run {program}; only to be read it is a bash block")
     out, err, code = _caught_code(lambda: _PROGRAMS[program](arguments))
-    if code != wanted:
-        raise PageFailed(f"{line}: exit code {code}, not {wanted}\n{out}{err}")
-    return out if wanted == 0 else out + err
+    if code != expected:
+        raise PageFailed(f"{line}: exit code {code}, not {expected}\n{out}{err}")
+    return out if expected == 0 else out + err
 
 
 def _run_python(arguments: list[str]) -> int:

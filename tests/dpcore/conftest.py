@@ -67,11 +67,11 @@ def _random_plan(
     )
 
 
-def _replace_laws(plan: TreePlan, law_of: Callable[[NoiseLaw], Any]) -> TreePlan:
+def _replace_laws(plan: TreePlan, change_law: Callable[[NoiseLaw], Any]) -> TreePlan:
     """The plan, which believes in its own variances, but whose noise has other laws."""
     believed = plan.variances
     planted = replace(plan)
-    planted.__dict__["laws"] = tuple(None if law is None else law_of(law) for law in plan.laws)
+    planted.__dict__["laws"] = tuple(None if law is None else change_law(law) for law in plan.laws)
     planted.__dict__["variances"] = believed
     return planted
 

@@ -271,9 +271,9 @@ def test_discarding_begins_with_the_stage_that_was_begun(shops: Workspace) -> No
 
 
 def test_no_selected_key_is_reported_in_one_sentence(shops: Workspace) -> None:
-    wanted = change(BY | {"threshold": 100_000})
+    unreachable = change(BY | {"threshold": 100_000})
     for _ in range(2):
-        outcome = shops.release(wanted)
+        outcome = shops.release(unreachable)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
         assert "trees[1].by: no keys of shop were selected" in outcome.err
     assert (shops.output / "keys" / "manifest.json").exists()

@@ -82,14 +82,14 @@ EXACT = {
 def test_what_is_rounded_is_said_and_can_be_refused(queried: Workspace, name: str) -> None:
     (kind, *values), label = ROUNDED[name]
     (row,) = answers(queried, kind, *values, "--tree", "weeks")
-    wanted = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
-    assert (row["asked"], row["answered"], row["label"]) == (wanted, label, label)
+    expected = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
+    assert (row["asked"], row["answered"], row["label"]) == (expected, label, label)
     outcome = queried.run("query", queried.output, kind, *values, "--tree", "weeks")
     assert outcome.out.split()[:2] == ["asked", "answered"]
-    assert wanted in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
+    assert expected in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
     refused = queried.run("query", queried.output, kind, *values, "--tree", "weeks", "--exact")
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert f"exact: requested {wanted}" in refused.err and label in refused.err
+    assert f"exact: requested {expected}" in refused.err and label in refused.err
 
 
 @pytest.mark.parametrize("name", EXACT)

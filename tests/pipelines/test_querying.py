@@ -77,8 +77,8 @@ def table(workspace: Workspace, kind: str, tree: str, key: str | None = None) ->
 
 @pytest.mark.parametrize(("tree", "key"), [("all", None), ("places", "north"), ("places", "south")])
 def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
-    of_key = ("--key", key) if key else ()
-    answer = query_json(released, "cdf", "25", "50", "100", "--tree", tree, *of_key)
+    key_options = ("--key", key) if key else ()
+    answer = query_json(released, "cdf", "25", "50", "100", "--tree", tree, *key_options)
     assert (answer["tree"], answer["key"]) == (tree, key)
     rows = table(released, "cdf", tree, key)
     for upper, row in zip((25, 50, 100), answer["answers"], strict=True):

@@ -116,7 +116,7 @@ def test_what_is_counted_row_by_row(unit, keyed, key) -> None:
         most=6,
         keys=2,
         per_key=4,
-        key_of=(lambda cell: cell // 30) if keyed else None,
+        cell_key=(lambda cell: cell // 30) if keyed else None,
     )
     for (_, cell, value), times in kept.items():
         alone[cell, value] += times

@@ -117,14 +117,14 @@ def test_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
 
 
 def test_in_memory(key) -> None:
-    wanted, found = (
+    expected, found = (
         release_rows(make_plan(each, 5), ROWS.combine_chunks().to_batches(), key)
         for each in (BLOCKS, parted())
     )
-    for question in wanted.plan.questions:
+    for question in expected.plan.questions:
         for part in question.parts():
             place = part.kind, part.tree, part.key, part.index
-            assert found._read(*place) == wanted._read(*place)
+            assert found._read(*place) == expected._read(*place)
 
 
 def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None:

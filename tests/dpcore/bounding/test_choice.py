@@ -109,7 +109,7 @@ def slow(rows: Sequence[Row], unit: PrivacyUnit, *, keyed: bool = False) -> Coun
         most=unit.rows,
         keys=unit.keys,
         per_key=unit.rows_per_key,
-        key_of=(lambda cell: cell // CELLS) if keyed else None,
+        cell_key=(lambda cell: cell // CELLS) if keyed else None,
     )
     found: Counter[Any] = Counter()
     for (_, cell, value), count in kept.items():

@@ -31,8 +31,8 @@ def make_plan(
 def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.ndarray) -> np.ndarray:
     """(quantiles,) how far the wanted ranks are from the ranks of the cells."""
     upto = np.cumsum(counts)
-    wanted = np.array([float(each) for each in quantiles]) * upto[-1]
-    return np.maximum(np.maximum((upto - counts)[cells] - wanted, wanted - upto[cells]), 0)
+    ranks = np.array([float(each) for each in quantiles]) * upto[-1]
+    return np.maximum(np.maximum((upto - counts)[cells] - ranks, ranks - upto[cells]), 0)
 
 
 @given(
@@ -44,8 +44,8 @@ def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.nda
 def test_quantiles_rise(
     counts: list[int], quantiles: list[Fraction], measure: Measure, seed: int
 ) -> None:
-    wanted = tuple(sorted(each for each in quantiles if 0 < each < 1)) or (Fraction(1, 2),)
-    plan = make_plan(len(counts), wanted, Fraction(1), measure)
+    inner = tuple(sorted(each for each in quantiles if 0 < each < 1)) or (Fraction(1, 2),)
+    plan = make_plan(len(counts), inner, Fraction(1), measure)
     found = chosen_quantiles(np.array(counts), plan, public_stream("rise", seed))
     values = found.cells + found.shares
     assert np.all(np.diff(values) >= 0)

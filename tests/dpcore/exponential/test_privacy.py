@@ -244,10 +244,10 @@ def test_the_sensitivity_is_that_of_all_distances(
     """Check the distances of cells, and of places in them; of two parts if not the whole."""
 
     def distances(counts: tuple[int, ...]) -> list[Fraction]:
-        wanted, found, before = part * sum(counts), [], 0
+        rank, found, before = part * sum(counts), [], 0
         for own in counts:
-            found.append(max(before - wanted, wanted - before - own, Fraction(0)))
-            found += [abs(before + own * Fraction(each, 4) - wanted) for each in (1, 3)]
+            found.append(max(before - rank, rank - before - own, Fraction(0)))
+            found += [abs(before + own * Fraction(each, 4) - rank) for each in (1, 3)]
             before += own
         return found
 

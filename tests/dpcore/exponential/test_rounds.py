@@ -140,13 +140,13 @@ def test_retries_draw_the_same_and_other_answers_others() -> None:
 def test_a_chunk_chooses_among_its_own_cells() -> None:
     chunk = ExponentialForest(make_plan(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
     none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
-    for first, last, wanted in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
+    for first, last, expected in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
         request = ChunkRequest(
             rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
         )
         plan = make_plan(9, Measure.RHO)
         reported = answered(plan, "t", chunk, np.array([0, 5, 0]), request.to_bytes(), NOISE)
-        assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == wanted
+        assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == expected
 
 
 def test_too_many_cells_are_refused() -> None:

@@ -89,8 +89,8 @@ def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> N
     levels, prefixes, whole = solved(plan, counts)
     tree = plan.tree
     for level, (estimate, count) in enumerate(zip(levels, whole, strict=True)):
-        wanted = tree.level_counts(counts)[level]
-        assert np.allclose(estimate, wanted, atol=1e-6) and (count == wanted).all()
+        expected = tree.level_counts(counts)[level]
+        assert np.allclose(estimate, expected, atol=1e-6) and (count == expected).all()
     assert (prefixes.count == np.cumsum(counts, axis=1)).all()
 
 
@@ -118,8 +118,8 @@ def test_a_public_total_is_exact_and_its_errors_are_those_of_dense_algebra(
     ones = np.ones(CELLS)
     covariance -= np.outer(covariance @ ones, covariance @ ones) / (ones @ covariance @ ones)
     prefixes = np.tril(np.ones((CELLS, CELLS)))
-    wanted = np.einsum("ij,jk,ik->i", prefixes, covariance, prefixes)
-    assert np.allclose(errors.prefixes, wanted, atol=1e-6)
+    expected = np.einsum("ij,jk,ik->i", prefixes, covariance, prefixes)
+    assert np.allclose(errors.prefixes, expected, atol=1e-6)
     assert errors.total == 0 and errors.levels[0] == pytest.approx(0, abs=1e-6)
     runs = [(2, 5), (9, 30)]
     weights = prefixes[4] - prefixes[1] + prefixes[29] - prefixes[8]

@@ -78,13 +78,13 @@ def test_answers_agree_with_each_other_and_with_the_data() -> None:
     parts = [tree.range(start, start + 20) for start in (0, 20, 40)]
     assert sum(each.count for each in parts) == whole.count
     assert sum(each.estimate for each in parts) == pytest.approx(whole.estimate)
-    for answer, wanted in (
+    for answer, truth in (
         (whole, counts.sum()),
         (tree.range(10, 30), counts[0, 10:30].sum()),
         (tree.sum([5, (20, 30), (40, 55)]), counts[0, [5, *range(20, 30), *range(40, 55)]].sum()),
         (tree.node(1, 2), counts[0, 32:48].sum()),
     ):
-        assert abs(answer.estimate - wanted) < stats.norm.isf(FALSE_ALARM / 10) * answer.std_error
+        assert abs(answer.estimate - truth) < stats.norm.isf(FALSE_ALARM / 10) * answer.std_error
     one, band = tree.cdf(30), tree.cdf(30, simultaneous=True)
     assert band.ci_low < one.ci_low < one.ci_high < band.ci_high
     wider = tree.at_confidence(0.99).cdf(30)
@@ -136,8 +136,8 @@ def test_every_key_has_its_answers() -> None:
     counts = some_counts(3)
     tree = released(make_question(workload=replace(WORKLOAD, keys=KEYS)), counts).tree("age")
     for place, key in enumerate("abc"):
-        answer, wanted = tree.cdf(30, key), counts[place, :30].sum()
-        assert abs(answer.estimate - wanted) < 6 * answer.std_error
+        answer, truth = tree.cdf(30, key), counts[place, :30].sum()
+        assert abs(answer.estimate - truth) < 6 * answer.std_error
 
 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
@@ -151,8 +151,8 @@ def test_intervals_of_ranges_and_quantiles_cover(unit: PrivacyUnit) -> None:
     for number in range(runs):
         tree = released(question, counts, number).tree("age")
         answers = {"range": (tree.range(7, 31), cdf[30] - cdf[6]), "cdf": (tree.cdf(31), cdf[30])}
-        for name, (answer, wanted) in answers.items():
-            missed[name] += not answer.ci_low <= wanted <= answer.ci_high
+        for name, (answer, truth) in answers.items():
+            missed[name] += not answer.ci_low <= truth <= answer.ci_high
         row = tree.quantile(0.5)
         missed["median"] += not row["ci_low"] <= median <= row["ci_high"]
     low, high = stats.binom.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs, 0.05)

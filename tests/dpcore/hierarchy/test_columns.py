@@ -116,15 +116,15 @@ def test_dates_are_midnights_of_a_calendar_of_hours() -> None:
 def test_integers_of_every_type(type: pa.DataType) -> None:
     largest = 2 ** (type.bit_width - (not str(type).startswith("u"))) - 1
     rows = {"x": pa.array([3, 4, None, largest], type)}
-    of_numbers = universe_from_columns({"x": pa.array([3, 2**63 - 1])})
+    numbers = universe_from_columns({"x": pa.array([3, 2**63 - 1])})
     # The largest int64 is a leaf; the largest uint64 must not be taken for it.
     last = 1 if largest == 2**63 - 1 else -1
-    domain = HierarchyDomain(universe=of_numbers, columns=("x",))
+    domain = HierarchyDomain(universe=numbers, columns=("x",))
     assert domain.leaf_ids(rows).tolist() == [0, -1, -1, last]
-    of_codes = HierarchyDomain(
+    by_code = HierarchyDomain(
         universe=universe_from_codes(pa.array(["0003"]), (2, 2)), columns=("x",)
     )
-    assert of_codes.leaf_ids(rows).tolist() == [0, -1, -1, -1]
+    assert by_code.leaf_ids(rows).tolist() == [0, -1, -1, -1]
 
 
 def test_texts_that_are_all_integers_are_read_from_integers_too() -> None:

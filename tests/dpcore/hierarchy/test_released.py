@@ -141,9 +141,9 @@ def test_the_largest_nodes_of_a_level(release: ReleaseReader, name: str, key: st
         assert tree.find_level(level_name) == level == tree.find_level(str(level))
         mine = [row for row in rows if row["level"] == level]
         order = sorted(mine, key=lambda row: (-row["count"], row["node"]))
-        for wanted in (1, 3, 1000):
-            found = tree.top(wanted, level, key)
-            assert [answer.label for answer in found] == [row["label"] for row in order[:wanted]]
+        for number in (1, 3, 1000):
+            found = tree.top(number, level, key)
+            assert [answer.label for answer in found] == [row["label"] for row in order[:number]]
 
 
 @pytest.mark.parametrize(("name", "key"), CASES)

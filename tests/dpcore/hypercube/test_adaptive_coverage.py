@@ -23,7 +23,7 @@ AMOUNTS = {Measure.EPSILON: Fraction(1, 2), Measure.RHO: Fraction(1, 50)}
 
 @cache
 def drawn(
-    measure: Measure, *, apart: bool, noise_of: type[NodeNoise] = NodeNoise
+    measure: Measure, *, apart: bool, noise_class: type[NodeNoise] = NodeNoise
 ) -> list[tuple[Floats, Floats, Floats, Floats]]:
     """For each draw the estimates of the nodes below the root, their standard errors, the exact
     counts, and which nodes of the first level are split."""
@@ -32,7 +32,7 @@ def drawn(
     )
     draws = []
     for draw in range(DRAWS):
-        found = grown(question, draw, noise_of)
+        found = grown(question, draw, noise_class)
         levels = list(zip(found.tree.levels, found.estimates, strict=True))[1:]
         truth = [EXACT.at(level.depth, level.nodes) for level, _ in levels]
         draws.append(
@@ -50,7 +50,7 @@ def scores(measure: Measure, *, apart: bool) -> tuple[Floats, Floats]:
     """(draws,) the mean of the errors of split nodes of the first level, in standard errors; and
     the mean square of the errors of all nodes."""
     means, squares = [], []
-    for estimate, error, truth, split in drawn(measure, apart=apart, noise_of=NodeNoise):
+    for estimate, error, truth, split in drawn(measure, apart=apart, noise_class=NodeNoise):
         z = (estimate - truth) / error
         means.append(z[: len(split)][split].mean())
         squares.append((z**2).mean())
@@ -73,15 +73,15 @@ def test_decided_apart_estimates_are_unbiased_with_the_variances_reported(measur
 def test_intervals_hold(measure: Measure) -> None:
     """Over all nodes of all draws; not so of noise 30 % wider than stated."""
     margin = standard_margin(measure, 0.95)
-    for noise_of in (NodeNoise, WiderNoise):
+    for noise_class in (NodeNoise, WiderNoise):
         held = []
-        for estimate, error, truth, _ in drawn(measure, apart=True, noise_of=noise_of):
+        for estimate, error, truth, _ in drawn(measure, apart=True, noise_class=noise_class):
             low, high = interval(estimate, error, margin, np.inf)
             held.append(((low <= truth) & (truth <= high)).mean())
         limit = stats.norm.isf(FALSE_ALARM) * np.std(held) / np.sqrt(DRAWS)
         assert limit < 0.01
         # Noise 30 % narrower than stated would be covered by 98 % or more.
-        assert (0.95 - limit < np.mean(held) < 0.97) == (noise_of is NodeNoise)
+        assert (0.95 - limit < np.mean(held) < 0.97) == (noise_class is NodeNoise)
 
 
 def test_variances_are_read_back() -> None:

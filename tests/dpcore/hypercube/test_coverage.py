@@ -50,7 +50,7 @@ class WiderNoise(NodeNoise):
 
 
 def grown(
-    question: HypercubeQuestion, draw: int, noise_of: type[NodeNoise] = NodeNoise
+    question: HypercubeQuestion, draw: int, noise_class: type[NodeNoise] = NodeNoise
 ) -> EstimatedTree:
     source = NoiseSource(
         key=ReleaseKey(bytes(32)),
@@ -61,7 +61,7 @@ def grown(
     )
     plan = question.plan
     exact = exact_at(plan.depths[-1])
-    return plan.estimated(BOX, noise_of(tree="box", counts=exact, laws=plan.laws, source=source))
+    return plan.estimated(BOX, noise_class(tree="box", counts=exact, laws=plan.laws, source=source))
 
 
 def held(
@@ -69,7 +69,7 @@ def held(
     confidence: float,
     *,
     draws: int,
-    noise_of: type[NodeNoise] = NodeNoise,
+    noise_class: type[NodeNoise] = NodeNoise,
 ) -> tuple[np.ndarray, np.ndarray]:
     """How often the interval of each node of the first measured level held the truth, of some
     draws; and that without the half row."""
@@ -78,7 +78,7 @@ def held(
     margin = standard_margin(plan.measure, confidence)
     own = np.zeros((2, len(truth)), np.int64)
     for draw in range(draws):
-        found = grown(question, draw, noise_of).estimates[1]
+        found = grown(question, draw, noise_class).estimates[1]
         error = np.sqrt(found.variance)
         low, high = interval(found.estimate, error, margin, np.inf)
         own[0] += (low <= truth) & (truth <= high)
@@ -116,7 +116,7 @@ def test_nodes_of_the_first_level_are_covered_where_others_grow(
     )
     assert question.plan.depths == (0, 2, 5, 8)
     assert held(question, 0.95, draws=1000)[0].min() >= least(0.95, 4, 1000)
-    wider = held(question, 0.95, draws=1000, noise_of=WiderNoise)[0]
+    wider = held(question, 0.95, draws=1000, noise_class=WiderNoise)[0]
     assert wider.min() < least(0.95, 4, 1000)
 
 

@@ -63,10 +63,10 @@ def draw_people(rng: np.random.Generator, units: int) -> list[str]:
 def test_units_are_counted_by_all_their_rows_whatever_the_bound_of_other_trees() -> None:
     people = draw_people(np.random.default_rng(1), 40)
     sizes = Counter(min(size, MOST) for size in Counter(people).values())
-    wanted = [sizes[rows] for rows in range(1, MOST + 1)]
+    expected = [sizes[rows] for rows in range(1, MOST + 1)]
     for rows in (1, 2, 50):
-        assert released_counts(make_plan(rows=rows), people) == wanted
-    assert released_counts(make_plan(), people[::-1], batches=7) == wanted
+        assert released_counts(make_plan(rows=rows), people) == expected
+    assert released_counts(make_plan(), people[::-1], batches=7) == expected
 
 
 def test_rows_without_a_unit_are_left_out_or_units_of_one_row() -> None:

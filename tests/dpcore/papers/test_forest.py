@@ -244,8 +244,8 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
             np.testing.assert_array_equal(cdf[:, -1], root)
             np.testing.assert_array_equal(cdf, np.cumsum(nodes[-1][2], axis=1))
             if consistency is Consistency.TOP_DOWN:
-                wanted = expected_counts(plan, consistency, found, root)
-                for level, each in enumerate(wanted):
+                expected = expected_counts(plan, consistency, found, root)
+                for level, each in enumerate(expected):
                     np.testing.assert_array_equal(nodes[level][2], each)
             else:  # of several closest CDFs any will do: the cost decides
                 power = 1 if consistency is Consistency.L1 else 2

@@ -113,11 +113,11 @@ class Box:
         return sum(self.rows.get(cell, 0) for cell in self.below(depth, node))
 
     def grown(
-        self, plan: AdaptivePartitionPlan, noise_of: type[NodeNoise] = NodeNoise, nonce: int = 0
+        self, plan: AdaptivePartitionPlan, noise_class: type[NodeNoise] = NodeNoise, nonce: int = 0
     ) -> EstimatedTree:
         codes = np.array(sorted(self.rows), np.uint64)
         counts = np.array([self.rows[code] for code in sorted(self.rows)])
-        noise = noise_of(
+        noise = noise_class(
             tree="t",
             counts=CodeCounts.from_codes(self.domain.bits, codes, counts),
             laws=plan.laws,

@@ -37,18 +37,18 @@ def test_nonnegative_sums_and_empty_nodes(root: str) -> None:
         assert all(own.dtype == np.int64 and own.min() >= 0 for own in counts)
 
 
-def nearest(wanted: np.ndarray, spread: np.ndarray, total: float) -> np.ndarray:
+def nearest(target: np.ndarray, spread: np.ndarray, total: float) -> np.ndarray:
     """The projection by a solver, over the children that rows can be in."""
     free = spread > 0
     if total == 0:
-        return np.zeros(len(wanted))
+        return np.zeros(len(target))
 
     def excess(multiplier: float) -> float:
-        return float(np.maximum(0, wanted - multiplier * spread)[free].sum() - total)
+        return float(np.maximum(0, target - multiplier * spread)[free].sum() - total)
 
-    width = (np.abs(wanted).sum() + total + 1) / spread[free].min()
+    width = (np.abs(target).sum() + total + 1) / spread[free].min()
     found = optimize.brentq(excess, -width, width, xtol=1e-13, rtol=1e-14, maxiter=1000)
-    return np.where(free, np.maximum(0, wanted - found * spread), 0.0)
+    return np.where(free, np.maximum(0, target - found * spread), 0.0)
 
 
 @pytest.mark.parametrize("root", ROOTS)
@@ -67,8 +67,8 @@ def test_each_family_is_the_projection_rounded(root: str) -> None:
                 counts[place - 1][level.split(above)],
                 strict=True,
             )
-            for own, wanted, spread, total in families:
-                assert np.abs(own - nearest(wanted, spread, float(total))).max() < 1 + 1e-6
+            for own, target, spread, total in families:
+                assert np.abs(own - nearest(target, spread, float(total))).max() < 1 + 1e-6
 
 
 def test_large_counts_beside_empty_siblings() -> None:

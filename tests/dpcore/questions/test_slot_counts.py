@@ -54,9 +54,9 @@ def test_of_every_leaf_and_of_none(chunk_leaves: int, keys: int) -> None:
     counts = np.concatenate(
         [merged_chunk(chunk.leaves, sent[chunk_place(chunk)]).counts for chunk in slots.chunking]
     ).reshape(keys, -1)
-    wanted = np.full((keys, 17), 2)
-    wanted[:, -1] += 17
-    assert counts.tolist() == wanted.tolist()
+    expected = np.full((keys, 17), 2)
+    expected[:, -1] += 17
+    assert counts.tolist() == expected.tolist()
 
 
 def test_sums_beyond_64_bits_are_reported_exactly() -> None:

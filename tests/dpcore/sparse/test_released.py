@@ -150,9 +150,9 @@ def test_the_largest_of_a_level(release: ReleaseReader, form: str) -> None:
         assert tree.find_level(name) == level == tree.find_level(str(level))
         rows = tree.rows(level).to_pylist()
         order = sorted(rows, key=lambda row: -row["count"])
-        for wanted in (1, 2, 100):
-            found = [answer.label for answer in tree.top(wanted, level)]
-            assert found == [row["label"] for row in order[:wanted]]
+        for number in (1, 2, 100):
+            found = [answer.label for answer in tree.top(number, level)]
+            assert found == [row["label"] for row in order[:number]]
 
 
 def test_refusals(release: ReleaseReader) -> None:

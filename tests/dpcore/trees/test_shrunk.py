@@ -30,8 +30,8 @@ def variances(value: float) -> list[Floats]:
 @given(st.lists(st.lists(st.integers(-20, 20), min_size=7, max_size=7), min_size=1, max_size=9))
 def test_rising_means_are_isotonic_regression(rows: list[list[int]]) -> None:
     values = np.array(rows, dtype=np.float64)
-    wanted = [isotonic_regression(row).x for row in values]
-    assert np.allclose(rising_means(values), wanted, atol=1e-12)
+    expected = [isotonic_regression(row).x for row in values]
+    assert np.allclose(rising_means(values), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("public", [False, True])

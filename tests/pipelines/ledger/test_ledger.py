@@ -233,7 +233,7 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("settings", "words"),
     [
         ({"epsilon": "2"}, "is there with a total of epsilon = 3; --change-total sets another"),
         ({"unit": ("person",)}, "with unit row, not person, which never changes"),
@@ -241,10 +241,10 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
         ({"epsilon": None, "rho": "1"}, "with measure epsilon, not rho"),
     ],
 )
-def test_a_data_set_that_is_there_stays(url: str, wanted: dict[str, object], words: str) -> None:
+def test_a_data_set_that_is_there_stays(url: str, settings: dict[str, object], words: str) -> None:
     ledger = opened(url)
     with pytest.raises(LedgerError, match=words):
-        open_account(LedgerUrl(url), account_of(**wanted))  # type: ignore[arg-type]
+        open_account(LedgerUrl(url), account_of(**settings))  # type: ignore[arg-type]
     assert open_account(LedgerUrl(url), account_of()) is None
     assert happened(ledger) == ["opened"]
 

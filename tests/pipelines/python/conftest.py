@@ -50,8 +50,8 @@ def read_config(name: str) -> dict[str, Any]:
 
 def fixed(rows: Any, config: Any, **call: Any) -> Release:
     """A release under the key and the nonce of the golden ones, to be compared."""
-    wanted = FolderRequest(nonce=bytes.fromhex(NONCE))
-    return release(rows, Call(config=config, key="release.key", wanted=wanted, **call))
+    request = FolderRequest(nonce=bytes.fromhex(NONCE))
+    return release(rows, Call(config=config, key="release.key", wanted=request, **call))
 
 
 def read_files(folder: Path) -> dict[str, bytes]:

@@ -79,8 +79,8 @@ def repeated(counts: NodeCounts) -> NodeCounts:
 
 
 def make_release(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> ReleaseReader:
-    wanted = [question for question in questions if isinstance(question, SparseQuestion)]
-    found = leaves or {question.name: make_leaves(question.domain) for question in wanted}
+    chosen = [question for question in questions if isinstance(question, SparseQuestion)]
+    found = leaves or {question.name: make_leaves(question.domain) for question in chosen}
     plan = ReleasePlan(
         name="a-release",
         unit=ADD_REMOVE_ROW,
@@ -91,7 +91,7 @@ def make_release(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -
         questions=questions,
         stated=(Fraction(30), Fraction(1, 10**3)),
     )
-    others = [question for question in questions if question not in wanted]
+    others = [question for question in questions if question not in chosen]
     counts = {question.name: np.full(question.domain.cells, 50) for question in others}
     return release_counts(plan, counts | found, ReleaseKey(bytes(32)))
 

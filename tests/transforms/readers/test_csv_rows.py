@@ -159,14 +159,14 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("wanted", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
+@pytest.mark.parametrize("arrow_type", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
 @given(texts=st.lists(st.none() | TEXTS, min_size=1, max_size=8))
 @example(texts=["inf", "oops"])
 @example(texts=["2013-02-31", "2013-02-28"])
 @example(texts=["1234567890123456789", "oops", "0x1F"])
-def test_a_row_s_fate_depends_on_that_row_alone(wanted: pa.DataType, texts) -> None:
-    together = typed(pa.array(texts, pa.string()), wanted)
-    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), wanted) for text in texts])
+def test_a_row_s_fate_depends_on_that_row_alone(arrow_type: pa.DataType, texts) -> None:
+    together = typed(pa.array(texts, pa.string()), arrow_type)
+    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), arrow_type) for text in texts])
     # In bits, so that NaN equals NaN.
     assert together.is_null().equals(alone.is_null())
     assert bits(together).equals(bits(alone))
@@ -179,7 +179,7 @@ def bits(values: pa.Array) -> pa.Array:
 
 
 @pytest.mark.parametrize(
-    "wanted, pattern",
+    "arrow_type, pattern",
     [
         (NUMBER, csv_values._NUMBER),
         (INTEGER, csv_values._INTEGER),
@@ -190,9 +190,9 @@ def bits(values: pa.Array) -> pa.Array:
     ids=str,
 )
 @given(data=st.data())
-def test_a_text_that_is_surely_a_value_is_one(wanted, pattern, data) -> None:
+def test_a_text_that_is_surely_a_value_is_one(arrow_type, pattern, data) -> None:
     text = data.draw(st.from_regex(pattern)).removesuffix("\n")  # Arrow's $ is the very end
-    assert pc.cast(pa.array([text]), wanted).null_count == 0
+    assert pc.cast(pa.array([text]), arrow_type).null_count == 0
 
 
 def test_compressed_and_with_a_byte_order_mark(tmp_path) -> None:

@@ -35,8 +35,9 @@ def field(written: str) -> str | None:
     return read(f"value,b\n{'' if written == 'nothing' else written[1:-1]},\n".encode(), 64, 64)[0]
 
 
-def one(text: str | None, wanted: pa.DataType, **rules: object) -> object:
-    value = typed(pa.array([text], TEXT), wanted, CsvTexts(**rules).column_texts("x"))[0].as_py()
+def one(text: str | None, arrow_type: pa.DataType, **rules: object) -> object:
+    column_rules = CsvTexts(**rules).column_texts("x")
+    value = typed(pa.array([text], TEXT), arrow_type, column_rules)[0].as_py()
     return None if value != value else value  # no number is missing too
 
 
@@ -126,21 +127,21 @@ HOW = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(
     rules=HOW,
-    wanted=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
+    arrow_type=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
     data=st.data(),
 )
-def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
+def test_a_text_s_fate_depends_on_it_alone(rules, arrow_type, data) -> None:
     dates = st.builds(lambda day, form: day.strftime(form), MOMENTS, st.sampled_from(FORMATS))
     numbers = st.builds(lambda each: f"{each:,.2f}", st.floats(-1e9, 1e9))
     odd = st.sampled_from(ODD) | st.text(max_size=4)
     texts = data.draw(st.lists(st.none() | dates | numbers | odd, min_size=1, max_size=6))
     how = CsvTexts(**rules).column_texts("x")
-    together = typed(pa.array(texts, TEXT), wanted, how)
-    alone = pa.concat_arrays([typed(pa.array([text], TEXT), wanted, how) for text in texts])
-    assert together.type == wanted and str(together) == str(alone)  # NaN as NaN
+    together = typed(pa.array(texts, TEXT), arrow_type, how)
+    alone = pa.concat_arrays([typed(pa.array([text], TEXT), arrow_type, how) for text in texts])
+    assert together.type == arrow_type and str(together) == str(alone)  # NaN as NaN
     # And of a slice, and of none.
-    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), wanted, how)) == str(together)
-    assert len(typed(pa.array([], TEXT), wanted, how)) == 0
+    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), arrow_type, how)) == str(together)
+    assert len(typed(pa.array([], TEXT), arrow_type, how)) == 0
 
 
 VALUES = {
@@ -164,20 +165,20 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("wanted", VALUES, ids=str)
+@pytest.mark.parametrize("arrow_type", VALUES, ids=str)
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_no_value_is_passed_over(wanted, data) -> None:
+def test_no_value_is_passed_over(arrow_type, data) -> None:
     """What is not even tried, since it is no value, is none: strings one or two letters off."""
-    text = data.draw(st.sampled_from(VALUES[wanted]))
+    text = data.draw(st.sampled_from(VALUES[arrow_type]))
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(text)))
         letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
         text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
     text = text.strip()
     # As strings: Arrow has days that Python's dates do not reach.
-    known = csv_values._value(pa.array([text]), wanted).cast(pa.string())[0].as_py()
-    assert typed(pa.array([text, "x"]), wanted).cast(pa.string())[0].as_py() == known or (
+    known = csv_values._value(pa.array([text]), arrow_type).cast(pa.string())[0].as_py()
+    assert typed(pa.array([text, "x"]), arrow_type).cast(pa.string())[0].as_py() == known or (
         # A day is that of a time, and a fraction has six digits.
         known is None and re.search(r"\d[ T]\d\d|\.\d{7}", text)
     )

@@ -177,8 +177,8 @@ def test_both_roads_say_the_same(lines: Sequence[bytes]) -> None:
         return
     rows, slow = objects._line_by_line(text)
     assert fast[0] == rows
-    for name, wanted in TYPES.items():
-        both = [json_rows._read(each[name], wanted).to_pylist() for each in (fast[1], slow)]
+    for name, arrow_type in TYPES.items():
+        both = [json_rows._read(each[name], arrow_type).to_pylist() for each in (fast[1], slow)]
         assert repr(both[0]) == repr(both[1])
 
 

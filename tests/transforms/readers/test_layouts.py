@@ -155,9 +155,9 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_every_layout_gives_the_same_rows(layouts: Path, place: str, format: str) -> None:
-    wanted = sorted_rows(str(layouts / "one" / "*.parquet"), "parquet")
-    assert len(wanted) == len(ROWS)
-    assert sorted_rows(f"{layouts}/{place}", format) == wanted
+    expected = sorted_rows(str(layouts / "one" / "*.parquet"), "parquet")
+    assert len(expected) == len(ROWS)
+    assert sorted_rows(f"{layouts}/{place}", format) == expected
 
 
 def test_a_file_s_own_column_goes_before_the_path_s(tmp_path: Path) -> None:
