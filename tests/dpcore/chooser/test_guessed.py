@@ -41,10 +41,12 @@ def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) 
 
 def test_few_rows_make_it_adaptive() -> None:
     few, many = guessed(1_000), guessed(10**7)
-    asked = few.planned(SHARE, TERMS)
-    assert isinstance(asked.mechanism, AdaptiveMechanism) and asked.mechanism.guessed_rows == 1_000
-    assert asked.plan.decision_part and few.resolved(asked) is few.adaptive
-    assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(asked))
+    planned = few.planned(SHARE, TERMS)
+    assert (
+        isinstance(planned.mechanism, AdaptiveMechanism) and planned.mechanism.guessed_rows == 1_000
+    )
+    assert planned.plan.decision_part and few.resolved(planned) is few.adaptive
+    assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(planned))
     other = many.planned(SHARE, TERMS)
     assert isinstance(other.mechanism, UniformMechanism) and other == many.whole.planned(
         SHARE, TERMS
@@ -52,7 +54,7 @@ def test_few_rows_make_it_adaptive() -> None:
     assert "whole levels, as an adaptive tree is expected to be closer up to" in str(
         many.why(other)
     )
-    assert few.predicted(asked) > many.predicted(other) > 0
+    assert few.predicted(planned) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
 
 
@@ -60,19 +62,21 @@ def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
     """Off which they are read: no adaptive tree, whatever the guess."""
     nine = tuple(decile / 10 for decile in range(1, 10))
     workload = replace(guessed(1_000, quantiles=nine), adaptive=None)
-    asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked.mechanism, UniformMechanism)
-    assert str(workload.why(asked)).endswith("planned for counts, as quantiles are read off counts")
-    assert workload.resolved(asked) is workload.whole
+    planned = workload.planned(SHARE, TERMS)
+    assert isinstance(planned.mechanism, UniformMechanism)
+    assert str(workload.why(planned)).endswith(
+        "planned for counts, as quantiles are read off counts"
+    )
+    assert workload.resolved(planned) is workload.whole
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:
     workload = guessed(30_000, quantiles=(0.75, 0.5))
-    asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked, ExponentialQuestion) and asked.quantiles == (0.75, 0.5)
-    assert "it gives no CDF" in str(workload.why(asked))
+    planned = workload.planned(SHARE, TERMS)
+    assert isinstance(planned, ExponentialQuestion) and planned.quantiles == (0.75, 0.5)
+    assert "it gives no CDF" in str(workload.why(planned))
     assert workload.exponential is not None
-    assert workload.predicted(asked) == workload.exponential.predicted(asked)
+    assert workload.predicted(planned) == workload.exponential.predicted(planned)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def guaranteed(
     return Guarantee(budget=budget, delta=delta, split=split)
 
 
-def errors_of(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
+def weighted_errors(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
     """Predicted errors times weights."""
     pairs = zip(workloads, plan.questions, strict=True)
     return np.array([float(each.weight) * each.predicted(question) for each, question in pairs])
@@ -184,13 +184,13 @@ TREES = {
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_errors_are_equal(trees: str, budget: Any) -> None:
     workloads = TREES[trees]
-    errors = errors_of(
+    errors = weighted_errors(
         plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, workloads),
         workloads,
     )
     assert max(errors) <= min(errors) * (1 + EQUALITY)
     # By weight they are not, but for trees that are alike.
-    errors = errors_of(
+    errors = weighted_errors(
         plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, workloads), workloads
     )
     assert (max(errors) <= min(errors) * (1 + EQUALITY)) == (trees == "alike")
@@ -200,14 +200,14 @@ def test_errors_are_equal(trees: str, budget: Any) -> None:
 def test_the_sum_of_errors_is_the_least(budget: Any) -> None:
     workloads = TREES["cells"]
     best = plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, *budget), TERMS, workloads)
-    least = errors_of(best, workloads).sum()
+    least = weighted_errors(best, workloads).sum()
     first, second = workloads
 
     def at(part: float) -> float:
         weights = Fraction(part), 1 - Fraction(part)
         weighted = [replace(first, weight=weights[0]), replace(second, weight=weights[1])]
         plan = plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, weighted)
-        return float(errors_of(plan, workloads).sum())
+        return float(weighted_errors(plan, workloads).sum())
 
     own, other = (float(question.budget.amount) for question in best.questions)
     found = own / (own + other)
@@ -228,12 +228,12 @@ def test_noise_of_both_laws_is_split_too() -> None:
         "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 1, delta), TERMS, workloads
     )
     assert len(plan.composed) == 2
-    errors = errors_of(plan, workloads)
+    errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
     least = plan_release(
         "r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1, delta), TERMS, workloads
     )
-    assert errors_of(least, workloads).sum() < errors.sum() * 0.99
+    assert weighted_errors(least, workloads).sum() < errors.sum() * 0.99
 
 
 def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
@@ -255,7 +255,7 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
     own = plan.questions[0].spending
     assert 0 < own.epsilon < 2 and 0 < own.delta < delta
     assert own.epsilon / 2 == own.delta / delta
-    errors = errors_of(plan, workloads)
+    errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
 
 

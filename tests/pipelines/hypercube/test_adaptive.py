@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.conftest import NONCE, Workspace
-from tests.pipelines.hypercube.conftest import ROWS, rows, workspace_of
+from tests.pipelines.hypercube.conftest import ROWS, rows, write_inputs
 
 COLUMNS = [
     {"column": "age", "type": "integer", "lower": 0, "upper": 100},
@@ -29,7 +29,7 @@ def adaptive(**keys: Any) -> dict[str, Any]:
 
 def configured(workspace: Workspace, tree: dict[str, Any], **privacy: Any) -> str:
     """The path of a configuration of one tree, with rows beside it."""
-    workspace_of(workspace, rows(), tree)
+    write_inputs(workspace, rows(), tree)
     given = {"neighbors": "add_remove", **(privacy or {"epsilon": 1})}
     return workspace.configure(lambda s: s.update(trees=[tree], privacy=given))
 
