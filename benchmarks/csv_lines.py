@@ -56,7 +56,7 @@ def plan_of_domains() -> ReleasePlan:
 
 
 def flight_rows(rows: int) -> pa.Table:
-    """Rows like those of the flights."""
+    """Rows like the flights."""
     generator = np.random.default_rng(1)
     carriers = pa.array(["UA", "AA", "DL", "B6", "WN"])
     return pa.table(
