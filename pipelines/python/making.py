@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from io import StringIO
 from typing import Any
 
@@ -59,6 +60,11 @@ class Call:
     options: Sequence[str] = ()
     wanted: FolderRequest = field(default_factory=FolderRequest)
 
+    @cached_property
+    def has_key(self) -> bool:
+        """Whether the call or its configuration names a release key."""
+        return self.key is not None or names_key(self.config)
+
     @property
     def in_memory(self) -> bool:
         """Whether the release lives in memory."""
@@ -78,7 +84,7 @@ class Call:
         configuration = requested_configuration(self.config, given, self.parameters)
         if self.in_memory:
             self._check_memory(configuration)
-        elif self.key is None and not names_key(self.config):
+        elif not self.has_key:
             raise Error(
                 "key: is needed with output, where a stopped release is finished under the key "
                 "that it was begun with; dptrees.keygen('release.key') makes one"
@@ -108,7 +114,7 @@ def release(rows: Any, call: Call) -> Release:
     configuration = call.configuration(rows)
     with ExitStack() as stack:
         stack.enter_context(_quiet())
-        if call.key is None and not names_key(call.config):
+        if not call.has_key:
             configuration = replace(configuration, key=stack.enter_context(one_time_key()))
         options = beam_options(list(call.options))
         files.use_options(options)

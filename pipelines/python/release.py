@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dpcore.release.guarantee import stated_guarantee
+from dpcore.release.release import ReleaseReader
 from pipelines.python.error import Error, user_errors
 from pipelines.python.folder import save_release
 from pipelines.python.html import table_html
@@ -42,13 +43,18 @@ class Release:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
         with user_errors():
             # The answers read the release at each query: it must live as long as they do.
-            return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
+            return TreeAnswers(self._reader.tree(tree), self._folder, owner=self)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.trees)
 
     def __len__(self) -> int:
         return len(self.trees)
+
+    @cached_property
+    def _reader(self) -> ReleaseReader | WindowFolder:
+        """The reader of all its trees, which reads the released quantiles once."""
+        return self._folder.release
 
     @cached_property
     def trees(self) -> tuple[str, ...]:

@@ -170,6 +170,12 @@ def test_any_quantile_may_be_requested(release: ReleaseReader, key: str | None) 
 def test_released_quantiles_are_looked_up(
     release: ReleaseReader, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A look-up makes no forest, which takes the variances of all levels."""
+
+    def refused(question: OrderedQuestion[Any]) -> None:
+        raise AssertionError(f"the forest of {question.name} is not needed")
+
+    monkeypatch.setattr(OrderedQuestion, "forest", property(refused))
     tree = release.tree(tree_name(key))
     other = tree.at_confidence(0.5)
     monkeypatch.setattr(type(tree), "computed_quantile", lambda *_: {})
