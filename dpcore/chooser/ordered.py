@@ -6,13 +6,11 @@ sums, else whole levels. A public guess of the rows and predicted errors decide,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.adaptive.candidate import AdaptiveTree
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.whole_levels import noise_if_all_split, rows_of_adaptive
+from dpcore.chooser.choice import Choice
 from dpcore.exponential.better import is_better
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.question import ExponentialQuestion
@@ -27,7 +25,6 @@ from dpcore.privacy.budget import Measure
 from dpcore.questions.workload import Noise, ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 from dpcore.repair.error import assumed_rows
-from dpcore.rows.keys import Keys
 
 # From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
 # standard deviations of the noise), the counts of a strategy were closer in all that was measured.
@@ -46,7 +43,7 @@ Made = OrderedQuestion[Any] | ExponentialQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedChoice(Workload[Made]):
+class OrderedChoice(Choice):
     """A tree over an ordered domain whose mechanism is open.
 
     Whether counts or estimates are read, `whole` says: it is planned for counts, or is not. Under a
@@ -60,30 +57,23 @@ class OrderedChoice(Workload[Made]):
 
     Args:
         whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
+        adaptive: None without a guess, or of quantiles, as counts of whole levels that are planned
+            for them are at least as close.
         strategy: the tree by weighted sums, or None.
-        adaptive: as an adaptive tree, with the guess; None: without a guess, or of quantiles, as
-            counts of whole levels that are planned for them are at least as close.
         exponential: quantiles alone; None where more is read.
-        guessed_rows: of a tree, of each key; None: there is no guess, or it only serves counts.
     """
 
     whole: OrderedWorkload[UniformMechanism]
     strategy: OrderedWorkload[FactorizedMechanism] | None = None
-    adaptive: OrderedWorkload[AdaptiveMechanism] | None = None
     exponential: ExponentialWorkload | None = None
-    guessed_rows: Fraction | None = None
-
-    @property
-    def error_unit(self) -> str | None:
-        return self.whole.error_unit if self.guessed_rows is None else None
 
     def planned(self, share: Share, terms: ReleaseTerms) -> Made:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
-        if self._is_adaptive(share, terms):
-            assert self.adaptive is not None
-            return self.adaptive.planned(share, terms)
+        adaptive: Made | None = self._adaptive(share, terms)
+        if adaptive is not None:
+            return adaptive
         # Beside a delta trees may be better off: their composition is certified, and a strategy's
         # is converted.
         by_rho = share.budget.measure is Measure.RHO and not terms.has_delta
@@ -103,14 +93,7 @@ class OrderedChoice(Workload[Made]):
             planned = self.exponential.planned(share, terms)
         except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
             return None
-        return planned if is_better(planned.plan, self.guessed_rows) else None
-
-    def _is_adaptive(self, share: Share, terms: ReleaseTerms) -> bool:
-        if self.adaptive is None:
-            return False
-        tree = self.adaptive.candidate
-        assert isinstance(tree, AdaptiveTree)
-        return tree.is_better(self.adaptive.setting(share, terms))
+        return planned if is_better(planned.plan, Fraction(self.guessed_rows)) else None
 
     def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
         """Whether the counts of a strategy are expected to be closer than the counts of whole
@@ -132,44 +115,16 @@ class OrderedChoice(Workload[Made]):
         sums = strategy.planned(share, terms)
         return sums if strategy.predicted(sums) < self.whole.predicted(tree) else tree
 
-    def predicted(self, question: Made) -> float:
-        """Return what the mechanism is for; of an adaptive tree the noise of a CDF point if every
-        node is split."""
-        if isinstance(question.mechanism, AdaptiveMechanism):
-            return noise_if_all_split(question.mechanism.plan)
-        return self.resolved(question).predicted(question)
-
-    def condition(self, question: Made) -> str | None:
-        return self._levels.condition if self.guessed_rows is None else None
-
-    def with_keys(self, keys: Keys) -> OrderedChoice:
-        return replace(
-            self,
-            keys=keys,
-            whole=replace(self.whole, keys=keys),
-            strategy=self.strategy and replace(self.strategy, keys=keys),
-            adaptive=self.adaptive and replace(self.adaptive, keys=keys),
-            exponential=self.exponential and replace(self.exponential, keys=keys),
-        )
-
     def resolved(self, question: Made) -> Workload[Any]:
-        by_mechanism: dict[type, Workload[Any] | None] = {
-            UniformMechanism: self.whole,
+        others: dict[type, Workload[Any] | None] = {
             FactorizedMechanism: self.strategy,
-            AdaptiveMechanism: self.adaptive,
+            ExponentialMechanism: self.exponential,
         }
-        result = by_mechanism.get(type(question.mechanism), self.exponential)
-        assert result is not None
-        return result
-
-    def linear(self) -> Workload[Any]:
-        return self.whole
+        return others.get(type(question.mechanism)) or super().resolved(question)
 
     def why(self, question: Made) -> str | None:
         if self.guessed_rows is not None:
-            return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + (
-                self._reason(question)
-            )
+            return super().why(question)
         sums = isinstance(question.mechanism, FactorizedMechanism)
         if not self._levels.for_counts:
             return _CLOSEST_ESTIMATES if sums else None
@@ -191,15 +146,12 @@ class OrderedChoice(Workload[Made]):
                 "the exponential mechanism, as so few quantiles are expected to be nearer than a "
                 "tree's; it gives no CDF and no counts"
             )
-        if isinstance(question.mechanism, AdaptiveMechanism):
-            return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
-        if self.adaptive is None:
-            named = "whole levels planned for counts"
-            if isinstance(question.mechanism, FactorizedMechanism):
-                named = "a strategy past trees (mechanism factorised)"
-            return f"{named}, as quantiles are read off counts"
-        most = float(f"{rows_of_adaptive(question.mechanism.plan.setting, counts=False):.2g}")
-        return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"
+        if self.adaptive is not None:
+            return super()._reason(question)
+        named = "whole levels planned for counts"
+        if isinstance(question.mechanism, FactorizedMechanism):
+            named = "a strategy past trees (mechanism factorised)"
+        return f"{named}, as quantiles are read off counts"
 
     @property
     def _levels(self) -> WholeLevels:

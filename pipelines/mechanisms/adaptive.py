@@ -17,7 +17,6 @@ from dpcore.adaptive.whole_levels import (
 from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.setting import TreeSetting
 from pipelines.description.description import (
     CDF_ERRORS,
     LEVEL_ERRORS,
@@ -154,7 +153,7 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
     if rows is not None:
         facts["Planned for"] = f"{rows:,.0f} rows in a tree, a public guess"
     if mechanism.is_ordered:
-        most = float(f"{rows_of_adaptive(_setting(plan), counts=mechanism.counts):.2g}")
+        most = float(f"{rows_of_adaptive(if_all_split(plan).setting, counts=mechanism.counts):.2g}")
         read = "counts" if mechanism.counts else "estimates"
         facts["Best for"] = (
             f"up to about {most:,.0f} rows, where its {read} are expected to be closer than with "
@@ -163,21 +162,11 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
     return facts
 
 
-def _setting(plan: AdaptivePlan) -> TreeSetting:
-    return TreeSetting(
-        leaves=plan.tree.leaves,
-        budget=plan.budget,
-        unit=plan.unit,
-        public_total=plan.public_total,
-        keyed=plan.keyed,
-    )
-
-
 def _ordered_entry(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     plan, tree, compared = mechanism.plan, mechanism.plan.tree, []
     assert isinstance(tree, UniformTree)
     try:
-        whole = plan_tree(_setting(plan))
+        whole = plan_tree(if_all_split(plan).setting)
     except ValueError:
         pass  # the noise of some trees of whole levels is too small or too large
     else:

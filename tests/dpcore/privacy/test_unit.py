@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 
@@ -22,6 +23,7 @@ from dpcore.privacy.unit import (
     SUBSTITUTE_ROW,
     NullUnits,
     PrivacyUnit,
+    UnitType,
 )
 from dpcore.refusal import Refusal
 
@@ -174,7 +176,7 @@ def test_sketches_move_as_far_as_stated_and_no_farther(
 
 def test_a_row_is_a_unit_of_one() -> None:
     for row in ROW_UNITS:
-        assert row.is_row and not row.drops_rows and row.moves_by_one(keyed=True)
+        assert row.is_row and not row.drops_rows and row.moved(keyed=True) == (1, 1)
         assert PrivacyUnit.from_spec(row.spec()) == row
         assert PrivacyUnit.from_spec(row.spec() | {"unit": "row"}) == row
     assert (ADD_REMOVE_ROW.name, SUBSTITUTE_ROW.in_words) == ("row", "row")
@@ -190,10 +192,30 @@ def test_a_unit_is_read_back_and_reported() -> None:
         nulls=NullUnits.OWN,
     )
     assert PrivacyUnit.from_spec(unit.spec()) == unit
+    typed = replace(unit, nulls=NullUnits.DROP, type=UnitType.TEXT)
+    assert "type" not in unit.spec()["unit"] and PrivacyUnit.from_spec(typed.spec()) == typed
     assert unit.in_words == "home, day, at most 20 rows and 1 key and 4 rows a key of each"
     assert unit.drops_rows and unit.moved(keyed=True) == (4, 16)
-    assert not make_unit(Neighbors.ADD_REMOVE, 2, 2, 1).moves_by_one(keyed=True)
-    assert make_unit(Neighbors.ADD_REMOVE, 5, 1, 1).moves_by_one(keyed=True)
+    assert make_unit(Neighbors.ADD_REMOVE, 2, 2, 1).moved(keyed=True) == (2, 2)
+    assert make_unit(Neighbors.ADD_REMOVE, 5, 1, 1).moved(keyed=True) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"row": 3}, "'row' is not a field of the unit: use columns, rows, keys, rows_per_key"),
+        ({"neighbors": "substitute"}, "'neighbors' is not a field of the unit"),
+        ({"rows": "20"}, "rows '20' must be a whole number"),
+        (None, "unit 'person' must be 'row' or an object"),
+    ],
+)
+def test_a_unit_of_a_specification_has_no_other_entries(
+    changes: dict[str, object] | None, message: str
+) -> None:
+    spec = make_unit(Neighbors.ADD_REMOVE, 20, 1, 4).spec()
+    changed = "person" if changes is None else spec["unit"] | changes
+    with pytest.raises(ValueError, match=message):
+        PrivacyUnit.from_spec(spec | {"unit": changed})
 
 
 @pytest.mark.parametrize(

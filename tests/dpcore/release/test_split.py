@@ -17,8 +17,8 @@ from scipy import optimize
 from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.workload import THRESHOLDS, HierarchyWorkload
-from dpcore.levels.candidate import WholeLevels
+from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.levels.candidate import IrregularLevels, Thresholds, WholeLevels
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
@@ -242,9 +242,7 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
         HierarchyWorkload(
             name="a",
             domain=PLACES,
-            objective=relative,
-            mechanism=THRESHOLDS,
-            rows_at_most=500,
+            candidate=Thresholds(objective=relative, rows_at_most=500),
         ),
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]
@@ -335,6 +333,7 @@ def test_trees_without_an_error_that_compares_are_refused(split: BudgetSplit) ->
 
 def test_errors_of_several_units_are_not_added_up() -> None:
     relative = RelativeObjective(metric="rel_kappa", kappa=10.0)
-    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, objective=relative)]
+    levels = IrregularLevels(objective=relative)
+    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, candidate=levels)]
     with pytest.raises(Refusal, match="that of a is in rows and that of b in part of the count"):
         plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1), TERMS, workloads)

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.hierarchy import workload as hierarchy_plan
-from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.levels import candidate as hierarchy_plan
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -107,7 +106,7 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
         assert isinstance(bound.mechanism, ThresholdMechanism) and isinstance(
             noise.mechanism, IrregularMechanism
         )
-        errors = predicted_threshold_error(bound), predicted_hierarchy_error(noise)
+        errors = bound.mechanism.predicted_error, noise.mechanism.predicted_error
         assert (errors[0] < errors[1]) == is_better
         assert chosen == (bound if is_better else noise) or chosen.spec() == (
             bound.spec() if is_better else noise.spec()
@@ -176,7 +175,7 @@ def test_the_laplace_and_the_gaussian_tree(
     own = [each.variance**0.5 for each in laws if each is not None]
     entry = plan_entry(question, hierarchy_description(question))
     assert entry["predicted"]["level_rmse"] == pytest.approx(own)
-    assert predicted_hierarchy_error(question) == pytest.approx(own[0], rel=1e-3)
+    assert question.mechanism.predicted_error == pytest.approx(own[0], rel=1e-3)
 
 
 # --- what is spent ---
@@ -236,7 +235,7 @@ def test_the_plan_reports_the_estimates_that_there_may_be(folder: Path) -> None:
     entry = plan_entry(question, hierarchy_description(question))
     json.dumps(entry, allow_nan=False)
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
-    assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
+    assert entry["predicted"] == {"alpha_mrmse": question.mechanism.predicted_error}
     out = "\n".join(plan_lines(question, hierarchy_description(question), entry))
     assert "tree0: 64 leaves in a hierarchy, rows, by thresholds\n" in out
     assert "  budget: epsilon = 1, delta = 1e-06\n" in out

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
@@ -87,7 +86,7 @@ def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
     assert "not unbiased and have no standard error" in text
     assert "Estimates of a node's children do not add up to its own; the counts do." in text
     assert "at most 2^40, the most that are counted" in text
-    bound = f"at most {significant(predicted_threshold_error(WHOLE))} rows"
+    bound = f"at most {significant(WHOLE.mechanism.predicted_error)} rows"
     assert WHOLE.mechanism.objective.reads in text and bound in text
     epsilon, delta = WHOLE.spending.own
     assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
@@ -199,7 +198,7 @@ def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:
 def test_the_predicted_error_of_a_relative_objective_is_reported() -> None:
     objective = RelativeObjective(metric="rel_kappa", kappa=10.0)
     text = said(page_of_hierarchy(objective=objective))
-    error = predicted_hierarchy_error(hierarchy_question("digits", objective=objective))
+    error = hierarchy_question("digits", objective=objective).mechanism.predicted_error
     assert f"Predicted error{error:,.4g} part of the count" in text
     assert f"Planned for{objective.reads}" in text
     assert "Predicted error" not in said(page_of_hierarchy())

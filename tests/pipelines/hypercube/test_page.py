@@ -226,9 +226,10 @@ def _types() -> tuple[list[str], list[pa.DataType]]:
     [
         ({"mechanism": "privhp_paper", "k": 16}, "by Algorithm 4 of Holland et al."),
         ({"counts": "sketch", "width": 256}, "other nodes in the same cell of a sketch"),
+        ({"counts": "sketch", "width": 256}, "each cell of a sketch"),
         ({"mechanism": "pmm", "depth": 6}, "all nodes"),
     ],
-    ids=["paper", "sketch", "pmm"],
+    ids=["paper", "sketch", "levels of a sketch", "pmm"],
 )
 def test_the_mechanism_in_words(workspace: Workspace, keys: dict[str, Any], said: str) -> None:
     tree = box("ages", [AGE], **keys)
