@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore import __version__
 from pipelines.python.config import AnyConfig, By, Config, Privacy, Tree
-from pipelines.python.error import Error
+from pipelines.python.error import Error, user_errors
 
 if TYPE_CHECKING:
     from pipelines.python.planned import Plan
@@ -79,17 +79,16 @@ def release(
         Error: one sentence that says what to fix.
     """
     from pipelines.python.beam import quiet_import
-    from pipelines.python.error import user_errors
 
     with user_errors():
-        making, output_module = quiet_import()
+        making = quiet_import()
         call = making.Call(
             config=config,
             key=key,
             output=output,
             parameters=set,
             options=tuple(options),
-            wanted=output_module.FolderRequest(discard=discard),
+            wanted=making.FolderRequest(discard=discard),
         )
         made: Release = making.release(rows, call)
         return made
@@ -105,7 +104,6 @@ def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
     Raises:
         Error: one sentence that says what to fix.
     """
-    from pipelines.python.error import user_errors
     from pipelines.python.planned import planned
 
     with user_errors():
@@ -122,7 +120,6 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: there is no release, or it is damaged.
     """
-    from pipelines.python.error import user_errors
     from pipelines.python.release import Release
     from pipelines.series.series_folder import opened
 
@@ -146,7 +143,6 @@ def keygen(path: _Path) -> str:
     """
     from dpcore.noise.randomness import ReleaseKey
     from pipelines.keygen import write_new
-    from pipelines.python.error import user_errors
 
     place = os.fspath(path)
     with user_errors():

@@ -77,8 +77,8 @@ def plan_setting(cells: int, measure: Measure) -> TreeSetting:
     )
 
 
-def counts_of(shape: Floats, rows: int) -> Integers:
-    """(cells,) rows of a shape, drawn once."""
+def draw_counts(shape: Floats, rows: int) -> Integers:
+    """Draw (cells,) counts of rows with a shape, the same in each run."""
     return np.random.default_rng(17).multinomial(rows, shape).astype(np.int64)
 
 
@@ -99,10 +99,10 @@ def released_cells(forest: Forest, counts: Integers, read: str) -> Floats:
     return np.concatenate(found)
 
 
-def errors_of(
+def measure_errors(
     plan: TreePlan | AdaptivePlan, counts: Integers, releases: int, read: str = "count"
 ) -> Errors:
-    """Measured over releases; of all prefixes, and of 2,000 random ranges."""
+    """Measure the errors of all prefixes and of 2,000 random ranges over releases."""
     cells = counts.size
     kind = AdaptiveForest if isinstance(plan, AdaptivePlan) else UniformForest
     forest = kind(plan, keys=releases, chunk_leaves=max(cells, 2**17))  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def over_shapes(plan: TreePlan | AdaptivePlan, product: int, releases: int, read
     rows = round(product / unit)
     return geometric(
         [
-            errors_of(plan, counts_of(shape, rows), releases, read)
+            measure_errors(plan, draw_counts(shape, rows), releases, read)
             for shape in shares_of_cells(plan.tree.leaves).values()
         ]
     )
@@ -154,8 +154,8 @@ def lines(setting: TreeSetting, read: str, releases: int) -> Iterator[str]:
             plan_adaptive(setting, counts=False),
         ]
         found = [over_shapes(each, product, releases, read) for each in plans]
-        told = " ".join(f"{each.ranges:6.2f} / {each.prefixes:5.2f}" for each in found)
-        yield f"{product:>14,} {told}"
+        columns = " ".join(f"{each.ranges:6.2f} / {each.prefixes:5.2f}" for each in found)
+        yield f"{product:>14,} {columns}"
 
 
 def main() -> None:

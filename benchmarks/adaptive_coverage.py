@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.adaptive import PRODUCTS, counts_of, plan_setting, shares_of_cells
+from benchmarks.adaptive import PRODUCTS, draw_counts, plan_setting, shares_of_cells
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.intervals import node_intervals, prefix_intervals
 from dpcore.adaptive.plan import AdaptivePlan
@@ -68,7 +68,7 @@ def lines(cells: int, measure: Measure, releases: int) -> Iterator[str]:
         sums = []
         for shape in shares_of_cells(cells).values():
             for product in PRODUCTS:
-                own = counts_of(shape, round(product / float(setting.budget.amount)))
+                own = draw_counts(shape, round(product / float(setting.budget.amount)))
                 of = [held(plan, widths, own, number) for number in range(releases)]
                 kinds = [
                     [(holds[kept].sum(), kept.sum()) for kept in (~inside, inside)]

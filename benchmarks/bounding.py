@@ -225,8 +225,8 @@ def _per_row(what: str, road: str, rows: Path, python: str) -> None:
 
 
 def _has_pipeline_dp(python: str) -> bool:
-    asked = subprocess.run([python, "-c", "import pipeline_dp"], capture_output=True, check=False)
-    return asked.returncode == 0
+    done = subprocess.run([python, "-c", "import pipeline_dp"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 if __name__ == "__main__":

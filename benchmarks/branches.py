@@ -58,38 +58,38 @@ class Watch:
 
 def main() -> None:
     """Print the table."""
-    told = Watch()
+    report = Watch()
     tree = country()
-    told(f"shape of {tree.leaves:,} leaves")
+    report(f"shape of {tree.leaves:,} leaves")
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     plan = with_equal_shares(IrregularPlan(tree=tree, unit=ADD_REMOVE_ROW, budget=budget))
     forest = IrregularForest(plan)
     chunking, rng = forest.chunking, np.random.default_rng(1)
-    told(f"{len(chunking):,} chunks, {chunking.branches} branches")
+    report(f"{len(chunking):,} chunks, {chunking.branches} branches")
     branch, chunk = chunking.branch(0, 3), chunking[chunking.branch_chunks(3)[0]]
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=bytes(32)
     )
     measured = forest.measure("t", chunk, rng.poisson(3, chunk.leaves), noise)
     forest.chunk_roots(chunk, measured)
-    told(f"a chunk of {chunk.leaves:,} leaves, measured")
+    report(f"a chunk of {chunk.leaves:,} leaves, measured")
     totals = rng.poisson(300, branch.leaves)
     known = [
         *forest.measure_branch("t", branch, totals, noise),
         totals.astype(np.float64)[None, :],
     ]
     forest.chunk_roots(branch, known)
-    told(f"a branch of {branch.leaves:,} chunk roots, measured")
+    report(f"a branch of {branch.leaves:,} chunk roots, measured")
     top = rng.poisson(3000, chunking.spine.leaves)
     solved, _ = forest.solve_spine("t", 0, top.astype(np.float64), top, noise)
-    told(f"the spine above {chunking.spine.leaves:,} roots of branches")
+    report(f"the spine above {chunking.spine.leaves:,} roots of branches")
     roots, _ = forest.solve_branch(
         branch, known, solved.slice(branch.first, branch.first + branch.units)
     )
-    told("the branch, solved")
+    report("the branch, solved")
     first = chunk.first - chunking.node_ranges(branch)[-1][0]
     forest.solve(chunk, measured, roots.slice(first, first + chunk.units))
-    told("the chunk, solved")
+    report("the chunk, solved")
 
 
 if __name__ == "__main__":

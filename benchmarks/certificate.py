@@ -63,7 +63,7 @@ class LossLaw:
         return SMALLEST <= self.delta(epsilon) <= LARGEST
 
 
-def loss_of(law: NoiseLaw) -> tuple[npt.NDArray[np.float64], int, Fraction, Fraction]:
+def loss_distribution(law: NoiseLaw) -> tuple[npt.NDArray[np.float64], int, Fraction, Fraction]:
     """The loss of one count: probabilities of (first + place) * unit + offset."""
     if isinstance(law, DiscreteLaplace):
         up = 1 / (1 + math.exp(-float(1 / law.scale)))
@@ -76,7 +76,7 @@ def loss_of(law: NoiseLaw) -> tuple[npt.NDArray[np.float64], int, Fraction, Frac
 
 def composed(moved: Moved) -> LossLaw:
     """The law of the sum of the losses of all counts."""
-    losses = [loss_of(law) for law, n in moved for _ in range(n)]
+    losses = [loss_distribution(law) for law, n in moved for _ in range(n)]
     parts = math.lcm(*(unit.denominator for _, _, unit, _ in losses))
     whole, first = np.ones(1), 0
     for probabilities, start, unit, _ in losses:

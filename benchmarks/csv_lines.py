@@ -55,8 +55,8 @@ def plan_of_domains() -> ReleasePlan:
     return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=whole, questions=tuple(questions))
 
 
-def table_of(rows: int) -> pa.Table:
-    """Rows as of flights."""
+def flight_rows(rows: int) -> pa.Table:
+    """Rows like the flights."""
     generator = np.random.default_rng(1)
     carriers = pa.array(["UA", "AA", "DL", "B6", "WN"])
     return pa.table(
@@ -84,7 +84,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     """The files to read, by what they hold."""
     names = ["unquoted", "with accents", "fully quoted", "1 % ragged", "1 % malformed"]
     paths = {name: folder / f"{number}.csv" for number, name in enumerate(names)}
-    table = table_of(rows)
+    table = flight_rows(rows)
     none = pa_csv.WriteOptions(quoting_style="none")
     pa_csv.write_csv(table, paths["unquoted"], none)
     texts = table.cast(pa.schema([(name, pa.string()) for name in table.schema.names]))
@@ -98,7 +98,7 @@ def write_files(folder: Path, rows: int) -> dict[str, Path]:
     return paths
 
 
-def told_apart(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.RecordBatch]:
+def reader_batches(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.RecordBatch]:
     """The batches of the reader."""
     return csv_rows.batches(str(path), FileSplit(str(path), 0, 0, 0), plan, csv)
 
@@ -155,8 +155,8 @@ def main() -> None:
         for name, path in write_files(Path(folder), arguments.rows).items():
             rates = best_rates(
                 [
-                    lambda path=path: told_apart(path, plan, lines),
-                    lambda path=path: told_apart(path, plan, records),
+                    lambda path=path: reader_batches(path, plan, lines),
+                    lambda path=path: reader_batches(path, plan, records),
                     lambda path=path: bare(path, plan),
                 ],
                 arguments.runs,

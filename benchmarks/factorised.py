@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.sets import CELLS, DataSet, found_sets
-from benchmarks.accuracy.tasks import ranges_of
+from benchmarks.accuracy.tasks import draw_ranges
 from dpcore.arrays import Floats
 from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.optimum import optimal_weights, prefix_gram
@@ -123,7 +123,7 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
     for rows in (100, 1000, 10_000, 100_000, 1_000_000):
         levels = WholeLevels(for_counts=True, guessed_rows=rows)
         tree = OrderedWorkload(name="x", domain=domain, candidate=levels)
-        asked: list[tuple[OrderedQuestion[Any], str]] = [
+        compared: list[tuple[OrderedQuestion[Any], str]] = [
             (tree.planned(share, terms), "count"),
             (replace(strategy, consistency=Consistency.TOP_DOWN), "count"),
             (strategy, "count"),
@@ -131,7 +131,7 @@ def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
         ]
         found = [
             np.exp(np.mean([np.log(_errors(*each, data, rows, releases)) for data in sets], axis=0))
-            for each in asked
+            for each in compared
         ]
         cells = (f"{prefixes:.2f}, {ranges:.2f}" for prefixes, ranges in found)
         yield f"| {rows:,} | {' | '.join(cells)} |"
@@ -142,13 +142,13 @@ def _errors(
 ) -> tuple[float, float]:
     """Root mean squares over prefixes and over ranges."""
     plan = ReleasePlan(name="r", unit=question.unit, budget=_HALF, questions=(question,))
-    counts, (start, stop) = data.counts(rows), ranges_of(CELLS)
+    counts, (start, stop) = data.counts(rows), draw_ranges(CELLS)
     squares = []
     for number in range(releases):
         nonce = f"{data.name} {rows} {number}".encode()
         release = release_counts(plan, {"x": counts}, _KEY, nonce=nonce)
-        told = release.part("cdf", "x", 0, 0)[column].to_numpy()
-        error = np.concatenate([[0.0], told - counts.cumsum()])
+        values = release.part("cdf", "x", 0, 0)[column].to_numpy()
+        error = np.concatenate([[0.0], values - counts.cumsum()])
         squares.append((np.mean(error[1:] ** 2), np.mean((error[stop] - error[start]) ** 2)))
     prefixes, ranges = np.sqrt(np.mean(squares, axis=0))
     return float(prefixes), float(ranges)

@@ -111,20 +111,20 @@ def groups(counts: Integers) -> Iterator[tuple[str, int, list[Integers]]]:
 
 def table(blocks: Blocks, releases: int) -> Iterator[str]:
     """The lines of the report."""
-    counts, asked = blocks.counts, list(groups(blocks.counts))
+    counts, every_group = blocks.counts, list(groups(blocks.counts))
     kinds = (counts == 0, (counts > 0) & (counts <= 10), counts > 100)
     yield (
         f"{len(counts):,} blocks, {kinds[0].sum():,} empty, {counts.sum():,} people, epsilon 1, "
         f"{releases} releases"
     )
-    sums = " ".join(f"{f'{kind} {size}':>10}" for kind, size, _ in asked)
+    sums = " ".join(f"{f'{kind} {size}':>10}" for kind, size, _ in every_group)
     yield f"{'':<14} bias: empty  1-10  >100   RMSE  mean {sums}"
     for name, errors in block_errors(blocks, releases).items():
         bias = " ".join(f"{errors[:, kind].mean():5.2f}" for kind in kinds)
         square, absolute = np.sqrt((errors**2).mean()), np.abs(errors).mean()
         rows = [
             np.sqrt(np.mean([(errors[:, members].sum(axis=1) ** 2).mean() for members in each]))
-            for _, _, each in asked
+            for _, _, each in every_group
         ]
         text = " ".join(f"{row:10.1f}" for row in rows)
         yield f"{name:<14}       {bias}  {square:5.2f} {absolute:5.2f} {text}"

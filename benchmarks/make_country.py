@@ -63,8 +63,8 @@ def level_sizes(fraction: float) -> tuple[int, ...]:
     return NODES[0], *below
 
 
-def digits_of(fraction: float) -> tuple[int, ...]:
-    """The digits of each level of a code."""
+def level_digits(fraction: float) -> tuple[int, ...]:
+    """Return the number of digits of each level of a code."""
     return DIGITS if fraction <= 1 else LARGE_DIGITS
 
 
@@ -101,7 +101,7 @@ def block_codes(fraction: float) -> Integers:
     places = [normal.inv_cdf((state + 0.5) / sizes[0]) for state in range(sizes[0])]
     # States by quantiles, since a draw of 51 may be any country; in an order by chance.
     weights = np.exp(SPREAD[0] * generator.permutation(places))
-    digits = digits_of(fraction)
+    digits = level_digits(fraction)
     for level in range(1, len(sizes)):
         most = (10 ** digits[level] - 1 - FIRST[level]) // STEP[level] + 1
         counts = fanouts(weights, sizes[level], most)
@@ -172,7 +172,7 @@ def write_country(folder: Path, fraction: float, rows: int | None = None) -> Non
     write_codes(universe, codes)
 
 
-def fraction_of(text: str) -> float:
+def parse_fraction(text: str) -> float:
     """Parse a part of the country."""
     fraction = float(text)
     if not 1e-4 <= fraction <= 125:
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files into the folder named on the command line."""
     parser = argparse.ArgumentParser(description="Write the rows of a generated country.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--fraction", type=fraction_of, default=1.0, help="such as 0.1 or 0.01")
+    parser.add_argument("--fraction", type=parse_fraction, default=1.0, help="such as 0.1 or 0.01")
     parser.add_argument("--rows", type=int, help="in all, rather than 41 a block")
     chosen = parser.parse_args(arguments)
     began = time.perf_counter()

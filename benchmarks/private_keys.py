@@ -53,7 +53,7 @@ def write_rows(folder: Path, rows: int, keys: int) -> None:
         pq.write_table(pa.table({"user": texts, "number": own}), path, use_dictionary=False)
 
 
-def plan_of(column: str) -> ReleasePlan:
+def plan_selection(column: str) -> ReleasePlan:
     """A selection of the keys of one column."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     question = SelectionQuestion(
@@ -78,7 +78,7 @@ def read_rows(folder: Path, plan: ReleasePlan) -> ReadBatches:
 
 def select(folder: Path, column: str) -> int:
     """Runs the first stage; the number of keys that it released."""
-    plan, key = plan_of(column), folder / "release.key"
+    plan, key = plan_selection(column), folder / "release.key"
     key.write_text(ReleaseKey.generate().to_text())
     key.chmod(0o600)
     reference = KeyReference(reference=f"file:{key}").checked()
@@ -92,7 +92,7 @@ def select(folder: Path, column: str) -> int:
 def plain_count(folder: Path, column: str) -> str:
     """Counts the rows of each key, a Python object a row, and prints the number of keys."""
     with beam.Pipeline(options=beam_options([])) as pipeline:
-        batches, _ = pipeline | read_rows(folder, plan_of(column))
+        batches, _ = pipeline | read_rows(folder, plan_selection(column))
         counts = (
             batches
             | "Keys" >> beam.FlatMap(lambda batch: batch.column(column).to_pylist())

@@ -104,7 +104,7 @@ print(seconds[0], min(seconds[1:] or seconds), min(processor), error)
 """
 
 
-def lines_of(code: str) -> int:
+def count_lines(code: str) -> int:
     """Number of lines that a user writes: the lines of the function."""
     body = code.split("def cdf(ages):\n")[1].split("def frame")[0]
     return len(body.strip().splitlines())
@@ -142,7 +142,7 @@ def main() -> None:
         if python is not None:
             first, best, processor, error = measured(python, code, chosen.rows, times)
             seconds = f"{first:9.2f}{best:9.2f}{processor:9.2f}"
-            print(f"{name:16}{seconds}{lines_of(code):7}{error:11.1f}", flush=True)
+            print(f"{name:16}{seconds}{count_lines(code):7}{error:11.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -59,31 +59,33 @@ def data(rows: int) -> dict[str, Integers]:
     }
 
 
-def quantiles_of(number: int) -> tuple[float, ...]:
-    """So many of them, in equal parts."""
+def even_quantiles(number: int) -> tuple[float, ...]:
+    """Return a number of evenly spaced quantiles."""
     return tuple(round(each / (number + 1), 6) for each in range(1, number + 1))
 
 
 @functools.cache
 def tree_question(number: int) -> Question:
-    """The tree that is planned for them."""
-    quantiles = quantiles_of(number)
+    """The tree that is planned for the quantiles."""
+    quantiles = even_quantiles(number)
     objective = QuantileObjective(quantiles=quantiles)
     levels = WholeLevels(objective=objective)
-    asked = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
-    return asked.planned(ONE, TERMS)
+    workload = OrderedWorkload(name="tree", domain=DOMAIN, quantiles=quantiles, candidate=levels)
+    return workload.planned(ONE, TERMS)
 
 
 @functools.cache
 def chosen_question(number: int, share: Fraction = Fraction(0)) -> Question:
-    """They, chosen by the exponential mechanism."""
-    asked = ExponentialWorkload(
-        name="tree", domain=DOMAIN, quantiles=quantiles_of(number), interval_share=share
+    """The quantiles, chosen by the exponential mechanism."""
+    workload = ExponentialWorkload(
+        name="tree", domain=DOMAIN, quantiles=even_quantiles(number), interval_share=share
     )
-    return asked.planned(ONE, TERMS)
+    return workload.planned(ONE, TERMS)
 
 
-def told(question: Question, counts: Integers, releases: int) -> Iterator[list[dict[str, float]]]:
+def quantile_rows(
+    question: Question, counts: Integers, releases: int
+) -> Iterator[list[dict[str, float]]]:
     """The rows of the quantiles table of each of some releases."""
     plan = ReleasePlan(name="q", unit=ADD_REMOVE_ROW, budget=BUDGET, questions=(question,))
     for _ in range(releases):
@@ -96,13 +98,13 @@ def ranks_off(counts: Integers, rows: list[dict[str, float]]) -> Floats:
     """(quantiles,) distances of requested ranks from the ranks of the released cells, in rows."""
     upto = np.cumsum(counts)
     cells = np.array([row["value"] for row in rows]).astype(np.int64)
-    wanted = np.array([row["q"] for row in rows]) * upto[-1]
-    return np.maximum(np.maximum((upto - counts)[cells] - wanted, wanted - upto[cells]), 0)
+    ranks = np.array([row["q"] for row in rows]) * upto[-1]
+    return np.maximum(np.maximum((upto - counts)[cells] - ranks, ranks - upto[cells]), 0)
 
 
 def mean_off(question: Question, counts: Integers, releases: int) -> tuple[float, float]:
     """The mean over releases and quantiles, and its standard error."""
-    means = [ranks_off(counts, rows).mean() for rows in told(question, counts, releases)]
+    means = [ranks_off(counts, rows).mean() for rows in quantile_rows(question, counts, releases)]
     return float(np.mean(means)), float(np.std(means, ddof=1) / np.sqrt(releases))
 
 
@@ -130,7 +132,9 @@ def interval_lines(releases: int) -> Iterator[str]:
         for rows in ROWS[1:]:
             counts, cells = data(rows)[name], []
             for number in NUMBERS[:2]:
-                found = list(told(chosen_question(number, Fraction(3, 10)), counts, 5 * releases))
+                found = list(
+                    quantile_rows(chosen_question(number, Fraction(3, 10)), counts, 5 * releases)
+                )
                 held = np.mean([_held(counts, each) for each in found])
                 width = np.median([row["ci_high"] - row["ci_low"] + 1 for e in found for row in e])
                 cells += [f"{100 * held:.1f} %", f"{width:,.0f}"]
@@ -140,8 +144,8 @@ def interval_lines(releases: int) -> Iterator[str]:
 def _held(counts: Integers, rows: list[dict[str, float]]) -> float:
     """The share of the intervals that hold the quantile of the rows."""
     upto = np.cumsum(counts)
-    wanted = [max(1, int(np.ceil(row["q"] * upto[-1] - 1e-9))) for row in rows]
-    cells = np.searchsorted(upto, wanted)
+    ranks = [max(1, int(np.ceil(row["q"] * upto[-1] - 1e-9))) for row in rows]
+    cells = np.searchsorted(upto, ranks)
     pairs = zip(rows, cells.tolist(), strict=True)
     return float(np.mean([row["ci_low"] <= cell <= row["ci_high"] for row, cell in pairs]))
 

@@ -223,15 +223,15 @@ def measured(
     there are both."""
     epsilon = product / data.rows
     rng = np.random.default_rng([17, product, list(MECHANISMS).index(mechanism)])
-    asked = {
+    rectangles = {
         name: Rectangles.drawn(data.counts.shape, most, np.random.default_rng(3))
         for name, most in SIZES.items()
     }
-    truth = {name: own.sums(data.counts) for name, own in asked.items()}
+    truth = {name: own.sums(data.counts) for name, own in rectangles.items()}
     errors: dict[tuple[str, str], list[float]] = {}
     for _ in range(releases):
         for read, table in MECHANISMS[mechanism](data, epsilon, rng).items():
-            for name, own in asked.items():
+            for name, own in rectangles.items():
                 off = np.abs(own.sums(table) - truth[name]).mean() * epsilon
                 errors.setdefault((read, name), []).append(float(off))
     for (read, name), each in errors.items():
@@ -239,7 +239,7 @@ def measured(
         yield (data.name, f"{mechanism}, {read}" if read else mechanism, product, name), known
 
 
-def table_of(
+def table_lines(
     found: dict[Key, Measured], names: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[str]:
     """Geometric means over the data sets and sizes first, and over others, then each by itself.
@@ -258,10 +258,10 @@ def table_of(
             ),
         )
         yield ""
-    for told, sets in (("geometric mean", names), (f"of {', '.join(others)}", others)):
+    for title, sets in (("geometric mean", names), (f"of {', '.join(others)}", others)):
         if sets:
             yield from _lines(
-                [told, *heads],
+                [title, *heads],
                 rows,
                 lambda row, place, sets=sets: str(  # type: ignore[misc]
                     _mean(found, sets, row, place)
@@ -288,11 +288,11 @@ def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, place: int
     return Measured(mean=mean, error=error)
 
 
-def _lines(heads: list[str], rows: list[str], told: Callable[[str, int], str]) -> Iterator[str]:
+def _lines(heads: list[str], rows: list[str], cell: Callable[[str, int], str]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"| --- |{' ---: |' * len(PRODUCTS)}"
     for row in rows:
-        yield f"| {row} | {' | '.join(told(row, place) for place in range(len(PRODUCTS)))} |"
+        yield f"| {row} | {' | '.join(cell(row, place) for place in range(len(PRODUCTS)))} |"
 
 
 def main() -> int:
@@ -309,7 +309,7 @@ def main() -> int:
             for product in PRODUCTS:
                 found |= measured(data, mechanism, product, arguments.releases)
     names = [[data.name for data in some] for some in (sets, others)]
-    text = "\n".join(table_of(found, *names)).rstrip()
+    text = "\n".join(table_lines(found, *names)).rstrip()
     if arguments.write is None:
         print(text)
         return 0

@@ -31,7 +31,7 @@ from dpcore.questions.workload import ReleaseTerms, Share
 from pipelines.ordered.section import OrderedTree
 
 COUNTS = {"for": "counts"}
-# By what the tree is for: the keys of its section; ROWS stands for a right guess of the rows.
+# By what the tree is for: the keys of its section; ROWS: a right guess of the rows.
 ROWS = "rows"
 MECHANISMS: Mapping[str, Mapping[str, object]] = {
     "planned": {},

@@ -268,13 +268,13 @@ def run_command(arguments: Sequence[str]) -> Run:
     """Run `dptrees` in a process of its own."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "pipelines.command", *arguments]
-    with tempfile.TemporaryFile("w+") as told:
-        process = subprocess.Popen(command, cwd=PROJECT, stdout=told, stderr=told)
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, cwd=PROJECT, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            told.seek(0)
-            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{told.read()}")
+            output.seek(0)
+            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{output.read()}")
     return Run(
         seconds=time.perf_counter() - began,
         processor=usage.ru_utime + usage.ru_stime,
@@ -305,7 +305,7 @@ def write_config(folder: Path, fraction: float) -> Path:
     """The configuration of a release into an output that does not exist."""
     shutil.rmtree(folder / "out", ignore_errors=True)
     levels = ", ".join(level.replace(" ", "_") for level in make_country.LEVELS)
-    digits = list(make_country.digits_of(fraction))
+    digits = list(make_country.level_digits(fraction))
     path = folder / "release.yaml"
     path.write_text(CONFIG.format(folder=folder, digits=digits, levels=levels))
     return path
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, or the profile of one release."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
-    part = make_country.fraction_of
+    part = make_country.parse_fraction
     parser.add_argument("--fractions", type=part, nargs="+", default=[0.01, 0.1, 1.0])
     parser.add_argument("--profile", metavar="CONFIG", help="watch the release of this instead")
     parser.add_argument("--json", action="store_true", help="of the profile, for programs")

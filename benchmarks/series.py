@@ -142,9 +142,9 @@ def print_predicted() -> None:
             separate = periods ** (power / 2)
             binary = split_of_fanout(periods, 2, power)
             errors = (separate, math.sqrt((periods + 1) / 2), binary.error, planned.error)
-            told = " ".join(f"{each:>16.3g}" for each in errors)
+            columns = " ".join(f"{each:>16.3g}" for each in errors)
             spans = " ".join(map(str, planned.tree.spans))
-            print(f"{measure.value:10} {periods:>5} {told}  {spans}")
+            print(f"{measure.value:10} {periods:>5} {columns}  {spans}")
 
 
 def print_measured(periods: int, keys: int) -> None:

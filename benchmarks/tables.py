@@ -47,8 +47,8 @@ trees:
 """
 
 
-def input_of(kind: str, folder: Path) -> str:
-    """What a configuration says of the rows of a kind."""
+def input_section(kind: str, folder: Path) -> str:
+    """Return the section `input` of a configuration for a kind of table."""
     return {
         "parquet": f"format: parquet, path: {folder}/files/",
         "delta": f"format: delta, table: {folder}/delta",
@@ -57,7 +57,7 @@ def input_of(kind: str, folder: Path) -> str:
     }[kind]
 
 
-def rows_of(rows: int) -> Iterator[pa.Table]:
+def row_tables(rows: int) -> Iterator[pa.Table]:
     """The rows, a table for each file."""
     random = np.random.default_rng(16)
     for _ in range(FILES):
@@ -82,7 +82,7 @@ def write_files(rows: int, folder: Path) -> None:
     catalog = load_catalog("default", **name)
     catalog.create_namespace("shop")
     iceberg = None
-    for index, table in enumerate(rows_of(rows)):
+    for index, table in enumerate(row_tables(rows)):
         pq.write_table(table, folder / "files" / f"{index}.parquet")
         deltalake.write_deltalake(str(folder / "delta"), table, mode="append")
         iceberg = iceberg or catalog.create_table("shop.visits", schema=table.schema)
@@ -94,14 +94,14 @@ def write_database(rows: int) -> None:
     from adbc_driver_postgresql import dbapi
 
     with dbapi.connect(os.environ["VISITS_URL"]) as connection, connection.cursor() as cursor:
-        for table in rows_of(rows):
+        for table in row_tables(rows):
             cursor.adbc_ingest("visits", table, mode="create_append")
         connection.commit()
 
 
 def read(kind: str, folder: Path) -> int:
     """Reads all rows of a kind; returns how many there are."""
-    configuration = parse_configuration(CONFIGURATION.format(input=input_of(kind, folder)))
+    configuration = parse_configuration(CONFIGURATION.format(input=input_section(kind, folder)))
     plan = configuration.plan()
     if configuration.table is None:
         return _read_files(configuration.input_paths, plan)

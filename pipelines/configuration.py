@@ -14,9 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
 from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import ReleaseTerms, Workload

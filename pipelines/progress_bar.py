@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from tqdm import tqdm
 
 from pipelines.faults.log import LOG, remark
-from transforms.progress import listen
+from transforms.metrics import listen
 
 # Seconds between two looks at the output.
 LOOK_EVERY = 2.0

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
@@ -41,11 +40,11 @@ def run_query(chosen: argparse.Namespace) -> int:
         raise UserError("--wide: goes with --key all, and not with --json or --csv")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
-    entries, confidence = list[AnswerEntry](), 0.0
+    entries, confidence = list[AnswerEntry](), chosen.confidence
     try:
         for each in folders:
             tree = _chosen_tree(each.folder.release.tree(name), chosen)
-            confidence = _confidence(tree, chosen)
+            confidence = confidence or tree.question.confidence
             entries += _entries(tree, each.before, chosen)
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
@@ -59,12 +58,6 @@ def run_query(chosen: argparse.Namespace) -> int:
     else:
         _print(entries, confidence, chosen)
     return 0
-
-
-def _confidence(tree: Released, chosen: argparse.Namespace) -> float:
-    """Return the confidence of the intervals."""
-    requested: float | None = chosen.confidence
-    return float(tree.question.confidence) if requested is None else requested
 
 
 def _entries(
@@ -92,29 +85,21 @@ def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
     return [requested_key] if ALL_KEYS in labels else labels
 
 
-class _Rounding(NamedTuple):
-    """An answer at other values than the query's."""
-
-    asked: str
-    answered: str
-
-
 def _check_rounding(entries: Sequence[AnswerEntry], name: str, chosen: argparse.Namespace) -> None:
-    """Says once what was rounded.
+    """Report once each value that was rounded.
 
     Raises:
         UserError: only exact answers are wanted.
     """
-    found = dict.fromkeys(_Rounding(*each.rounding) for each in entries if each.rounding)
-    for each in found:
+    for asked, answered in dict.fromkeys(each.rounding for each in entries if each.rounding):
         if chosen.exact:
             raise UserError(
-                f"{chosen.release}: exact: requested {each.asked}; tree {name} has no edges there, "
-                f"and can answer {each.answered}"
+                f"{chosen.release}: exact: requested {asked}; tree {name} has no edges there, "
+                f"and can answer {answered}"
             )
         print_line(
-            f"dptrees: note: requested {each.asked}, answered {each.answered}: tree {name} has no "
-            "edges there (--exact refuses this)",
+            f"dptrees: note: requested {asked}, answered {answered}: tree {name} has no edges "
+            "there (--exact refuses this)",
             file=sys.stderr,
         )
 

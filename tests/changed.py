@@ -33,19 +33,19 @@ def changed_files(since: str) -> list[str]:
     ]
 
 
-def checks_of(path: str, present: set[str]) -> Iterator[str]:
-    """The tests of a changed file.
+def find_tests(path: str, present: set[str]) -> Iterator[str]:
+    """Find the tests of a changed file.
 
     Args:
         path: from the project's folder.
         present: the paths of all test files.
 
     >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/rows/test_sums.py"}
-    >>> sorted(checks_of("dpcore/rows/keys.py", present))
+    >>> sorted(find_tests("dpcore/rows/keys.py", present))
     ['tests/dpcore/rows/test_keys.py']
-    >>> len(list(checks_of("dpcore/rows/policies.py", present)))
+    >>> len(list(find_tests("dpcore/rows/policies.py", present)))
     2
-    >>> list(checks_of("docs/start.md", {"tests/docs/test_pages.py"}))
+    >>> list(find_tests("docs/start.md", {"tests/docs/test_pages.py"}))
     ['tests/docs/test_pages.py']
     """
     file = PurePosixPath(path)
@@ -69,7 +69,7 @@ def main(since: str) -> None:
     present = {
         path.relative_to(PROJECT).as_posix() for path in (PROJECT / "tests").rglob("test_*.py")
     }
-    found = {test for path in changed_files(since) for test in checks_of(path, present)}
+    found = {test for path in changed_files(since) for test in find_tests(path, present)}
     print(*sorted(found | set(ALWAYS)), sep="\n")
 
 

@@ -34,7 +34,7 @@ REQUIRED = "DPTREES_REQUIRE_GCP"
 _NO_CLIENTS = "no clients of Google Cloud here: make test-gcp"
 _NO_SERVER = "no stand-in of Cloud Storage here: make gcp"
 _START_SECONDS = 180
-# For processes: clients would ask Google for the regions of the account, and wait in vain.
+# For processes: clients would request the regions of the account from Google, and wait in vain.
 HERE_ONLY = """
 from google.auth import credentials
 
@@ -103,7 +103,7 @@ class Storage:
         patch.setattr("apache_beam.io.filesystems.FileSystems._pipeline_options", None)
 
     def new_bucket(self, name: str) -> Any:
-        """A new bucket, of Google's client; to be asked for once it is reached."""
+        """A new bucket, of Google's client; to be requested once the server is reached."""
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import storage as clients
 

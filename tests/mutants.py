@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from tests.changed import checks_of
+from tests.changed import find_tests
 
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE = Path(__file__).with_suffix(".jsonl")
@@ -237,7 +237,7 @@ def folder_tests(module: str, project: Path) -> list[str]:
     # The modules beside the folders of dpcore: only the tests beside the folders of tests/dpcore.
     found = folder.glob("test_*.py") if module.count("/") == 1 else folder.rglob("test_*.py")
     beside = {path.relative_to(project).as_posix() for path in found}
-    first = sorted(checks_of(module, beside))
+    first = sorted(find_tests(module, beside))
     return [*first, module, *sorted(beside.difference(first))]
 
 

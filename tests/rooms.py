@@ -52,7 +52,7 @@ class Crossing:
     by: str
 
 
-def imports_of(source: str) -> Iterator[tuple[str, str]]:
+def find_imports(source: str) -> Iterator[tuple[str, str]]:
     """Yield (module, name) of every ``from module import name`` of a source."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -61,12 +61,12 @@ def imports_of(source: str) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names)
 
 
-def crossings_of(path: str, source: str) -> list[Crossing]:
+def find_crossings(path: str, source: str) -> list[Crossing]:
     """The imports from packages of dpcore that a file makes from outside them."""
     place = PurePosixPath(path).parts
     own = place[1] if place[0] == "dpcore" and len(place) > 2 else ""
     found = []
-    for module, name in imports_of(source):
+    for module, name in find_imports(source):
         parts = module.split(".")
         if parts[0] == "dpcore" and len(parts) > 1 and parts[1] in FLOOR and parts[1] != own:
             inner = ".".join(parts[2:]) or name
@@ -82,13 +82,13 @@ def all_crossings() -> list[Crossing]:
     return sorted(
         each
         for path in paths
-        for each in crossings_of(
+        for each in find_crossings(
             path.relative_to(PROJECT).as_posix(), path.read_text(encoding="utf-8")
         )
     )
 
 
-def room_of(path: str) -> str:
+def find_package(path: str) -> str:
     """The package of a file, within dpcore where it is a file of dpcore."""
     parts = PurePosixPath(path).parts
     return parts[1] if parts[0] == "dpcore" and len(parts) > 2 else parts[0]
@@ -96,16 +96,16 @@ def room_of(path: str) -> str:
 
 def climbs(crossing: Crossing) -> bool:
     """Whether an import points to its own floor or a higher one."""
-    importer = room_of(crossing.by)
+    importer = find_package(crossing.by)
     return importer in FLOOR and FLOOR[crossing.room] >= FLOOR[importer]
 
 
-def face_of(room: str) -> dict[str, tuple[str, ...]]:
+def public_names(room: str) -> dict[str, tuple[str, ...]]:
     """The public API of a package: names by module, from its ``__init__``."""
     return dict(import_module(f"dpcore.{room}").FACE)
 
 
-def modules_of(room: str) -> list[str]:
+def list_modules(room: str) -> list[str]:
     """The modules of a package, without its ``__init__``."""
     files = (PROJECT / "dpcore" / room).glob("*.py")
     return sorted(path.stem for path in files if path.stem != "__init__")
@@ -122,7 +122,7 @@ def drawing() -> str:
     uses: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for each in all_crossings():
-        uses[room_of(each.by)].add(each.room)
+        uses[find_package(each.by)].add(each.room)
         names[each.room].add((each.module, each.name))
     lines = [
         "| floor | package | purpose | files | names used outside | imports from |",
@@ -132,12 +132,12 @@ def drawing() -> str:
         for room in FLOORS[number]:
             title = (import_module(f"dpcore.{room}").__doc__ or "").splitlines()[0].rstrip(".")
             below = ", ".join(sorted(uses[room])) or "arrays alone"
-            size, face = len(modules_of(room)), len(names[room])
+            size, face = len(list_modules(room)), len(names[room])
             lines.append(f"| {number} | `{room}` | {title} | {size} | {face} | {below} |")
     lines += ["", "The modules of each package:", ""]
     for number in reversed(range(len(FLOORS))):
         for room in FLOORS[number]:
-            modules = ", ".join(f"`{name}`" for name in modules_of(room))
+            modules = ", ".join(f"`{name}`" for name in list_modules(room))
             lines.append(f"- `{room}`: {modules}")
     return "\n".join(lines) + "\n"
 

@@ -303,12 +303,12 @@ def violations(path: str, source: str) -> list[str]:
     """Return every rule that the source of one module breaks."""
     return [
         f"{path}:{line}: {text}: {why}"
-        for line, text, why in sorted(set(all_of(ast.parse(source))))
+        for line, text, why in sorted(set(find_violations(ast.parse(source))))
         if text not in REVIEWED.get(path, {})
     ]
 
 
-def all_of(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+def find_violations(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     """Yield line, text and sentence of everything that breaks a rule, reviewed or not."""
     yield from name_violations(tree)
     yield from call_violations(tree)
@@ -347,7 +347,7 @@ def test_every_review_is_needed() -> None:
     unneeded = []
     for path, reviewed in REVIEWED.items():
         tree = ast.parse((PROJECT / path).read_text(encoding="utf-8"))
-        used = {text for _, text, _ in all_of(tree)}
+        used = {text for _, text, _ in find_violations(tree)}
         unneeded += [f"{path}: {text}" for text in reviewed if text not in used]
     assert not unneeded
 

@@ -42,7 +42,7 @@ class Lines(list[str]):
         self.append(line)
 
 
-def item_of(name: str, *marks: str) -> Any:
+def make_item(name: str, *marks: str) -> Any:
     found = SimpleNamespace(nodeid=name, keywords=set(marks))
     found.add_marker = found.keywords.add
     found.get_closest_marker = lambda mark: mark if mark in found.keywords else None
@@ -94,7 +94,7 @@ def test_a_test_is_measured_from_its_setup_to_its_teardown(clock, listed: Path) 
     config: Any = SimpleNamespace()
     plugin, lines = Measuring(config), Lines()
     for name, seconds, when in (("slow", 0.5, "passed"), ("skipped", 9, "skipped")):
-        running = plugin.pytest_runtest_protocol(item_of(f"tests/x.py::{name}"))
+        running = plugin.pytest_runtest_protocol(make_item(f"tests/x.py::{name}"))
         next(running)
         clock(seconds)
         with pytest.raises(StopIteration):
@@ -119,12 +119,12 @@ def test_a_lost_process_changes_no_list(listed: Path) -> None:
 
 def test_slow_tests_are_marked_by_the_list_and_counted_where_they_are_left(listed: Path) -> None:
     durations.write({"tests/x.py::slow": SLOW, "tests/x.py::quick": SLOW - 0.01})
-    items = [item_of(f"tests/x.py::{name}") for name in ("slow", "quick", "new")]
+    items = [make_item(f"tests/x.py::{name}") for name in ("slow", "quick", "new")]
     config: Any = SimpleNamespace()
     plugin, lines = Tiers(config), Lines()
     plugin.pytest_collection_modifyitems(items)
     assert [sorted(each.keywords) for each in items] == [["slow"], [], []]
-    plugin.pytest_deselected([items[0], item_of("tests/x.py::engine", "slow", "engines")])
+    plugin.pytest_deselected([items[0], make_item("tests/x.py::engine", "slow", "engines")])
     plugin.pytest_terminal_summary(lines)
     assert lines == ["1 slow tests are left to `make test-all`."]
 

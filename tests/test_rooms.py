@@ -16,9 +16,9 @@ from tests.rooms import (
     Crossing,
     all_crossings,
     climbs,
-    crossings_of,
-    face_of,
+    find_crossings,
     line_count,
+    public_names,
     redrawn,
 )
 
@@ -31,7 +31,7 @@ def crossings() -> list[Crossing]:
 
 def unfaced(crossings: list[Crossing]) -> list[Crossing]:
     """Imports of names that are in no public API."""
-    faces = {room: face_of(room) for room in FLOOR}
+    faces = {room: public_names(room) for room in FLOOR}
     return [each for each in crossings if each.name not in faces[each.room].get(each.module, ())]
 
 
@@ -83,7 +83,7 @@ def test_only_what_a_face_names_crosses() -> None:
 @pytest.mark.parametrize("room", FLOOR)
 def test_a_face_names_what_is_there_and_used(room: str) -> None:
     used = {(each.module, each.name) for each in crossings() if each.room == room}
-    for module, names in face_of(room).items():
+    for module, names in public_names(room).items():
         inside = import_module(f"dpcore.{room}.{module}")
         for name in names:
             assert hasattr(inside, name), f"{module}.{name}"
@@ -121,7 +121,7 @@ PLANTED = {
 @pytest.mark.parametrize("kind", PLANTED)
 def test_planted_imports_are_found(kind: str) -> None:
     path, source, found = PLANTED[kind]
-    (crossing,) = crossings_of(path, source)
+    (crossing,) = find_crossings(path, source)
     assert found(crossing)
 
 

@@ -146,7 +146,7 @@ def dialect_in(source: str, suffix: str, quotations: Sequence[str] = ()) -> list
     return found
 
 
-def files_of(folder: str) -> list[Path]:
+def prose_files(folder: str) -> list[Path]:
     """Return the files with prose of a folder, or the page of this name."""
     place = PROJECT / folder
     paths = [place] if place.is_file() else sorted(place.rglob("*"))
@@ -155,7 +155,7 @@ def files_of(folder: str) -> list[Path]:
 
 @pytest.mark.parametrize("folder", CLEAN)
 def test_the_dialect_does_not_come_back(folder: str) -> None:
-    files = files_of(folder)
+    files = prose_files(folder)
     assert files
     found = {path.relative_to(PROJECT).as_posix(): occurrences(path) for path in files}
     found = {name: words for name, words in found.items() if words}
@@ -190,6 +190,6 @@ def test_planted_words_are_found(kind: str) -> None:
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or CLEAN:
-        for each in files_of(chosen):
+        for each in prose_files(chosen):
             for line, word in occurrences(each):
                 print(f"{each.relative_to(PROJECT)}:{line}: {word}")

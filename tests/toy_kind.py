@@ -181,7 +181,7 @@ def totals_from_spec(spec: Mapping[str, Any], terms: Any) -> TotalsQuestion:
 def register(patch: pytest.MonkeyPatch) -> None:
     """Adds the kind to the two registries."""
     kind = release_kinds.TreeKind(
-        totals_from_spec, lambda asked, read, _: ReleasedTotals(asked, read)
+        totals_from_spec, lambda question, read, _: ReleasedTotals(question, read)
     )
     patch.setitem(release_kinds.KINDS, "totals", kind)
     patch.setitem(command_kinds.KINDS, "totals", command_kinds.KindHandlers(section=TotalsSection))

@@ -14,20 +14,22 @@ The exact counts go no further than the step that adds noise; what leaves it is 
 for the exact counts of chunk roots, which their group needs for its own noise and which end there.
 """
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from dpcore.questions.place import Gathered, Place
+from dpcore.questions.place import Gathered, Place, ReleasedPart
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import pack_many, unpack_many
+from transforms import files
 from transforms.conservation import check_once
 from transforms.counting import PlaceKey
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
-from transforms.metrics import CHUNKS_MEASURED
-from transforms.write import write_part
+from transforms.layout import Receipt, parquet_bytes, sha256
+from transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN, advance
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
 
@@ -257,3 +259,27 @@ def both_ways(tree: str, messages: Iterable[bytes]) -> tuple[bytes, bytes]:
     check_once(f"the messages of tree {tree}", (m[:1] for m in received), (_KEPT, _RETURNED))
     by_kind = {message[:1]: message[1:] for message in received}
     return by_kind[_KEPT], by_kind[_RETURNED]
+
+
+def write_part(output: str, released: ReleasedPart) -> bytes:
+    """Writes a part; a retry writes the same file again.
+
+    Args:
+        output: the folder of the release.
+        released: the part, its table and its note.
+
+    Returns:
+        its receipt, as it travels.
+    """
+    data = parquet_bytes(released.table)
+    receipt = Receipt(
+        part=released.part,
+        rows=released.table.num_rows,
+        sha256=sha256(data),
+        note=base64.b64encode(released.note).decode(),
+    )
+    files.write_whole(files.join(output, *receipt.file_name.split("/")), data)
+    PARTS_WRITTEN.inc()
+    BYTES_WRITTEN.inc(len(data))
+    advance("write", 1)
+    return receipt.to_bytes()

@@ -13,7 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from transforms.errors import InputError
-from transforms.progress import advance
+from transforms.metrics import advance
 from transforms.readers.read import BALANCE
 
 _held: dict[int, Sequence[pa.RecordBatch]] = {}

@@ -24,14 +24,16 @@ Whatever stops a run between two of these steps:
 Of two launchers at once, both get the plan that was written first on a local disk. Object stores
 let both write; then the record keeps the two plans apart, as it does two nonces.
 
-The seal is a keyed digest of the plan and its request. Without the release key nobody can put a
-plan into a folder that a run would follow (one that declares counts public, say).
+The seal is a keyed digest of everything else in the file. Without the release key nobody can put a
+plan into a folder that a run would follow (one that declares counts public, or has other intervals,
+say). The seal of format 1 covers the request and the specification alone, so the widths of
+intervals in such a file are not used.
 """
 
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore import __version__
@@ -46,8 +48,10 @@ from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, PLAN
 from transforms.sweep import drawn
 
-_FORMAT = 1
+FORMATS = (1, 2)
 _TEXTS = ("dptrees", "digest", "key_id", "seal")
+_OBJECTS = ("request", "spec")
+_ENTRIES = {"format", *_TEXTS, *_OBJECTS, "trees", CHECKSUM}
 
 
 class KeptPlanError(ReleaseError):
@@ -65,8 +69,9 @@ class KeptPlan:
             another machine need not compute it again.
         digest: of the plan, in hexadecimal; it is a part of every seed of noise.
         key_id: public id of the key of the seal.
-        seal: keyed digest of the request and the specification, in hexadecimal.
+        seal: keyed digest of all that the file holds beside it, in hexadecimal.
         dptrees: version that made the plan.
+        format: of the file, one of `FORMATS`.
     """
 
     request: Mapping[str, Any]
@@ -76,6 +81,7 @@ class KeptPlan:
     key_id: str
     seal: str
     dptrees: str = __version__
+    format: int = FORMATS[-1]
 
     @classmethod
     def sealed(cls, plan: ReleasePlan, request: Mapping[str, Any], key: ReleaseKey) -> "KeptPlan":
@@ -90,54 +96,67 @@ class KeptPlan:
         plain_request = json.loads(json.dumps(request))
         if plan.dataset is not None:
             plain_request["dataset"] = plan.dataset
-        return cls(
+        kept = cls(
             request=plain_request,
             spec=entries["spec"],
             trees=entries["trees"],
             digest=plan.digest.hex(),
             key_id=key.key_id,
-            seal=plan_seal(plain_request, entries["spec"], key),
+            seal="",
         )
+        return replace(kept, seal=kept.own_seal(key))
+
+    def own_seal(self, key: ReleaseKey) -> str:
+        """The seal that the release key gives this plan, in hexadecimal."""
+        sealed = self._entries()
+        del sealed["seal"]
+        if self.format == 1:
+            # The period is left out: all runs of a series have one plan.
+            request, trees = request_of_series(self.request), self.spec["trees"]
+            trees = [{n: value for n, value in each.items() if n != "period"} for each in trees]
+            sealed = {"request": request, "spec": {**self.spec, "trees": trees}}
+        text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
+        return key.digest("plan", text).hex()
+
+    @property
+    def sealed_trees(self) -> Sequence[Mapping[str, Any]]:
+        """What the manifest says of each tree; none where the seal does not cover it."""
+        return () if self.format == 1 else self.trees
 
     def to_bytes(self) -> bytes:
         """The content of the file."""
-        entries: dict[str, Any] = {"format": _FORMAT}
-        entries |= {name: getattr(self, name) for name in _TEXTS}
-        entries |= {"request": self.request, "spec": self.spec, "trees": self.trees}
+        entries = self._entries()
         entries[CHECKSUM] = manifest_checksum(entries)
         return (json.dumps(entries) + "\n").encode()
+
+    def _entries(self) -> dict[str, Any]:
+        names = ("format", *_TEXTS, *_OBJECTS, "trees")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KeptPlan | None":
         """The inverse of `to_bytes`; None where the content is damaged, or of another format."""
         try:
             entries = json.loads(data)
-        except ValueError:
+            if not isinstance(entries, dict) or entries.keys() != _ENTRIES:
+                return None
+            if entries.pop(CHECKSUM) != manifest_checksum(entries):
+                return None
+        except (ValueError, RecursionError):
             return None
-        if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
+        if type(entries["format"]) is not int or entries["format"] not in FORMATS:
             return None
-        if entries.get(CHECKSUM) != manifest_checksum(entries):
+        has_texts = all(isinstance(entries[n], str) and entries[n].isascii() for n in _TEXTS)
+        has_objects = all(isinstance(entries[name], dict) for name in _OBJECTS)
+        if not (has_texts and has_objects and _is_list_of_objects(entries["trees"])):
             return None
-        texts = {name: str(entries.get(name, "")) for name in _TEXTS}
-        request, spec, trees = (entries.get(name) for name in ("request", "spec", "trees"))
-        if not (isinstance(request, dict) and isinstance(spec, dict) and isinstance(trees, list)):
+        if not _is_list_of_objects(entries["spec"].get("trees")):
             return None
-        return cls(request=request, spec=spec, trees=trees, **texts)
+        return cls(**entries)
 
 
-def plan_seal(request: Mapping[str, Any], spec: Mapping[str, Any], key: ReleaseKey) -> str:
-    """The keyed digest of a plan and its request, in hexadecimal.
-
-    The period of a run is left out: all runs of a series have one plan.
-
-    >>> key = ReleaseKey(bytes(32))
-    >>> first, second = ({"series": {"period": each}} for each in (1, 2))
-    >>> plan_seal(first, {"trees": []}, key) == plan_seal(second, {"trees": []}, key)
-    True
-    """
-    sealed = {"request": request_of_series(request), "spec": spec_of_series(spec)}
-    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return key.digest("plan", text).hex()
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def request_of_series(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,12 +164,6 @@ def request_of_series(request: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(series := request.get("series"), Mapping):
         return dict(request)
     return {**request, "series": {n: value for n, value in series.items() if n != "period"}}
-
-
-def spec_of_series(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification without the period of its trees."""
-    trees = [{name: tree[name] for name in tree if name != "period"} for tree in spec["trees"]]
-    return {**spec, "trees": trees}
 
 
 def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
@@ -167,7 +180,7 @@ def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
     """
     # A service that already returned this key is not queried again.
     known = key if key.key_id == kept.key_id else key.checked(kept.key_id)
-    own = plan_seal(kept.request, kept.spec, known.load())
+    own = kept.own_seal(known.load())
     if not hmac.compare_digest(kept.seal.encode(), own.encode()):
         raise KeptPlanError(
             f"output: {place} holds a plan that no run under the key {kept.key_id} wrote; start "

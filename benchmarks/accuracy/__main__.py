@@ -41,6 +41,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--budgets", nargs="*", default=BUDGETS, metavar="MEASURE=NUMBER")
     parser.add_argument(
         "--asked",
+        dest="quantile_counts",
+        metavar="NUMBER",
         nargs="*",
         type=int,
         default=(0, 1, 3, 9, 99),
@@ -59,16 +61,18 @@ def _chosen(options: argparse.Namespace) -> list[Method]:
     every = [*OURS, *package_methods(options.peers), *PAPERS]
     if options.methods is None:
         return every
-    return [each for each in every if any(fnmatch(each.name, wanted) for wanted in options.methods)]
+    return [
+        each for each in every if any(fnmatch(each.name, pattern) for pattern in options.methods)
+    ]
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
     sets = found_sets(options.data, options.flights)
     return [
-        Case(data=data, rows=rows, privacy=Privacy.of(budget), asked=asked)
+        Case(data=data, rows=rows, privacy=Privacy.of(budget), quantile_count=number)
         for budget in options.budgets
         for rows in options.rows
-        for asked in options.asked
+        for number in options.quantile_counts
         for data in sets
         if options.sets is None or data.name in options.sets
     ]

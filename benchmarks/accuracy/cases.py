@@ -1,4 +1,4 @@
-"""What is released and how often: a set, a number of rows, a budget, and the quantiles wanted."""
+"""Cases of the comparison: a data set, a number of rows, a budget and the requested quantiles."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ class Case:
         data: the histogram.
         rows: n.
         privacy: the budget.
-        asked: the number of requested quantiles, and nothing else; 0: everything.
+        quantile_count: how many quantiles alone are requested; 0: everything.
     """
 
     data: DataSet
     rows: int
     privacy: Privacy
-    asked: int = 0
+    quantile_count: int = 0
 
     @property
     def quantiles(self) -> tuple[Fraction, ...]:
         """Quantiles that a method has to name."""
-        return QUANTILES[self.asked] if self.asked else PERCENTILES
+        return QUANTILES[self.quantile_count] if self.quantile_count else PERCENTILES
 
     @cached_property
     def counts(self) -> Integers:

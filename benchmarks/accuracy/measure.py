@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from benchmarks.accuracy.cases import Case
 from benchmarks.accuracy.method import Absent, Method
 from benchmarks.accuracy.records import Records
-from benchmarks.accuracy.tasks import errors_of
+from benchmarks.accuracy.tasks import measure_errors
 
 
-def key_of(method: Method, case: Case) -> str:
+def record_key(method: Method, case: Case) -> str:
     """Name that distinguishes releases of one method and case from others."""
-    return f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.asked}"
+    return (
+        f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.quantile_count}"
+    )
 
 
 def measure(
@@ -25,18 +27,18 @@ def measure(
 
     A method that is absent is said once, with what it says of itself.
     """
-    made, told = records.made(), set()
+    made, reported = records.made(), set()
     for case in cases:
         for method in methods:
-            first = made.get(key_of(method, case), 0)
+            first = made.get(record_key(method, case), 0)
             if not method.answers(case) or first >= releases:
                 continue
             try:
                 _measure_one(method, case, range(first, releases), records)
             except Absent as absent:
-                if (said := f"{method.name}, {case.privacy}: {absent}") not in told:
+                if (said := f"{method.name}, {case.privacy}: {absent}") not in reported:
                     print(f"absent: {said}", file=sys.stderr, flush=True)
-                    told.add(said)
+                    reported.add(said)
 
 
 def _measure_one(method: Method, case: Case, numbers: range, records: Records) -> None:
@@ -44,11 +46,11 @@ def _measure_one(method: Method, case: Case, numbers: range, records: Records) -
     errors: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for answers in method.run(case, numbers):
         for name, read in answers.items():
-            for task, error in errors_of(case, read).items():
+            for task, error in measure_errors(case, read).items():
                 errors[name][task].append(error)
     records.add(
         {
-            "key": key_of(method, case),
+            "key": record_key(method, case),
             "method": method.name,
             "data": case.data.name,
             "group": case.data.group,

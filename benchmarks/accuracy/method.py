@@ -44,16 +44,17 @@ class Method:
         origin: where it comes from.
         run: gives releases, or raises `Absent`.
         trees: of what it can answer: cells in a row, a hierarchy.
-        asks: numbers of quantiles that it can release, one release each; 0: it answers everything.
+        quantile_counts: the numbers of quantiles that it can release, one release each; 0: it
+            answers everything.
     """
 
     name: str
     origin: Origin
     run: Run
-    asks: tuple[int, ...] = (0,)
+    quantile_counts: tuple[int, ...] = (0,)
     trees: frozenset[Tree] = frozenset({Tree.ORDERED})
 
     def answers(self, case: Case) -> bool:
         """Whether it has something for a case."""
         tree = Tree.HIERARCHY if case.data.levels else Tree.ORDERED
-        return case.asked in self.asks and tree in self.trees
+        return case.quantile_count in self.quantile_counts and tree in self.trees

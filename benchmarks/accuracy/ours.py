@@ -30,7 +30,7 @@ _KEY = ReleaseKey(b"accuracy: a public constant key.")
 Section = Callable[[Case], Mapping[str, Any]]
 
 
-def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
+def plan_tree(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
     """The plan of a release of one tree.
 
     Raises:
@@ -50,30 +50,30 @@ def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
         raise Absent(str(error)) from None
 
 
-def nonce_of(case: Case, number: int) -> bytes:
-    """Names a release, so that every one has noise of its own, and a later run the same."""
-    return f"{case.data.name} {case.rows} {case.privacy} {case.asked} {number}".encode()
+def release_nonce(case: Case, number: int) -> bytes:
+    """Return the nonce of a release: each has its own noise, and a later run the same."""
+    return f"{case.data.name} {case.rows} {case.privacy} {case.quantile_count} {number}".encode()
 
 
 @lru_cache(maxsize=64)
 def _planned(tree: str, measure: str, amount: str) -> ReleasePlan:
-    return plan_of(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
+    return plan_tree(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
 
 
 def _answers(release: ReleaseReader, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
-    told: dict[Fraction, int] = {}
+    quantiles: dict[Fraction, int] = {}
     if release.quantiles is not None:
         for row in release.quantiles.select(["q", "value"]).to_pylist():
-            told[Fraction(row["q"]).limit_denominator(100)] = min(int(row["value"]), cells - 1)
+            quantiles[Fraction(row["q"]).limit_denominator(100)] = min(int(row["value"]), cells - 1)
     if levels:
         return _node_answers(release, levels)
     try:
         rows = release.part("cdf", _TREE, 0, 0)
     except KeyError:  # a mechanism that answers quantiles alone
-        return {"": Answers(quantiles=told)}
+        return {"": Answers(quantiles=quantiles)}
     read = {name: rows[name].to_numpy().astype(float) for name in ("count", "estimate")}
     return {
-        "count": Answers(prefixes=read["count"], quantiles=told),
+        "count": Answers(prefixes=read["count"], quantiles=quantiles),
         "estimate": Answers(prefixes=read["estimate"]),
     }
 
@@ -118,7 +118,7 @@ def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[s
     plan = _planned(json.dumps(tree), case.privacy.measure, case.privacy.amount)
     return [
         _answers(
-            release_counts(plan, {_TREE: case.counts}, _KEY, nonce=nonce_of(case, number)),
+            release_counts(plan, {_TREE: case.counts}, _KEY, nonce=release_nonce(case, number)),
             cells,
             levels,
         )
@@ -138,8 +138,14 @@ def _method(
     by_quantiles: bool = False,
     trees: frozenset[Tree] = frozenset({Tree.ORDERED}),
 ) -> Method:
-    asks = tuple(QUANTILES) if by_quantiles else (0,)
-    return Method(name=name, origin=Origin.OURS, run=partial(_run, section), asks=asks, trees=trees)
+    numbers = tuple(QUANTILES) if by_quantiles else (0,)
+    return Method(
+        name=name,
+        origin=Origin.OURS,
+        run=partial(_run, section),
+        quantile_counts=numbers,
+        trees=trees,
+    )
 
 
 _HIERARCHY = frozenset({Tree.HIERARCHY})
@@ -168,7 +174,7 @@ def _top_down_counts(objective: str, case: Case) -> dict[str, Any]:
 
 # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
 _EXPONENTIAL = replace(
-    _method("exponential", lambda case: {"mechanism": "exponential"}), asks=(1, 3, 9)
+    _method("exponential", lambda case: {"mechanism": "exponential"}), quantile_counts=(1, 3, 9)
 )
 
 OURS = (

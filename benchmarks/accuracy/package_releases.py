@@ -65,8 +65,8 @@ def opendp_tree(counts, request):
         yield np.cumsum(cells), quantiles(cells)
 
 
-def rows_of(counts):
-    """The cell of each row."""
+def repeat_cells(counts):
+    """Repeat each cell as often as it has rows."""
     return np.repeat(np.arange(counts.size), counts).tolist()
 
 
@@ -85,7 +85,7 @@ def opendp_quantiles(counts, request):
 
         return dp.binary_search_chain(with_scale, d_in=1, d_out=share, T=float)
 
-    releases, rows = [release(each) for each in request["quantiles"]], rows_of(counts)
+    releases, rows = [release(each) for each in request["quantiles"]], repeat_cells(counts)
     for _ in range(request["releases"]):
         yield None, [each(rows) for each in releases]
 
@@ -108,7 +108,7 @@ def pipeline_dp_quantiles(counts, request):
     """Its combiner of percentiles: the tree of Google's library, 16^4 leaves from 0 to K."""
     pure_alone(request)
     kept = QuantileAccumulator(0, counts.size)
-    for cell in rows_of(counts):
+    for cell in repeat_cells(counts):
         kept.add_entry(cell + 0.5)
     if kept.tree is None:
         kept.create_tree()
@@ -118,15 +118,17 @@ def pipeline_dp_quantiles(counts, request):
         _delta=0,
     )
     for _ in range(request["releases"]):
-        told = dp_computations.compute_dp_quantiles(kept.tree, spec, request["quantiles"], 1, 1)
-        yield None, told
+        percentiles = dp_computations.compute_dp_quantiles(
+            kept.tree, spec, request["quantiles"], 1, 1
+        )
+        yield None, percentiles
 
 
 def pydp_percentiles(counts, request):
     """Its percentile for each quantile by itself."""
     pure_alone(request)
     share = request["amount"] / len(request["quantiles"])
-    rows = [cell + 0.5 for cell in rows_of(counts)]
+    rows = [cell + 0.5 for cell in repeat_cells(counts)]
     for _ in range(request["releases"]):
         yield (
             None,

@@ -54,11 +54,11 @@ class Packages:
                 "quantiles": [float(each) for each in case.quantiles],
                 "releases": len(numbers),
             }
-            self._told(request)
+            self._send(request)
             with np.load(answers) as found:
                 return [_answers(case, found, place) for place in range(len(numbers))]
 
-    def _told(self, request: Mapping[str, Any]) -> None:
+    def _send(self, request: Mapping[str, Any]) -> None:
         if not self._python.exists():
             raise Absent(f"there is no {self._python}: make peers")
         if self._process is None:
@@ -74,23 +74,23 @@ class Packages:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{_PROGRAM.name} ended at {request['method']}")
-        if "absent" in (told := json.loads(line)):
-            raise Absent(told["absent"])
+        if "absent" in (reply := json.loads(line)):
+            raise Absent(reply["absent"])
 
 
 def _answers(case: Case, found: Mapping[str, Any], place: int) -> Mapping[str, Answers]:
     prefixes = found["prefixes"][place] if "prefixes" in found else None
-    told: dict[Any, int] = {}
+    quantiles: dict[Any, int] = {}
     if "quantiles" in found:
         cells = np.floor(found["quantiles"][place]).clip(0, case.counts.size - 1).astype(int)
-        told = dict(zip(case.quantiles, cells.tolist(), strict=True))
-    return {"": Answers(prefixes=prefixes, quantiles=told)}
+        quantiles = dict(zip(case.quantiles, cells.tolist(), strict=True))
+    return {"": Answers(prefixes=prefixes, quantiles=quantiles)}
 
 
 def package_methods(python: Path) -> tuple[Method, ...]:
     """The methods of all packages, in one process."""
     packages = Packages(python)
-    asks = {
+    quantile_counts = {
         "OpenDP, histogram": (0,),
         "OpenDP, tree": (0,),
         "OpenDP, quantiles": _SEPARATE,
@@ -103,8 +103,8 @@ def package_methods(python: Path) -> tuple[Method, ...]:
             name=name,
             origin=Origin.PACKAGE,
             run=partial(packages.run, name),
-            asks=asked,
+            quantile_counts=numbers,
             trees=ANY_TREE if name in _HISTOGRAMS else frozenset({Tree.ORDERED}),
         )
-        for name, asked in asks.items()
+        for name, numbers in quantile_counts.items()
     )

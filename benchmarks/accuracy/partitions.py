@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from benchmarks.accuracy.greedy import WeightedTree, greedy_tree, range_gram
-from benchmarks.accuracy.tasks import ranges_of
+from benchmarks.accuracy.tasks import draw_ranges
 from dpcore.arrays import Floats, Integers
 
 # Shares of the first stages, as their authors and DPBench have them.
@@ -138,7 +138,7 @@ def ahp_clusters(rising: Floats, epsilon: float) -> Integers:
 
 def mwem(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
     """(K,) MWEM's estimate for the ranges of the task, a twentieth of epsilon on the total."""
-    start, stop = ranges_of(counts.size)
+    start, stop = draw_ranges(counts.size)
     total = max(1.0, counts.sum() + rng.laplace(0.0, 20 / epsilon))
     rounds = int(np.clip(np.sqrt(total * epsilon / 4), 5, 60))  # near the best of 5 to 60
     each = epsilon * 0.95 / (2 * rounds)
@@ -146,16 +146,16 @@ def mwem(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
     truth = exact[stop] - exact[start]
     guess = np.full(counts.size, total / counts.size)
     average = np.zeros(counts.size)
-    asked: list[tuple[int, int, float]] = []
+    measured: list[tuple[int, int, float]] = []
     for _ in range(rounds):
         now = np.concatenate([[0.0], guess.cumsum()])
         scores = np.abs(truth - now[stop] + now[start]) * each / 2
         query = int(np.argmax(scores + rng.gumbel(size=scores.size)))
         low, high = int(start[query]), int(stop[query])
-        asked.append((low, high, truth[query] + rng.laplace(0.0, 1 / each)))
+        measured.append((low, high, truth[query] + rng.laplace(0.0, 1 / each)))
         for _ in range(_REPLAYED):
-            for low, high, told in asked:
-                factor = np.exp((told - guess[low:high].sum()) / (2 * total))
+            for low, high, noisy in measured:
+                factor = np.exp((noisy - guess[low:high].sum()) / (2 * total))
                 guess[low:high] *= factor
                 guess *= total / guess.sum()
         average += guess

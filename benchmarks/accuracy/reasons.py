@@ -15,8 +15,8 @@ _REASONS: dict[tuple[str, str], str] = {
 }
 
 
-def reason_of(task: str, better: str) -> str:
-    """What is known, or that nothing is."""
+def find_reason(task: str, better: str) -> str:
+    """Return the known reason, or that none is known."""
     for (begins, name), reason in _REASONS.items():
         if task.startswith(begins) and better.startswith(name):
             return reason

@@ -91,9 +91,9 @@ class Records:
         """All errors, over all lines."""
         values: dict[Place, list[float]] = defaultdict(list)
         for line in self._lines():
-            for name, told in line["errors"].items():  # type: ignore[attr-defined]
+            for name, by_task in line["errors"].items():  # type: ignore[attr-defined]
                 method = f"{line['method']}: {name}" if name else str(line["method"])
-                for task, found in told.items():
+                for task, found in by_task.items():
                     at = Place(
                         task=task,
                         privacy=str(line["privacy"]),

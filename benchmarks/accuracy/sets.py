@@ -49,10 +49,10 @@ class DataSet:
         return rng.multinomial(rows, self.shape).astype(np.int64)
 
 
-def cells_of(values: Floats, lower: float, upper: float, cells: int) -> Floats:
+def count_cells(values: Floats, lower: float, upper: float, cells: int) -> Floats:
     """(cells,) how many values lie in each; those outside in the nearest.
 
-    >>> cells_of(np.array([-3.0, 0.0, 1.5, 9.0]), 0, 2, 4)
+    >>> count_cells(np.array([-3.0, 0.0, 1.5, 9.0]), 0, 2, 4)
     array([2., 0., 0., 2.])
     """
     place = np.floor((values - lower) / (upper - lower) * cells).clip(0, cells - 1)
@@ -72,7 +72,7 @@ def _adult(path: Path) -> Mapping[str, Floats]:
 
 
 def _gamma(rng: np.random.Generator) -> Floats:
-    return cells_of(rng.gamma(2.0, CELLS / 16, 2_000_000), 0, CELLS, CELLS)
+    return count_cells(rng.gamma(2.0, CELLS / 16, 2_000_000), 0, CELLS, CELLS)
 
 
 def _zipf(rng: np.random.Generator) -> Floats:
@@ -136,15 +136,15 @@ def found_sets(data: Path = SHARED_DATA, flights: Path = FLIGHTS) -> list[DataSe
     made: list[tuple[str, str, Floats]] = []
     if flights.exists():
         for name, (column, lower, upper) in _FLIGHTS.items():
-            made.append((name, "4096", cells_of(_flights(flights, column), lower, upper, CELLS)))
+            made.append((name, "4096", count_cells(_flights(flights, column), lower, upper, CELLS)))
     native = []
     if (data / "adult.csv").exists():
         columns = _adult(data / "adult.csv")
         for name, (column, codes) in _ADULT.items():
-            made.append((name, "4096", cells_of(columns[column], 0, codes, CELLS)))
+            made.append((name, "4096", count_cells(columns[column], 0, codes, CELLS)))
             if name != "capital gain":
                 native.append(
-                    (f"{name}, native", "native", cells_of(columns[column], 0, codes, codes))
+                    (f"{name}, native", "native", count_cells(columns[column], 0, codes, codes))
                 )
     for name, make in _SYNTHETIC.items():
         made.append((name, "4096", make(np.random.default_rng([_SEED, *name.encode()]))))

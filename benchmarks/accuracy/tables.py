@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.accuracy.method import Origin
 from benchmarks.accuracy.ours import OURS, as_planned
 from benchmarks.accuracy.papers import PAPERS
-from benchmarks.accuracy.reasons import reason_of
+from benchmarks.accuracy.reasons import find_reason
 from benchmarks.accuracy.records import Error, Place, Records
 from benchmarks.accuracy.sets import LEVELS
 from benchmarks.accuracy.tasks import TASKS
@@ -52,7 +52,7 @@ class Column:
 Found = Mapping[str, Error]
 
 
-def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
+def combine_columns(errors: Mapping[Place, Error]) -> dict[Column, Found]:
     """The errors of each method over all sets of a group; a method that lacks one at a point is
     left out there."""
     points: dict[Column, dict[str, dict[str, Error]]] = defaultdict(lambda: defaultdict(dict))
@@ -99,25 +99,25 @@ _OURS = tuple(each.name for each in OURS)
 _PAPERS = tuple(each.name for each in PAPERS)
 
 
-def origin_of(method: str) -> Origin:
-    """Where a line of the tables comes from."""
+def find_origin(method: str) -> Origin:
+    """Return the origin of a line of the tables."""
     name = method.split(":")[0]
     if name in _OURS:
         return Origin.OURS
     return Origin.PAPER if name in _PAPERS else Origin.PACKAGE
 
 
-def best_of(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None:
-    """The method of least error among these, if there is any."""
-    wanted = set(origins)
-    among = [(error.mean, name) for name, error in found.items() if origin_of(name) in wanted]
+def best_method(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None:
+    """Return the method with the least error among these origins, if there is any."""
+    allowed = set(origins)
+    among = [(error.mean, name) for name, error in found.items() if find_origin(name) in allowed]
     if not among:
         return None
     name = min(among)[1]
     return name, found[name]
 
 
-def planned_of(task: str, found: Found) -> tuple[str, Error] | None:
+def planned_method(task: str, found: Found) -> tuple[str, Error] | None:
     """What the planner's choice says as `count`, or as a quantile where it makes no counts."""
     name = as_planned(task)
     return next(((each, found[each]) for each in (f"{name}: count", name) if each in found), None)
@@ -136,12 +136,12 @@ def is_worse(ours: Error, other: Error) -> bool:
     return ours.mean > ALLOWED * other.mean + noise
 
 
-def text_of(error: Error) -> str:
+def format_error(error: Error) -> str:
     """An error with its Monte Carlo error.
 
-    >>> text_of(Error(mean=8.4321, deviation=0.12, releases=50))
+    >>> format_error(Error(mean=8.4321, deviation=0.12, releases=50))
     '8.43 ± 0.12'
-    >>> text_of(Error(mean=1234.5, deviation=20.0, releases=50))
+    >>> format_error(Error(mean=1234.5, deviation=20.0, releases=50))
     '1,234 ± 20'
     """
     digits = 0 if error.mean >= 100 else 1 if error.mean >= 10 else 2
@@ -150,7 +150,7 @@ def text_of(error: Error) -> str:
 
 def document(records: Records) -> str:
     """All tables: what is best at each point, where that is not this project, and every method."""
-    columns = columns_of(records.errors())
+    columns = combine_columns(records.errors())
     if not columns:
         return "Nothing has been measured."
     parts = [paragraph(_extent(columns))]
@@ -198,36 +198,36 @@ def _best_table(here: Mapping[Column, Found]) -> str:
     for task in _tasks(here):
         points = {each.rows: found for each, found in here.items() if each.task == task}
         for label, chosen in (
-            (f"{task}: this project", partial(best_of, origins=[Origin.OURS])),
-            ("as planned", partial(planned_of, task)),
-            ("released packages", partial(best_of, origins=[Origin.PACKAGE])),
-            ("papers", partial(best_of, origins=[Origin.PAPER])),
+            (f"{task}: this project", partial(best_method, origins=[Origin.OURS])),
+            ("as planned", partial(planned_method, task)),
+            ("released packages", partial(best_method, origins=[Origin.PACKAGE])),
+            ("papers", partial(best_method, origins=[Origin.PAPER])),
         ):
             found = [points.get(each, {}) for each in rows]
-            cells = [_cell_of(each, chosen(each)) for each in found]
+            cells = [_format_cell(each, chosen(each)) for each in found]
             if set(cells) != {NONE}:
                 lines.append([label, *cells])
     return table(["best of", *[f"{each:,} rows" for each in rows]], lines)
 
 
-def _cell_of(found: Found, chosen: tuple[str, Error] | None) -> str:
+def _format_cell(found: Found, chosen: tuple[str, Error] | None) -> str:
     if chosen is None:
         return NONE
     name, error = chosen
-    is_ours = origin_of(name) is Origin.OURS
+    is_ours = find_origin(name) is Origin.OURS
     mark = f" {WORSE}" if is_ours and _better_than(error, found) else ""
-    return f"{text_of(error)}{mark} ({name})"
+    return f"{format_error(error)}{mark} ({name})"
 
 
 def _better_than(ours: Error, found: Found) -> tuple[str, Error] | None:
     """The best other method, where it is better than one of this project."""
-    other = best_of(found, [Origin.PACKAGE, Origin.PAPER])
+    other = best_method(found, [Origin.PACKAGE, Origin.PAPER])
     return other if other is not None and is_worse(ours, other[1]) else None
 
 
 def _worse_list(columns: Mapping[Column, Found]) -> str:
-    best = {column: best_of(found, [Origin.OURS]) for column, found in columns.items()}
-    planned = {column: planned_of(column.task, found) for column, found in columns.items()}
+    best = {column: best_method(found, [Origin.OURS]) for column, found in columns.items()}
+    planned = {column: planned_method(column.task, found) for column, found in columns.items()}
     parts = []
     for label, chosen in (("This project's best", best), ("As planned", planned)):
         lines = [
@@ -247,10 +247,10 @@ def _worse_line(column: Column, name: str, ours: Error, best: str, other: Error)
     where = f"{column.task}, {column.privacy.replace('=', ' = ')}, {column.rows:,} rows"
     return [
         f"{where} ({_SHORT[column.group]})",
-        f"{text_of(ours)} ({name})",
-        f"{text_of(other)} ({best})",
+        f"{format_error(ours)} ({name})",
+        f"{format_error(other)} ({best})",
         f"{ours.mean / other.mean:.2f}" if other.mean else NONE,
-        reason_of(column.task, best),
+        find_reason(column.task, best),
     ]
 
 
@@ -262,11 +262,13 @@ def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> l
             continue
         points = {each.rows: found for each, found in here.items() if each.task == task}
         names = {name for found in points.values() for name in found}
-        order = sorted(names, key=lambda name: ([*Origin].index(origin_of(name)), name))
+        order = sorted(names, key=lambda name: ([*Origin].index(find_origin(name)), name))
         rows = sorted(points)
         lines = [
             [
-                f"{name} ({origin_of(name).value})" if origin_of(name) is not Origin.OURS else name,
+                f"{name} ({find_origin(name).value})"
+                if find_origin(name) is not Origin.OURS
+                else name,
                 *[_cell(points[each], name) for each in rows],
             ]
             for name in order
@@ -279,6 +281,6 @@ def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> l
 def _cell(found: Found, name: str) -> str:
     if name not in found:
         return NONE
-    text = text_of(found[name])
+    text = format_error(found[name])
     best = min(each.mean for each in found.values())
     return f"**{text}**" if found[name].mean == best else text

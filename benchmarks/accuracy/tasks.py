@@ -28,7 +28,7 @@ TASKS: Mapping[str, Norm] = {
 
 
 @cache
-def ranges_of(cells: int) -> tuple[Integers, Integers]:
+def draw_ranges(cells: int) -> tuple[Integers, Integers]:
     """Random ranges [start, stop) of cells, the same for every method."""
     rng = np.random.default_rng([17, cells])
     ends = np.sort(rng.integers(0, cells + 1, (2 * RANGES, 2)), axis=1)
@@ -36,7 +36,7 @@ def ranges_of(cells: int) -> tuple[Integers, Integers]:
     return ends[:, 0], ends[:, 1]
 
 
-def errors_of(case: Case, answers: Answers) -> dict[str, float]:
+def measure_errors(case: Case, answers: Answers) -> dict[str, float]:
     """By task, the mean error of one release: squares of rows, rows, or thousandths of the domain.
 
     Only requested tasks are measured.
@@ -45,17 +45,17 @@ def errors_of(case: Case, answers: Answers) -> dict[str, float]:
         return node_errors(case, answers)
     found: dict[str, float] = {}
     truth = case.counts.cumsum()
-    if answers.prefixes is not None and not case.asked:
+    if answers.prefixes is not None and not case.quantile_count:
         error = np.concatenate([[0.0], answers.prefixes - truth])
-        start, stop = ranges_of(truth.size)
+        start, stop = draw_ranges(truth.size)
         found["ranges"] = float(np.mean((error[stop] - error[start]) ** 2))
         found["prefixes"] = float(np.mean(error[1:] ** 2))
-    told = answers.quantiles
-    if not told and answers.prefixes is not None:
-        told = cells_at(answers.prefixes, case.quantiles)
-    for number, wanted in QUANTILES.items():
-        if number in (case.asked or number,) and all(each in told for each in wanted):
-            rank, value = quantile_errors(truth, wanted, [told[each] for each in wanted])
+    cells = answers.quantiles
+    if not cells and answers.prefixes is not None:
+        cells = cells_at(answers.prefixes, case.quantiles)
+    for number, fractions in QUANTILES.items():
+        if number in (case.quantile_count or number,) and all(each in cells for each in fractions):
+            rank, value = quantile_errors(truth, fractions, [cells[each] for each in fractions])
             found[f"{number} quantiles, rank"] = rank
             found[f"{number} quantiles, value"] = value
     return found
@@ -75,20 +75,20 @@ def node_errors(case: Case, answers: Answers) -> dict[str, float]:
     return {"nodes, all levels": float(np.mean([*found.values()])), **found}
 
 
-def cells_at(prefixes: Floats, wanted: Sequence[Fraction]) -> dict[Fraction, int]:
+def cells_at(prefixes: Floats, quantiles: Sequence[Fraction]) -> dict[Fraction, int]:
     """The cells of quantiles, by prefixes that need not rise: by the closest ones that do.
 
     >>> cells_at(np.array([1.0, 0.0, 4.0, 5.0]), [Fraction(1, 2)])
     {Fraction(1, 2): 2}
     """
     rising = np.asarray(isotonic_regression(prefixes).x).clip(0)
-    ranks = np.array([float(each) for each in wanted]) * rising[-1]
+    ranks = np.array([float(each) for each in quantiles]) * rising[-1]
     cells = np.searchsorted(rising, ranks, side="left").clip(0, rising.size - 1)
-    return dict(zip(wanted, cells.tolist(), strict=True))
+    return dict(zip(quantiles, cells.tolist(), strict=True))
 
 
 def quantile_errors(
-    truth: Integers, wanted: Sequence[Fraction], told: Sequence[int]
+    truth: Integers, quantiles: Sequence[Fraction], released: Sequence[int]
 ) -> tuple[float, float]:
     """Distances of requested ranks from the ranks of the released cells, in rows, and of these
     cells from the right ones, in thousandths of the domain: means.
@@ -96,7 +96,7 @@ def quantile_errors(
     >>> quantile_errors(np.array([10, 10, 30, 40]), [Fraction(1, 2)], [1])
     (10.0, 250.0)
     """
-    cells, ranks = np.asarray(told), np.array([float(each) for each in wanted]) * truth[-1]
+    cells, ranks = np.asarray(released), np.array([float(each) for each in quantiles]) * truth[-1]
     before = np.concatenate([[0], truth])[cells]
     rank = np.maximum(0.0, np.maximum(before - ranks, ranks - truth[cells]))
     right = np.searchsorted(truth, ranks, side="left")

@@ -172,9 +172,9 @@ def _log_ratios(one: Floats, two: Floats) -> tuple[Floats, Floats]:
     places = [np.searchsorted(values, np.minimum(each, values[-1])) for each in (one, two)]
     counts = np.array([np.bincount(own, minlength=len(values)) for own in places])
     seen = counts[:, counts.sum(axis=0) > 0]
-    tells = seen.shape[1] > 1 and stats.chi2_contingency(seen).pvalue < 1e-3
+    differs = seen.shape[1] > 1 and stats.chi2_contingency(seen).pvalue < 1e-3
     ratios = np.log(counts[1] + 3.0) - np.log(counts[0] + 3.0)
-    return values, ratios if tells else np.zeros(len(values))
+    return values, ratios if differs else np.zeros(len(values))
 
 
 @dataclass(frozen=True, kw_only=True)

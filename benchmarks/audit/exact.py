@@ -43,8 +43,8 @@ from benchmarks.audit.rows import (
     Palettes,
     Row,
     batches,
-    counts_of,
     neighboring_rows,
+    tree_counts,
 )
 from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
 from dpcore.hypercube.question import HypercubeQuestion
@@ -224,7 +224,7 @@ Counted = Integers | NodeCounts
 def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Counted]:
     """The exact counts of every tree, from batches of the rows."""
     parts = batches(rng, case.palettes, rows)
-    return {question.name: counts_of(question, parts) for question in case.plan.questions}
+    return {question.name: tree_counts(question, parts) for question in case.plan.questions}
 
 
 def are_neighbors(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:

@@ -135,7 +135,9 @@ def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]])
     return counts
 
 
-def counts_of(question: Question, parts: Sequence[Mapping[str, pa.Array]]) -> Integers | NodeCounts:
+def tree_counts(
+    question: Question, parts: Sequence[Mapping[str, pa.Array]]
+) -> Integers | NodeCounts:
     """The exact counts of a tree, by its own map."""
     if isinstance(question, SparseQuestion | HypercubeQuestion):
         return sparse_leaf_counts(question, parts)

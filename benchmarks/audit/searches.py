@@ -63,14 +63,14 @@ class Run:
         answers: prescribed; where they end, the first that is possible is given and added.
         choices: how many answers were possible at each place.
         thresholds: (law, value) of each that was drawn.
-        asked: for each threshold, the (law, count, answer) of all comparisons with it.
+        comparisons: for each threshold, the (law, count, answer) of all comparisons with it.
         probability: of the answers of looks at nodes.
     """
 
     answers: list[int]
     choices: list[int] = field(default_factory=list)
     thresholds: list[tuple[DiscreteLaplace, int]] = field(default_factory=list)
-    asked: dict[int, list[tuple[DiscreteLaplace, int, int]]] = field(
+    comparisons: dict[int, list[tuple[DiscreteLaplace, int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     probability: float = 1.0
@@ -104,7 +104,7 @@ class Run:
         number = round(limit / _SPREAD)
         assert limit - number * _SPREAD == self.thresholds[number][1]
         answer = self._next([0, 1])
-        self.asked[number].append((law, count, answer))
+        self.comparisons[number].append((law, count, answer))
         return answer
 
     def _looked(self, law: TruncatedLaplace, count: int, acceptance: int) -> int:
@@ -125,8 +125,8 @@ class Run:
     def total(self) -> float:
         """The probability of all answers."""
         stages = (
-            _stage_probability(*self.thresholds[number], tuple(asked))
-            for number, asked in self.asked.items()
+            _stage_probability(*self.thresholds[number], tuple(comparisons))
+            for number, comparisons in self.comparisons.items()
         )
         return self.probability * math.prod(stages)
 
@@ -153,14 +153,14 @@ def _at_least(law: TruncatedLaplace, least: int) -> float:
 
 @lru_cache(maxsize=2**16)
 def _stage_probability(
-    law: DiscreteLaplace, value: int, asked: tuple[tuple[DiscreteLaplace, int, int], ...]
+    law: DiscreteLaplace, value: int, comparisons: tuple[tuple[DiscreteLaplace, int, int], ...]
 ) -> float:
     """P(all comparisons with one noisy threshold come out as they did)."""
     reach = math.ceil(_REACH * law.scale)
     noise = np.arange(-reach, reach + 1)
     rate = float(1 / law.scale)
     masses = np.exp(-rate * np.abs(noise)) * math.tanh(rate / 2)
-    for query, count, answer in asked:
+    for query, count, answer in comparisons:
         reaches = _tail(query, value + noise - count)
         masses = masses * (reaches if answer else _tail(query, count - value - noise + 1))
     return math.fsum(masses.tolist())

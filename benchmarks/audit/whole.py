@@ -20,8 +20,8 @@ from benchmarks.audit.rows import (
     Palettes,
     Row,
     batches,
-    counts_of,
     neighboring_rows,
+    tree_counts,
 )
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
@@ -69,7 +69,7 @@ def whole_loss(
 ) -> Fraction | float:
     """The epsilon of all parts of a release between two tables, each at its own delta."""
     parts = [batches(rng, palettes, rows) for rows in tables]
-    counts = [{q.name: counts_of(q, own) for q in plan.questions} for own in parts]
+    counts = [{q.name: tree_counts(q, own) for q in plan.questions} for own in parts]
     first, second = (recorded_release(plan, each) for each in counts)
     found = losses(first, second, ("ordered", "hierarchy", "pure"))
     moved: Counter[Any] = Counter()

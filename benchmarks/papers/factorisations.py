@@ -203,12 +203,12 @@ def _factors(divisors: Integers, sums: list[Integers]) -> Fanouts:
     place = np.array(divisors.shape) - 1
     factors = []
     for height in range(len(sums) - 1, 0, -1):
-        wanted = sums[height][tuple(place)]
+        target = sums[height][tuple(place)]
         for factor in np.argwhere(divisors > 1):
             rest = place - factor
             if (rest >= 0).all():
                 fanout = divisors[tuple(factor)]
-                if sums[height - 1][tuple(rest)] + fanout - 1 == wanted:
+                if sums[height - 1][tuple(rest)] + fanout - 1 == target:
                     break
         factors.append(int(fanout))
         place = rest

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.synthetic.hierarchy import codes_of, depth, partition_of
+from benchmarks.synthetic.hierarchy import depth, encode_points, make_partition
 from benchmarks.synthetic.partition import Partition
 from dpcore.arrays import Floats, Integers
 
@@ -84,7 +84,7 @@ class GrownTree:
             codes.append(level.codes.ravel()[leaf])
             levels.append(np.full(codes[-1].size, level.depth))
             mass.append(counts[place].ravel()[leaf])
-        return partition_of(
+        return make_partition(
             np.concatenate(codes), np.concatenate(levels), np.concatenate(mass), self.dimensions
         )
 
@@ -94,7 +94,7 @@ class ExactCounts:
 
     def __init__(self, points: Floats) -> None:
         self.dimensions = points.shape[1]
-        self.codes = np.sort(codes_of(points))
+        self.codes = np.sort(encode_points(points))
 
     def __call__(self, nodes: Integers, level: int) -> Floats:
         """Counts of nodes of a level, in the shape of their codes."""
@@ -192,12 +192,12 @@ def least_squares(tree: GrownTree, *, shrink: bool = False) -> tuple[Floats, ...
     found: list[Floats] = []
     above = np.maximum(root, 0)
     for level, (values, variances) in zip(tree.levels, from_below, strict=True):
-        wanted = above[level.parents]
-        surplus = (wanted - values.sum(axis=1)) / variances.sum(axis=1)
+        totals = above[level.parents]
+        surplus = (totals - values.sum(axis=1)) / variances.sum(axis=1)
         solved = values + variances * surplus[:, None]
         if shrink:
-            solved = _shrunk(solved, variances, wanted)
-        found.append(on_simplex(solved, wanted))
+            solved = _shrunk(solved, variances, totals)
+        found.append(on_simplex(solved, totals))
         above = found[-1].ravel()
     return tuple(found)
 

@@ -18,11 +18,11 @@ def depth(dimensions: int) -> int:
     return min(62 // dimensions, 53) * dimensions
 
 
-def codes_of(points: Floats) -> Integers:
+def encode_points(points: Floats) -> Integers:
     """(n,) codes of the deepest level of (n, d) points in the cube; 1 belongs to the last cell.
 
     >>> level = depth(2) - 2
-    >>> (codes_of(np.array([[0.0, 0.9], [0.9, 0.0]])) >> level).tolist()
+    >>> (encode_points(np.array([[0.0, 0.9], [0.9, 0.0]])) >> level).tolist()
     [1, 2]
     """
     dimensions = points.shape[1]
@@ -35,7 +35,7 @@ def codes_of(points: Floats) -> Integers:
     return codes
 
 
-def partition_of(codes: Integers, levels: Integers, mass: Floats, dimensions: int) -> Partition:
+def make_partition(codes: Integers, levels: Integers, mass: Floats, dimensions: int) -> Partition:
     """The boxes of nodes.
 
     Args:
@@ -56,7 +56,7 @@ def partition_of(codes: Integers, levels: Integers, mass: Floats, dimensions: in
     return Partition(lower=lower, upper=upper, mass=mass)
 
 
-def intervals_of(partition: Partition) -> tuple[Floats, Floats]:
+def box_intervals(partition: Partition) -> tuple[Floats, Floats]:
     """(m,) and (m,): each box as an interval of codes, these as fractions of [0, 1].
 
     A uniform point of the box is uniform in the interval.
@@ -66,10 +66,10 @@ def intervals_of(partition: Partition) -> tuple[Floats, Floats]:
     """
     dimensions = partition.dimensions
     volume = np.prod(partition.upper - partition.lower, axis=1)
-    first = codes_of(partition.lower) / 2.0 ** depth(dimensions)
+    first = encode_points(partition.lower) / 2.0 ** depth(dimensions)
     levels = np.round(-np.log2(volume)).astype(np.int64)
-    codes = codes_of((partition.lower + partition.upper) / 2) >> depth(dimensions) - levels
-    made = partition_of(codes, levels, partition.mass, dimensions)
+    codes = encode_points((partition.lower + partition.upper) / 2) >> depth(dimensions) - levels
+    made = make_partition(codes, levels, partition.mass, dimensions)
     if not (
         np.array_equal(made.lower, partition.lower) and np.array_equal(made.upper, partition.upper)
     ):

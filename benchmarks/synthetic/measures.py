@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
-from benchmarks.synthetic.hierarchy import codes_of, depth, intervals_of
+from benchmarks.synthetic.hierarchy import box_intervals, depth, encode_points
 from benchmarks.synthetic.partition import Partition
 from dpcore.arrays import Floats
 
@@ -101,12 +101,12 @@ def tree_bound(sample: Floats, partition: Partition, *, rounds: int | None = Non
     most = depth(dimensions) // dimensions
     if rounds is None:
         rounds = min(most, 1 + int(np.ceil(np.log2(len(sample)) / dimensions)))
-    first, last = intervals_of(partition)
+    first, last = box_intervals(partition)
     order = np.argsort(first)
     edges = np.stack((first[order], last[order]), axis=1).ravel()
     ends = np.cumsum(partition.probability[order])
     cumulative = np.stack((ends - partition.probability[order], ends), axis=1).ravel()
-    codes = np.sort(codes_of(sample))
+    codes = np.sort(encode_points(sample))
     total = 2.0**-rounds
     for level in range(1, rounds + 1):
         bits = level * dimensions

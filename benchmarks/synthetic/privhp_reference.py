@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.synthetic.bounds import level_budgets
 from benchmarks.synthetic.grown_tree import ExactCounts, enforced
-from benchmarks.synthetic.hierarchy import partition_of
+from benchmarks.synthetic.hierarchy import make_partition
 from benchmarks.synthetic.partition import Partition
 from dpcore.arrays import Floats, Integers
 
@@ -107,7 +107,7 @@ class PrivHP:
             nodes, above = children.ravel()[hot], found[hot]
         codes, mass = (np.concatenate([leaf[part] for leaf in leaves]) for part in (0, 2))
         levels = np.concatenate([np.full(leaf[0].size, leaf[1]) for leaf in leaves])
-        return partition_of(codes, levels, mass, counts.dimensions)
+        return make_partition(codes, levels, mass, counts.dimensions)
 
     def _measured(
         self,

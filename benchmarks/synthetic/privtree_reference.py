@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from benchmarks.synthetic.grown_tree import ExactCounts
-from benchmarks.synthetic.hierarchy import depth, partition_of
+from benchmarks.synthetic.hierarchy import depth, make_partition
 from benchmarks.synthetic.partition import Partition
 from dpcore.arrays import Floats
 
@@ -42,4 +42,4 @@ def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partiti
         [counts(each, int(at[0])) for each, at in zip(leaves, levels, strict=True) if each.size]
     )
     noisy = np.maximum(mass + rng.laplace(0, 2 / epsilon, mass.size), 0)
-    return partition_of(np.concatenate(leaves), np.concatenate(levels), noisy, dimensions)
+    return make_partition(np.concatenate(leaves), np.concatenate(levels), noisy, dimensions)

@@ -46,8 +46,8 @@ class Extent:
     runs: int
     rows: int
 
-    def runs_of(self, rows: int) -> int:
-        """How many runs of a size: at least 3."""
+    def run_count(self, rows: int) -> int:
+        """Return the number of runs for a size: at least 3."""
         return max(3, self.runs // 3 ** max(0, len(str(rows)) - 5))
 
 
@@ -139,7 +139,9 @@ def mapped(function: Callable[[Place], Answer], cases: Sequence[Place]) -> list[
 def main_tables(extent: Extent) -> str:
     """For every number of columns and source: sizes down, generators across."""
     cases = [
-        Case(source=source, rows=rows, epsilon=epsilon, columns=columns, runs=extent.runs_of(rows))
+        Case(
+            source=source, rows=rows, epsilon=epsilon, columns=columns, runs=extent.run_count(rows)
+        )
         for columns, source, (rows, epsilon) in itertools.product(
             COLUMNS, MAIN_SOURCES, extent.sizes
         )
@@ -151,11 +153,11 @@ def main_tables(extent: Extent) -> str:
         parts.append(f"### {columns} column{'s' * (columns > 1)}: {measure}")
         for source in MAIN_SOURCES:
             here = [case for case in cases if (case.columns, case.source) == (columns, source)]
-            parts += [f"{source}:", _table_of(here, found)]
+            parts += [f"{source}:", _error_table(here, found)]
         first = [
             case for case in cases if (case.columns, case.source) == (columns, MAIN_SOURCES[0])
         ]
-        parts += [f"Bytes of state, {MAIN_SOURCES[0]}:", _bytes_of(first, found)]
+        parts += [f"Bytes of state, {MAIN_SOURCES[0]}:", _size_table(first, found)]
     parts += ["### Where PMM's figures are known", known_table(extent)]
     parts += ["### The bounds of the papers", _bounds_table(extent)]
     return "\n\n".join(parts)
@@ -187,7 +189,7 @@ def _names(case: Case) -> list[str]:
     return [each.name for each in GENERATORS if each.columns >= case.columns]
 
 
-def _table_of(cases: Sequence[Case], found: Found) -> str:
+def _error_table(cases: Sequence[Case], found: Found) -> str:
     rows = []
     for case in cases:
         values = found[case]
@@ -201,7 +203,7 @@ def _table_of(cases: Sequence[Case], found: Found) -> str:
     return table(["n, epsilon", *_names(cases[0])], rows)
 
 
-def _bytes_of(cases: Sequence[Case], found: Found) -> str:
+def _size_table(cases: Sequence[Case], found: Found) -> str:
     rows = [
         [
             f"{case.rows:,}, {case.epsilon:g}",
@@ -281,7 +283,7 @@ def parameter_tables(extent: Extent) -> str:
             sketch=sketch,
             skew=skew,
             rows=extent.rows,
-            runs=extent.runs_of(extent.rows),
+            runs=extent.run_count(extent.rows),
         )
         for d in (1, 2)
         for k, sketch, skew in dict.fromkeys(choices)

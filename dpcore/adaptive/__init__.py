@@ -5,16 +5,10 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "candidate": ("AdaptiveTree",),
-    "hierarchy_planner": (
-        "Planned",
-        "is_worth_it",
-        "modelled_errors",
-        "plan_adaptive_hierarchy",
-        "predicted_rmse",
-        "split_errors",
-    ),
-    "mechanism": ("AdaptiveMechanism",),
+    "candidate": ("AdaptiveCandidate", "AdaptiveHierarchy", "AdaptiveTree"),
+    "hierarchy_planner": ("modelled_errors", "predicted_rmse", "split_errors"),
+    "mechanism": ("AdaptiveMechanism", "CONSISTENCIES"),
     "plan": ("AdaptivePlan",),
+    "predicted_counts": ("adaptive_count_error",),
     "whole_levels": ("if_all_split", "most_undivided", "noise_if_all_split", "rows_of_adaptive"),
 }

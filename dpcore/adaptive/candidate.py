@@ -1,26 +1,65 @@
-"""An adaptive tree as a candidate: a tree over an ordered domain that is split where rows are."""
+"""Adaptive trees as candidates: trees that are split where rows are, of ordered domains and of
+hierarchies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from dpcore.adaptive.hierarchy_planner import (
+    Planned,
+    is_worth_it,
+    plan_adaptive_hierarchy,
+    predicted_rmse,
+)
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.planner import plan_adaptive
 from dpcore.adaptive.whole_levels import rows_of_adaptive
-from dpcore.levels.candidate import Candidate
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.levels.candidate import Candidate, IrregularSetting, best_split
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.uniform.plan import Consistency
 from dpcore.uniform.setting import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveTree(Candidate[AdaptiveMechanism]):
+class AdaptiveCandidate(Candidate[AdaptiveMechanism]):
     """A tree whose nodes are split only where rows are.
+
+    Args:
+        counts: whether what is read is the integers; else estimates, with intervals.
+        guessed_rows: a public guess of the rows of a tree (of each key), None where there is none.
+    """
+
+    # What an adaptive tree takes the place of, and is compared with, in words.
+    otherwise: ClassVar[str]
+    compared: ClassVar[str]
+
+    counts: bool = False
+    guessed_rows: float | None = None
+
+    @abstractmethod
+    def is_better(self, setting: Any) -> bool:
+        """Whether it is expected to be closer than whole levels, by the guess of the rows."""
+
+    @abstractmethod
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        """Return why a question is measured by whole levels, in words.
+
+        Raises:
+            ValueError: an adaptive tree cannot be had.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveTree(AdaptiveCandidate):
+    """An adaptive tree over an ordered domain.
 
     How far off it will be depends on the data, so its error is not compared with others'.
 
     Args:
-        counts: whether what is read is the integers; else estimates, with intervals.
-        guessed_rows: a public guess of the rows of a tree, None where there is none.
         fanouts: the shape if all nodes are split; None: planned.
         consistency: which integers accompany the estimates.
 
@@ -33,25 +72,78 @@ class AdaptiveTree(Candidate[AdaptiveMechanism]):
     4096
     """
 
-    counts: bool = False
-    guessed_rows: float | None = None
+    otherwise = "whole levels"
+    compared = "whole levels'"
+
     fanouts: tuple[int, ...] | None = None
     consistency: Consistency = Consistency.TOP_DOWN
 
     def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
-        plan = plan_adaptive(
-            setting,
-            counts=self.counts,
-            guessed_rows=self.guessed_rows,
-            fanouts=self.fanouts,
-        )
-        return AdaptiveMechanism(
-            plan=plan, guessed_rows=self.guessed_rows, consistency=self.consistency
-        )
+        rows, fanouts = self.guessed_rows, self.fanouts
+        plan = plan_adaptive(setting, counts=self.counts, guessed_rows=rows, fanouts=fanouts)
+        return AdaptiveMechanism(plan=plan, guessed_rows=rows, consistency=self.consistency)
 
     def is_better(self, setting: TreeSetting) -> bool:
-        """Whether it is expected to be closer than whole levels, by the guess of the rows; without
-        a guess counts are, since whole levels would need one."""
+        """Also without a guess, of counts: whole levels would need one."""
         if self.guessed_rows is None:
             return self.counts
         return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)
+
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        setting = whole.mechanism.plan.setting
+        most = float(f"{rows_of_adaptive(setting, counts=self.counts):.2g}")
+        return f"an adaptive tree is expected to be closer up to {most:,.0f} rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveHierarchy(AdaptiveCandidate):
+    """An adaptive tree of any shape. Its error is predicted for a guess of the rows alone.
+
+    Args:
+        weights: what errors in rows are worth, by level; None: 1 for each level.
+    """
+
+    otherwise = "every node is split"
+    compared = "where every node is split"
+
+    weights: NodeWeights | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        return None if self.guessed_rows is None else "rows"
+
+    @property
+    def condition(self) -> str | None:
+        if self.guessed_rows is None:
+            return None
+        return f"for {self.guessed_rows:,.0f} rows, spread evenly"
+
+    def mechanism(self, setting: IrregularSetting) -> AdaptiveMechanism:
+        """
+        Raises:
+            ValueError: the share is too small or too large for its decisions.
+        """
+        plan = self._find(best_split(setting.plan, self.weights)).plan
+        return AdaptiveMechanism(plan=plan, weights=self.weights, guessed_rows=self.guessed_rows)
+
+    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+        """Return the weighted root mean square error in rows: for the guess; without one, if every
+        node is split."""
+        return predicted_rmse(mechanism)
+
+    def is_better(self, setting: IrregularSetting) -> bool:
+        if self.guessed_rows is None:
+            return False
+        split, guess = best_split(setting.plan, self.weights), self.guessed_rows
+        found = self._find(split)
+        return is_worth_it(found, split, self.weights, counts=self.counts, guessed_rows=guess)
+
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        _ = replace(whole, mechanism=self.mechanism(IrregularSetting(plan=whole.mechanism.plan)))
+        read = "counts" if self.counts else "estimates"
+        return f"{read} of an adaptive tree are not expected to be closer"
+
+    def _find(self, split: IrregularPlan) -> Planned:
+        return plan_adaptive_hierarchy(
+            split, self.weights, counts=self.counts, guessed_rows=self.guessed_rows
+        )

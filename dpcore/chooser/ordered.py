@@ -6,13 +6,12 @@ sums, else whole levels. A public guess of the rows and predicted errors decide,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.adaptive.candidate import AdaptiveTree
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.whole_levels import noise_if_all_split, rows_of_adaptive
+from dpcore.chooser.choice import Choice
 from dpcore.exponential.better import is_better
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.question import ExponentialQuestion
@@ -27,7 +26,6 @@ from dpcore.privacy.budget import Measure
 from dpcore.questions.workload import Noise, ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 from dpcore.repair.error import assumed_rows
-from dpcore.rows.keys import Keys
 
 # From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
 # standard deviations of the noise), the counts of a strategy were closer in all that was measured.
@@ -46,7 +44,7 @@ Made = OrderedQuestion[Any] | ExponentialQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedChoice(Workload[Made]):
+class OrderedChoice(Choice):
     """A tree over an ordered domain whose mechanism is open.
 
     Whether counts or estimates are read, `whole` says: it is planned for counts, or is not. Under a
@@ -56,36 +54,32 @@ class OrderedChoice(Workload[Made]):
     Source: of the limit for counts, `benchmarks/factorised.py --counts`, and the same on 64 to
     1,024 cells (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times
     as much as the counts of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100
-    by up to 1.07.
+    by up to 1.07. Of adaptive trees for counts, `benchmarks/regret.py` (docs/plans.md).
 
     Args:
         whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
+        adaptive: for estimates None without a guess; for counts also without one, but only under
+            an epsilon alone.
         strategy: the tree by weighted sums, or None.
-        adaptive: as an adaptive tree, with the guess if there is one; None: not among the choices.
         exponential: quantiles alone; None where more is read.
-        guessed_rows: of a tree, of each key; None: there is no guess, or it only serves counts.
-
-    Source: of adaptive trees for counts, `benchmarks/regret.py` (docs/plans.md).
     """
 
     whole: OrderedWorkload[UniformMechanism]
     strategy: OrderedWorkload[FactorizedMechanism] | None = None
-    adaptive: OrderedWorkload[AdaptiveMechanism] | None = None
     exponential: ExponentialWorkload | None = None
-    guessed_rows: Fraction | None = None
 
     @property
     def error_unit(self) -> str | None:
-        comparable = self.guessed_rows is None and self.adaptive is None
-        return self.whole.error_unit if comparable else None
+        # How far off an adaptive tree will be depends on the data.
+        return None if self.adaptive is not None else super().error_unit
 
     def planned(self, share: Share, terms: ReleaseTerms) -> Made:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
-        if self._is_adaptive(share, terms):
-            assert self.adaptive is not None
-            return self.adaptive.planned(share, terms)
+        adaptive = self._adaptive(share, terms)
+        if adaptive is not None:
+            return adaptive
         # Beside a delta trees may be better off: their composition is certified, and a strategy's
         # is converted.
         by_rho = share.budget.measure is Measure.RHO and not terms.has_delta
@@ -96,6 +90,14 @@ class OrderedChoice(Workload[Made]):
             return (self.strategy if sums else self.whole).planned(share, terms)
         return self._closest_estimates(self.strategy, share, terms)
 
+    def _adaptive(self, share: Share, terms: ReleaseTerms) -> Made | None:
+        by_epsilon = share.budget.measure is Measure.EPSILON and not terms.has_delta
+        if self._levels.for_counts and not by_epsilon:
+            # Under rho whole levels and strategies were as close; beside a delta none was measured.
+            return None
+        adaptive: Made | None = super()._adaptive(share, terms)
+        return adaptive
+
     def _quantiles(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion | None:
         """Plan quantiles by the exponential mechanism, where it can choose them and they are more
         accurate; else None."""
@@ -105,19 +107,7 @@ class OrderedChoice(Workload[Made]):
             planned = self.exponential.planned(share, terms)
         except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
             return None
-        return planned if is_better(planned.plan, self.guessed_rows) else None
-
-    def _is_adaptive(self, share: Share, terms: ReleaseTerms) -> bool:
-        if self.adaptive is None:
-            return False
-        if self._levels.for_counts and (
-            share.budget.measure is not Measure.EPSILON or terms.has_delta
-        ):
-            # Under rho whole levels and strategies were as close; beside a delta nothing is known.
-            return False
-        tree = self.adaptive.candidate
-        assert isinstance(tree, AdaptiveTree)
-        return tree.is_better(self.adaptive.setting(share, terms))
+        return planned if is_better(planned.plan, Fraction(self.guessed_rows)) else None
 
     def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
         """Whether the counts of a strategy are expected to be closer than the counts of whole
@@ -139,44 +129,16 @@ class OrderedChoice(Workload[Made]):
         sums = strategy.planned(share, terms)
         return sums if strategy.predicted(sums) < self.whole.predicted(tree) else tree
 
-    def predicted(self, question: Made) -> float:
-        """Return what the mechanism is for; of an adaptive tree the noise of a CDF point if every
-        node is split."""
-        if isinstance(question.mechanism, AdaptiveMechanism):
-            return noise_if_all_split(question.mechanism.plan)
-        return self.resolved(question).predicted(question)
-
-    def condition(self, question: Made) -> str | None:
-        return self._levels.condition if self.guessed_rows is None else None
-
-    def with_keys(self, keys: Keys) -> OrderedChoice:
-        return replace(
-            self,
-            keys=keys,
-            whole=replace(self.whole, keys=keys),
-            strategy=self.strategy and replace(self.strategy, keys=keys),
-            adaptive=self.adaptive and replace(self.adaptive, keys=keys),
-            exponential=self.exponential and replace(self.exponential, keys=keys),
-        )
-
     def resolved(self, question: Made) -> Workload[Any]:
-        by_mechanism: dict[type, Workload[Any] | None] = {
-            UniformMechanism: self.whole,
+        others: dict[type, Workload[Any] | None] = {
             FactorizedMechanism: self.strategy,
-            AdaptiveMechanism: self.adaptive,
+            ExponentialMechanism: self.exponential,
         }
-        result = by_mechanism.get(type(question.mechanism), self.exponential)
-        assert result is not None
-        return result
-
-    def linear(self) -> Workload[Any]:
-        return self.whole
+        return others.get(type(question.mechanism)) or super().resolved(question)
 
     def why(self, question: Made) -> str | None:
         if self.guessed_rows is not None:
-            return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + (
-                self._reason(question)
-            )
+            return super().why(question)
         sums = isinstance(question.mechanism, FactorizedMechanism)
         if not self._levels.for_counts:
             return _CLOSEST_ESTIMATES if sums else None
@@ -204,17 +166,13 @@ class OrderedChoice(Workload[Made]):
                 "the exponential mechanism, as so few quantiles are expected to be nearer than a "
                 "tree's; it gives no CDF and no counts"
             )
-        if isinstance(question.mechanism, AdaptiveMechanism):
-            if question.mechanism.counts:
-                return "an adaptive tree for counts, as quantiles are read off counts"
-            return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
-        if self._levels.for_counts:
-            named = "whole levels planned for counts"
-            if isinstance(question.mechanism, FactorizedMechanism):
-                named = "a strategy past trees (mechanism factorised)"
-            return f"{named}, as quantiles are read off counts"
-        most = float(f"{rows_of_adaptive(question.mechanism.plan.setting, counts=False):.2g}")
-        return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"
+        is_adaptive = isinstance(question.mechanism, AdaptiveMechanism)
+        if is_adaptive or not self._levels.for_counts:
+            return super()._reason(question)
+        named = "whole levels planned for counts"
+        if isinstance(question.mechanism, FactorizedMechanism):
+            named = "a strategy past trees (mechanism factorised)"
+        return f"{named}, as quantiles are read off counts"
 
     @property
     def _levels(self) -> WholeLevels:

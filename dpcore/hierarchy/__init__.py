@@ -20,5 +20,5 @@ FACE = {
     "released": ("ReleasedHierarchy",),
     "universe": ("OTHER", "Universe", "check_level_names", "is_parted"),
     "universe_table": ("leaf_picture", "parted_universe", "universe_from_table", "universe_tables"),
-    "workload": ("HierarchyWorkload", "predicted_hierarchy_error", "predicted_threshold_error"),
+    "workload": ("HierarchyWorkload",),
 }

@@ -47,15 +47,8 @@ class HeldCodes(HeldCounts):
     def places(self) -> list[Place]:
         return [Place(0, shard) for shard in range(1 << _SHARD_BITS)]
 
-    @property
-    def dense_cells(self) -> int:
-        return (self.plan.state_bytes or 0) // 8
-
-    def place_balance(self, place: Place) -> int:
-        return 0
-
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        if dense and self.dense_cells:
+        if dense and self.plan.state_bytes:
             return DenseCodeCounter(self.bits, self.plan.depths[-1])
         return SortedCodeCounter(self.bits, self.plan.depths[-1])
 
@@ -63,9 +56,7 @@ class HeldCodes(HeldCounts):
         parts = [NodeCounts.from_bytes(data) for data in partials if data]
         return NodeCounts.merged([NodeCounts.empty(pa.uint64()), *parts])
 
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        if not isinstance(counts, NodeCounts):
-            raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
+    def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
         codes = prefixes(fixed_width_values(counts.keys), self.bits, self.plan.depths[-1])
         grouped = NodeCounts.grouped(pa.array(codes), counts.counts)
         return code_partials(fixed_width_values(grouped.keys), grouped.counts, self.plan.depths[-1])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.measurement import Measurement
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Counter, Counts, Partial, Place
 
 
@@ -22,15 +23,6 @@ class HeldCounts(ABC):
     def places(self) -> list[Place]:
         """The parts of the counts."""
 
-    @property
-    def dense_cells(self) -> int:
-        """Number of integers that a dense counter holds; 0 where there is none."""
-        return 0
-
-    @abstractmethod
-    def place_balance(self, place: Place) -> int:
-        """Return the balance of a place, as `Question.place_balance` does."""
-
     @abstractmethod
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         """Make a counter, as `Question.counter` does."""
@@ -40,7 +32,7 @@ class HeldCounts(ABC):
         """Merge partial counts, as `Question.merge` does."""
 
     @abstractmethod
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+    def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut exact counts into partial counts, as `Question.split_counts` does."""
 
     @abstractmethod

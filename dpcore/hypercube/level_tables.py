@@ -82,14 +82,6 @@ class HeldTables(HeldCounts):
     def places(self) -> list[Place]:
         return [COUNTERS, *(Place(level, 0) for level in self.levels)]
 
-    @property
-    def dense_cells(self) -> int:
-        return (self.plan.state_bytes or 0) // 8
-
-    def place_balance(self, place: Place) -> int:
-        """The level's: a row counts in each, and in a sketch once a hash row."""
-        return place.group
-
     @cached_property
     def sketches(self) -> PrefixSketches:
         """The sketches of the levels that have them."""
@@ -117,9 +109,7 @@ class HeldTables(HeldCounts):
                 total += unpack(data)
         return TableCounts(counts=total)
 
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        if not isinstance(counts, NodeCounts):
-            raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
+    def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
         counter = TableCounter(self, self.hashes(choices))
         counter.add(Increments(counts.keys, counts.counts), counts.total)
         return counter.take()

@@ -29,6 +29,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import (
     Counter,
     Counts,
@@ -113,14 +114,15 @@ class HypercubeQuestion(Question):
 
     @property
     def dense_cells(self) -> int:
-        return self.held.dense_cells
+        return (self.plan.state_bytes or 0) // 8
 
     @property
     def places(self) -> list[Place]:
         return self.held.places
 
     def place_balance(self, place: Place) -> int:
-        return self.held.place_balance(place)
+        """The level's: a row counts in each, and in a sketch once a hash row."""
+        return place.group
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
         return self.held.merge(place, partials)
@@ -132,6 +134,8 @@ class HypercubeQuestion(Question):
         Raises:
             ValueError: they are no counts of codes.
         """
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.name} are no counts of codes")
         return self.held.split_counts(counts, choices)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:

@@ -72,13 +72,10 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         return HypercubeQuestion(
             name=self.name,
             domain=self.domain,
-            plan=self._plan(self.setting(share, terms)),
+            plan=PLANNERS[self.mechanism](self.setting(share, terms), self.choices),
             confidence=terms.confidence,
             weight=self.weight,
         )
-
-    def _plan(self, setting: PartitionSetting) -> PartitionMechanism:
-        return PLANNERS[self.mechanism](setting, self.choices)
 
     def predicted(self, question: HypercubeQuestion) -> float:
         """About the standard error of a range of cells, in rows, were every node of the plan's

@@ -5,12 +5,21 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "candidate": ("Candidate", "Made", "WholeLevels"),
+    "candidate": (
+        "COUNTED",
+        "Candidate",
+        "IrregularLevels",
+        "IrregularSetting",
+        "Made",
+        "Thresholds",
+        "TreeWorkload",
+        "WholeLevels",
+        "best_split",
+    ),
     "errors": ("estimate_errors",),
     "irregular": ("IrregularMechanism", "LEAST_SQUARES", "NONE", "SMALLEST_FIRST", "TOP_DOWN"),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),
-    "relative_planner": ("noise_candidates", "threshold_candidate"),
     "thresholds": ("ThresholdMechanism",),
     "uniform": ("UniformMechanism",),
 }

@@ -5,6 +5,7 @@ Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +13,14 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats
 from dpcore.codec import INLINE, coded
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import predicted_node_rmse
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.levels.answer_errors import IrregularAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
@@ -89,6 +92,24 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
             for level in range(tree.height + 1)
             if (law := plan.law(level, 0)) is not None
         )
+
+    @property
+    def predicted_error(self) -> float:
+        """The error that the plan was made for: the weighted root mean square error in rows, or the
+        objective of errors relative to counts."""
+        plan, least_squares = self.plan, self.estimation == LEAST_SQUARES
+        if self.objective is not None:
+            own = self.objective
+            return (own.predict_estimates if least_squares else own.predict_measurements)(plan)
+        weights = self.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
+        if least_squares:
+            return predicted_node_rmse(plan, weights)
+        variances = AsMeasuredForest(plan).node_variances
+        if plan.tree.height == 0:
+            return math.sqrt(variances[0][0])
+        above, leaves = weights.on_nodes(plan.tree)
+        parts = zip((*above, leaves), variances, strict=True)
+        return math.sqrt(math.fsum(dot(own, each) for own, each in parts) / weights.total)
 
     def check(self, layout: ChunkLayout, forest: Callable[[], IrregularForest]) -> None:
         _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts

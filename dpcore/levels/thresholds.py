@@ -57,6 +57,11 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
         plan = self.plan.thresholds
         return Spending(epsilon=plan.epsilon, delta=plan.delta)
 
+    @property
+    def predicted_error(self) -> float:
+        """The bound of the objective."""
+        return self.objective.bound_thresholds(self.plan.errors, self.plan.tree.height)
+
     def forest(self, layout: ChunkLayout) -> ThresholdForest:
         return ThresholdForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
 

@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "exponential_bounds": ("Bounds", "exp_bounds"),
-    "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
+    "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION", "exact_scale"),
     "randomness": (
         "Bits",
         "KeyedBlocks",
@@ -17,7 +17,6 @@ FACE = {
         "key_id_from_check",
         "public_stream",
     ),
-    "scales": ("exact_scale",),
     "source": (
         "KeyedChoices",
         "MAX_COUNT",

@@ -61,7 +61,7 @@ class ReleasedCdf(ReleasedTree):
         domain = self.question.domain
         asked = None if domain.is_edge(value) else f"below {value}"
         answer = self._range(0, domain.find_boundary(value), key, simultaneous=simultaneous)
-        return replace(answer, asked=asked, in_words=self._in_words(0, domain.find_boundary(value)))
+        return replace(answer, asked=asked)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -71,8 +71,7 @@ class ReleasedCdf(ReleasedTree):
                 no order.
         """
         start, stop, asked = self._interval_cells(lower, upper)
-        answer = self._range(start, stop, key)
-        return replace(answer, asked=asked, in_words=self._in_words(start, stop))
+        return replace(self._range(start, stop, key), asked=asked)
 
     def ends(self) -> list[tuple[str, Answer]]:
         question, cells = self.question, self.question.domain.cells
@@ -82,13 +81,7 @@ class ReleasedCdf(ReleasedTree):
         if cells < _FEW_CELLS:
             return []
         cut = {"lower": 0, "upper": cells - 1}
-        return [
-            (
-                bound,
-                replace(self._range(cell, cell + 1, None), in_words=self._in_words(cell, cell + 1)),
-            )
-            for bound, cell in cut.items()
-        ]
+        return [(bound, self._range(cell, cell + 1, None)) for bound, cell in cut.items()]
 
     def labels_in_words(self, rows: pa.Table) -> list[str]:
         return self.question.labels_in_words(rows)
@@ -148,21 +141,22 @@ class ReleasedCdf(ReleasedTree):
     def _sum_runs(self, runs: list[tuple[int, int]], label: str, key: object) -> Answer:
         """The count of several runs of cells together."""
         if len(runs) <= 1:
-            run = (runs or [(0, 0)])[0]
-            return replace(self._range(*run, key), label=label, in_words=self._in_words(*run))
+            start, stop = runs[0] if runs else (0, 0)
+            return replace(self._range(start, stop, key), label=label)
         code = self._code(key)
         count, error = self._counted(runs, code), self.errors.sum(runs, code)
         return self._sum_answer(label, count, error, code)
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
-        """The count of a run of cells."""
+        """Return the count of a run of cells, which may count values outside the domain too."""
         code = self._code(key)
         if start == 0:
             error = self.errors.prefix(stop, code, simultaneous=simultaneous)
         else:
             error = self.errors.sum([(start, stop)], code)
         count = self._counted([(start, stop)], code)
-        return self._sum_answer(self._label(start, stop), count, error, code)
+        answer = self._sum_answer(self._label(start, stop), count, error, code)
+        return replace(answer, in_words=self._in_words(start, stop))
 
     def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
         estimates, count = list[float](), 0
@@ -186,24 +180,18 @@ class ReleasedCdf(ReleasedTree):
         Raises:
             ValueError: no number between 0 and 1, or no such key; categories have no order.
         """
-        self._check_order("quantile")
         try:
             quantile = float(quantile)
         except ValueError:
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
-        row = self._released_quantile(quantile, key)
-        return self.computed_quantile(quantile, key) if row is None else row
-
-    def _released_quantile(self, quantile: float, key: object) -> dict[str, object] | None:
-        """Return the row of a quantile where the release holds it at this confidence, else None."""
-        question = self.question
-        if self.confidence != question.confidence or quantile not in question.quantiles:
-            return None
-        rows = self.quantiles(key)
-        return rows[question.quantiles.index(quantile)] if rows else None
+        question, rows = self.question, list[dict[str, Any]]()
+        if quantile in question.quantiles and self.confidence == question.confidence:
+            rows = self._quantile_rows(key, question.quantiles.index(quantile), 1)
+        return rows[0] if rows else self.computed_quantile(quantile, key)
 
     def computed_quantile(self, quantile: float, key: object) -> dict[str, object]:
         """Return the row of any quantile, from the points of the CDF."""
+        self._check_order("quantile")
         question = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
         rows = self._cdf_rows(code)
@@ -222,19 +210,21 @@ class ReleasedCdf(ReleasedTree):
     @cached_property
     def _own_quantiles(self) -> pa.Table | None:
         """The released quantiles of all keys of this tree; None where there are none."""
-        if self._quantiles is None:
+        if self._quantiles is None or not self.question.quantiles:
             return None
         mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self.question.name)
         return self._quantiles.filter(mine)
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were requested."""
-        quantile_count = len(self.question.quantiles)
-        if self._own_quantiles is None or not quantile_count:
+        return self._quantile_rows(key, 0, len(self.question.quantiles))
+
+    def _quantile_rows(self, key: object, first: int, count: int) -> list[dict[str, Any]]:
+        """Return so many released quantiles of a key, from a place in the order of requests."""
+        if self._own_quantiles is None:
             return []
-        rows: list[dict[str, Any]] = self._own_quantiles.slice(
-            self._code(key) * quantile_count, quantile_count
-        ).to_pylist()
+        place = self._code(key) * len(self.question.quantiles) + first
+        rows: list[dict[str, Any]] = self._own_quantiles.slice(place, count).to_pylist()
         return list(map(self.question.domain.quantile_in_words, rows))
 
     def numbered_level(self, name: str | None) -> int:

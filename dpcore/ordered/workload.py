@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from dpcore.levels.candidate import Candidate, Made, WholeLevels
+from dpcore.levels.candidate import Candidate, Made, TreeWorkload, WholeLevels
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
 from dpcore.uniform.setting import TreeSetting
 
@@ -18,7 +17,7 @@ WHOLE_LEVELS = WholeLevels()
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
+class OrderedWorkload(TreeWorkload[OrderedQuestion[Made]], Generic[Made]):
     """The CDF, quantiles, ranges or nodes of an ordered domain, measured by one mechanism.
 
     Args:
@@ -28,7 +27,7 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
 
     >>> from fractions import Fraction
     >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.budget import Budget, Measure
     >>> ages = OrderedWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
     ...      "outside": "clamp", "missing": "first"}))
@@ -43,28 +42,9 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
     candidate: Candidate[Any] = WHOLE_LEVELS
 
     @property
-    def ways(self) -> frozenset[Way]:
-        own = self.candidate.ways
-        return super().ways if own is None else own
-
-    @property
-    def has_fixed_amounts(self) -> bool:
-        return self.candidate.has_fixed_amounts
-
-    @property
     def error_unit(self) -> str | None:
         unit = self.candidate.error_unit
         return unit if unit in ("rows", None) else f"{unit} of {self.name}"
-
-    def check(self, measure: Measure, *, delta: bool) -> None:
-        self.candidate.check(
-            self.domain.cells,
-            self.noise,
-            measure,
-            delta=delta,
-            is_ordered=self.domain.is_ordered,
-        )
-        super().check(measure, delta=delta)
 
     def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public, so that the root is exact: under
@@ -102,9 +82,3 @@ class OrderedWorkload(Workload[OrderedQuestion[Made]], Generic[Made]):
             confidence=terms.confidence,
             weight=self.weight,
         )
-
-    def predicted(self, question: OrderedQuestion[Made]) -> float:
-        return self.candidate.predicted(question.mechanism)
-
-    def condition(self, question: OrderedQuestion[Made]) -> str | None:
-        return self.candidate.condition

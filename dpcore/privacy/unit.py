@@ -8,11 +8,11 @@ what one unit moves is bounded whatever the data are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from dpcore.codec import Coded
+from dpcore.codec import Coded, coded
 from dpcore.privacy.budget import Neighbors
 from dpcore.refusal import Refusal
 
@@ -64,7 +64,8 @@ class PrivacyUnit(Coded):
     keys: int | None = None
     rows_per_key: int | None = None
     nulls: NullUnits = NullUnits.DROP
-    type: UnitType | None = None
+    # Not written where it is not declared, as in plans of earlier versions.
+    type: UnitType | None = field(default=None, metadata=coded(omit=None))
 
     def __post_init__(self) -> None:
         bounds = {"rows": self.rows, "keys": self.keys, "rows_per_key": self.rows_per_key}
@@ -173,47 +174,33 @@ class PrivacyUnit(Coded):
         full, per_key, rest = self.heaviest(keyed=keyed)
         return full * per_key + rest, full * per_key**2 + rest**2
 
-    def moves_by_one(self, *, keyed: bool) -> bool:
-        """Whether a unit moves no more counts, and by no more, than a row."""
-        return self.moved(keyed=keyed) == (1, 1)
-
-    def spec(self) -> dict[str, object]:
+    def spec(self) -> dict[str, Any]:
         """Return the entries of a specification, plain JSON values: the neighboring relation, and
         what differs from a row.
 
         >>> ADD_REMOVE_ROW.spec()
         {'neighbors': 'add_remove'}
         """
-        relation: dict[str, object] = {"neighbors": self.neighbors.value}
-        if self.is_row:
-            return relation
-        return relation | {
-            "unit": {
-                "columns": list(self.columns),
-                "rows": self.rows,
-                "keys": self.keys,
-                "rows_per_key": self.rows_per_key,
-                "nulls": self.nulls.value,
-            }
-            # Not named where it is not declared: the plans of earlier versions stay the same.
-            | ({} if self.type is None else {"type": self.type.value})
-        }
+        unit = super().spec()
+        relation = {"neighbors": unit.pop("neighbors")}
+        return relation if self.is_row else relation | {"unit": unit}
 
     @classmethod
     def from_entries(cls, left: dict[str, Any], **context: Any) -> PrivacyUnit:
-        """Read the relation, and the unit; "row" is the row too."""
+        """Read the relation, and the unit; "row" is the row too.
+
+        Raises:
+            ValueError: as `Coded.from_spec`, of the entries of the unit too.
+        """
         neighbors, unit = Neighbors(left.pop("neighbors")), left.pop("unit", "row")
-        if not isinstance(unit, Mapping):
+        if unit == "row":
             return cls(neighbors=neighbors)
-        return cls(
-            neighbors=neighbors,
-            columns=tuple(unit["columns"]),
-            rows=unit["rows"],
-            keys=unit["keys"],
-            rows_per_key=unit["rows_per_key"],
-            nulls=NullUnits(unit["nulls"]),
-            type=UnitType(unit["type"]) if "type" in unit else None,
-        )
+        if not isinstance(unit, Mapping):
+            raise Refusal.from_value("unit", f"{unit!r} must be 'row' or an object.")
+        known = [each.name for each in fields(cls) if each.name != "neighbors"]
+        if unknown := [name for name in unit if name not in known]:
+            raise ValueError(f"{unknown[0]!r} is not a field of the unit: use {', '.join(known)}.")
+        return super().from_entries({**unit, "neighbors": neighbors.value})
 
 
 def _several(number: int, noun: str) -> str:

@@ -10,7 +10,6 @@ FACE = {
     "intervals": ("Ends", "IntervalRule", "Intervals", "SlopedIntervals", "difference_ends"),
     "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
     "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
-    "natural_order": ("in_natural_order",),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
     "node_sum": ("NamedRun", "check_apart", "sum_label"),
@@ -29,7 +28,7 @@ FACE = {
         "RowIncrements",
     ),
     "question": ("PublicTable", "Question", "SeriesRun"),
-    "released": ("Answer", "ReadPart", "Released", "Total", "named_level"),
+    "released": ("Answer", "ReadPart", "Released", "Total", "in_natural_order", "named_level"),
     "released_tree": ("ReleasedTree",),
     "roles": ("TreeColumns", "TreeCounting", "TreePrivacy", "TreeRounds", "TreeTables", "UnitRows"),
     "root_messages": (

@@ -16,7 +16,7 @@ from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumBounds, S
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.chunks import Chunk
+from dpcore.trees.chunks import Chunk, Chunking
 
 _ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
 _BOUND = (
@@ -43,7 +43,6 @@ class ReleasedTree(Released):
         if confidence is not None and not 0 < confidence <= 0.9999:
             raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
         self.question, self._read = question, read
-        self._chunking = question.forest.chunking
         self.confidence = question.confidence if confidence is None else confidence
 
     @property
@@ -121,6 +120,11 @@ class ReleasedTree(Released):
     def _check_level(self, level: int) -> None:
         if not 0 <= level <= self.height:
             raise ValueError(f"level: {level} is not between 0 and {self.height}")
+
+    @property
+    def _chunking(self) -> Chunking:
+        chunking: Chunking = self.question.forest.chunking
+        return chunking
 
     @property
     def _whole(self) -> bool:
@@ -234,15 +238,14 @@ class ReleasedTree(Released):
             error: of the estimate.
             code: of the key.
         """
-        estimate, count = found
+        (estimate, count), total = found, self._total_count(code)
+        fraction = count / total if total else None
         if isinstance(error, SumError):
-            return self._combined_answer(
-                label, estimate, (error.variance, error.margin), count, code
-            )
+            known = self._estimates(estimate, error.variance, error.margin, total)
+            return Answer(label=label, count=count, fraction=fraction, **known)  # type: ignore[arg-type]
         least, most = (self._edges_answer(runs, code) for runs in (error.inner, error.outer))
         # Noise may have put the low end above the high one.
         low, high = sorted((least.ci_low, most.ci_high))
-        total = self._total_count(code)
         return Answer(
             label=label,
             estimate=estimate,
@@ -250,30 +253,13 @@ class ReleasedTree(Released):
             ci_low=low,
             ci_high=high,
             count=count,
-            fraction=count / total if total else None,
+            fraction=fraction,
             remark=_BOUND,
         )
 
     def _edges_answer(self, runs: Sequence[SeriesRun], code: int) -> Answer:
         """The answer about runs of leaves between edges of nodes that were estimated."""
         return self._sum_answer("", self._counted(runs, code), self.errors.sum(runs, code), code)
-
-    def _combined_answer(
-        self, label: str, estimate: float, error: tuple[float, float], count: int, code: int
-    ) -> Answer:
-        """The answer about several nodes together.
-
-        Args:
-            label: what they are called.
-            estimate: of all, in rows.
-            error: its variance, and half its interval.
-            count: of all.
-            code: of the key.
-        """
-        total = self._total_count(code)
-        known = self._estimates(estimate, *error, total)
-        fraction = count / total if total else None
-        return Answer(label=label, count=count, fraction=fraction, **known)  # type: ignore[arg-type]
 
     def _estimates(
         self, estimate: float, variance: float, margin: float, total: int

@@ -18,6 +18,7 @@ FACE = {
         "plan_manifest",
         "protected_unit",
         "stated_guarantee",
+        "weak_guarantees",
     ),
     "in_memory": ("release_rows",),
     "kinds": ("ReadKeys", "ReadUniverse", "kind_named"),
@@ -26,5 +27,4 @@ FACE = {
     "split": ("BudgetSplit",),
     "target": ("release_budget",),
     "totals": ("full_edge", "odd_totals"),
-    "weak_guarantee": ("weak_guarantees",),
 }

@@ -5,6 +5,8 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "error": ("assumed_rows", "can_be_simulated", "count_error"),
+    "error": ("CountError", "assumed_rows", "can_be_simulated", "count_error"),
     "planner": ("plan_for_counts",),
+    "readings": ("objective_reading", "reference_histograms"),
+    "references": ("rows_below",),
 }

@@ -7,6 +7,5 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "key_columns": ("KeyColumns", "TYPES"),
     "plan": ("SelectionPlan", "counted_once"),
-    "question": ("SelectionQuestion",),
-    "released": ("ReleasedSelection",),
+    "question": ("ReleasedSelection", "SelectionQuestion"),
 }

@@ -7,7 +7,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "bands": ("band_margin", "simultaneous_width"),
     "batch": ("plan_batch",),
-    "entry": ("counted", "estimate_in_words", "level_entries"),
     "errors": ("UniformErrors",),
     "forest": ("UniformForest",),
     "objectives": (
@@ -20,7 +19,17 @@ FACE = {
         "QuantileObjective",
         "RangeObjective",
     ),
-    "plan": ("Consistency", "Estimator", "Measured", "TreePlan", "check_estimator", "moved_counts"),
+    "plan": (
+        "Consistency",
+        "Estimator",
+        "Measured",
+        "TreePlan",
+        "check_estimator",
+        "counted",
+        "estimate_in_words",
+        "level_entries",
+        "moved_counts",
+    ),
     "prefix_error": ("mean_prefix_variance",),
     "setting": ("TreeSetting",),
     "strategies": ("Fanouts", "TreeStrategy", "one_level", "search_strategies"),

@@ -9,7 +9,6 @@ from typing import Any
 
 from dpcore.questions.released import Answer
 from pipelines.answers.figures import (
-    QUANTILE_VALUES,
     error_figure,
     figure,
     interval,
@@ -162,11 +161,12 @@ def _quantile_columns(answers: Sequence[AnswerEntry], within: str) -> list[Colum
 
 
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a quantile as numbers where the domain's values are numbers, else as strings."""
-    values = dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
+    """Return a quantile for a program, with the names of cells that count values outside the
+    bounds, and the margin of its rank."""
     words = {name: row[name] for name in row if name.endswith("_in_words")}
     margin = {name: _known(row[name]) for name in _MARGIN if name in row}
-    return {"q": row["q"]} | values | {"in_words": row.get("in_words")} | words | margin
+    numbers = quantile_numbers(row)
+    return {"q": row["q"]} | numbers | {"in_words": row.get("in_words")} | words | margin
 
 
 def _known(value: object) -> object:

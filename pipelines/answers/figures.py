@@ -149,11 +149,11 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     return texts[0].replace(",", ""), texts[1].replace(",", "")
 
 
-def quantile_numbers(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """The value of a quantile and the ends of its interval: numbers, or texts of what is none."""
+def quantile_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of a quantile and the ends of its interval, by name: numbers where the
+    domain's values are numbers, else strings."""
     ending = "" if any(row[name] is not None for name in QUANTILE_VALUES) else "_text"
-    value, low, high = (row[f"{name}{ending}"] for name in QUANTILE_VALUES)
-    return value, low, high
+    return {name: row[f"{name}{ending}"] for name in QUANTILE_VALUES}
 
 
 def quantile_texts(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -166,7 +166,7 @@ def quantile_texts(row: Mapping[str, Any]) -> tuple[str, str]:
     >>> quantile_texts(row)
     ('566', '-60 to 599 and above')
     """
-    value, span = column_value(*quantile_numbers(row))
+    value, span = column_value(*quantile_numbers(row).values())
     low, _, high = span.partition(" to ")
     if "ci_low_in_words" in row or "ci_high_in_words" in row:
         low, high = row.get("ci_low_in_words", low), row.get("ci_high_in_words", high)

@@ -33,6 +33,12 @@ class TextTable(NamedTuple):
 
     columns: tuple[Column, ...]
 
+    @classmethod
+    def from_rows(cls, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
+        """Return a table of rows, with all columns aligned to the right."""
+        columns = enumerate(headings)
+        return cls(tuple(Column(name, [row[place] for row in rows]) for place, name in columns))
+
     def lines(self) -> Iterator[str]:
         """The heading and the lines.
 

@@ -23,10 +23,9 @@ from pipelines.running.job import beam_options, check_filesystems
 from pipelines.summary import guarantee_warnings
 from pipelines.terminal_text import print_json, print_line
 from transforms import files
-from transforms.readers.file_columns import described
+from transforms.readers.file_columns import described, path_columns
 from transforms.readers.formats import find_reader
 from transforms.readers.listing import match_files
-from transforms.readers.path_columns import path_columns
 from transforms.readers.read import FileSplit, open_file
 from transforms.tables.read import table_batches, table_splits
 from transforms.tables.table import InputTable, TableSplit

@@ -77,11 +77,8 @@ def universe_nodes(
         room: its paths have been seen by `pipelines.hierarchy.chosen_nodes.check_paths`.
         digits: the decimals of the numbers of each level.
     """
-    keys, sizes, paths = (
-        shown_keys(release, question, room.trees),
-        named_sizes(question),
-        room.paths,
-    )
+    keys, sizes = shown_keys(release, question, room.trees), named_sizes(question)
+    paths = room.paths
     limits = level_limits(sizes, MAX_NODES // room.trees // len(keys))
     nodes = release.batches(NODES, question.name, keys=keys.read, levels=len(limits))
     plain = levels = node_levels(sizes, limits, nodes, keys.labels)

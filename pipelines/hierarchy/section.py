@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,10 +12,13 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.chooser.hierarchy import ADAPTIVE, AdaptiveHierarchyWorkload
+from dpcore.adaptive.candidate import AdaptiveHierarchy
+from dpcore.chooser.choice import Choice
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
+from dpcore.levels.candidate import IrregularLevels, Thresholds
+from dpcore.levels.irregular import TOP_DOWN
 from dpcore.levels.relative_objective import METRICS, RelativeObjective
 from dpcore.noise.source import MAX_COUNT
 from dpcore.questions.workload import Noise, Workload
@@ -32,9 +36,12 @@ from pipelines.sections.section import Section, Text
 from pipelines.sections.tree import KnownLeavesSection
 
 _ORDERED_ONLY = "belongs to an ordered domain"
+PLANNED, TREE, THRESHOLDS, ADAPTIVE = _MECHANISMS = "planned", "tree", "thresholds", "adaptive"
 _COUNTS, _ESTIMATES = "counts", "estimates"
-# What an adaptive tree does not have.
-_SPLIT_ONLY = ("measure", "invariants", "level_budgets", "estimation", "node_weights")
+# What counts between thresholds do not have, and what an adaptive tree does not.
+_NOT_BY_THRESHOLDS = ("measure", "invariants", "level_budgets", "estimation")
+_SPLIT_ONLY = (*_NOT_BY_THRESHOLDS, "node_weights")
+_ABSENT = {THRESHOLDS: _NOT_BY_THRESHOLDS, ADAPTIVE: _SPLIT_ONLY}
 
 
 class MeasureSection(Section):
@@ -81,9 +88,7 @@ class HierarchyTree(KnownLeavesSection):
     kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
     guess: Any = None
     rows_at_most: int = MAX_COUNT
-    mechanism: Annotated[
-        str, PlainValidator(rules.choice("planned", "tree", "thresholds", ADAPTIVE))
-    ] = "planned"
+    mechanism: Annotated[str, PlainValidator(rules.choice(*_MECHANISMS))] = PLANNED
     read_as: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = Field(
         None, alias="for"
     )
@@ -122,43 +127,61 @@ class HierarchyTree(KnownLeavesSection):
     def _check_consistency(self) -> None:
         if self.consistency in ("l1", "l2"):
             raise RuleBroken(_ORDERED_ONLY, at=".consistency")
-        if self.consistency == "smallest_first" and self.mechanism in ("thresholds", ADAPTIVE):
+        if self.consistency == "smallest_first" and self.mechanism in (THRESHOLDS, ADAPTIVE):
             repaired = "adaptive trees" if self.mechanism == ADAPTIVE else "thresholds"
             raise RuleBroken(f"{repaired} are repaired top_down", at=".consistency")
         if self.consistency == "smallest_first" and self.measure is not None:
             raise RuleBroken("smallest_first is of counts, not of sums", at=".consistency")
 
     def workload(self) -> Workload[Any]:
+        if self.mechanism == THRESHOLDS:
+            return HierarchyWorkload(**self._shared, candidate=self._thresholds)
+        whole = HierarchyWorkload(**self._shared, candidate=self._levels)
         if not self.may_adapt:
-            return self._split_workload(self.mechanism)
-        return AdaptiveHierarchyWorkload(
-            name=self.name,
-            keys=self.keys,
-            weight=self.weight,
-            noise=Noise(self.noise),
-            standard=self._split_workload("planned"),
-            counts=self.read_as == _COUNTS,
-            guessed_rows=self.guessed_rows,
-            is_open=self.mechanism != ADAPTIVE,
+            return whole
+        tree = AdaptiveHierarchy(
+            weights=self.weights, counts=self.read_as == _COUNTS, guessed_rows=self.guessed_rows
         )
+        adaptive = replace(whole, candidate=tree)
+        if self.mechanism == ADAPTIVE:
+            return adaptive
+        own = {name: self._shared[name] for name in ("name", "keys", "weight", "noise")}
+        return Choice(**own, whole=whole, adaptive=adaptive, guessed_rows=self.guessed_rows)
 
-    def _split_workload(self, mechanism: str) -> HierarchyWorkload:
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """The parts of the workload that no mechanism changes."""
+        return {
+            "name": self.name,
+            "domain": self.domain,
+            "keys": self.keys,
+            "weight": self.weight,
+            "noise": Noise(self.noise),
+            "measure": None if self.measure is None else self.measure.measure,
+            "public_level": self.public_level,
+        }
+
+    @property
+    def _thresholds(self) -> Thresholds:
+        return Thresholds(objective=self.relative, rows_at_most=self.rows_at_most)
+
+    @property
+    def _levels(self) -> IrregularLevels:
+        """Noise on the levels; under a relative objective thresholds too, if nothing is chosen
+        that they lack."""
         assert self.level_budgets != "optimal"
-        return HierarchyWorkload(
-            name=self.name,
-            domain=self.domain,
-            keys=self.keys,
-            weight=self.weight,
-            noise=Noise(self.noise),
+        is_relative = self.objective == "relative"
+        chosen = any(getattr(self, key) is not None for key in _NOT_BY_THRESHOLDS)
+        own = self.mechanism, self.consistency, self.noise
+        is_open = own == (PLANNED, TOP_DOWN, Noise.BEST.value) and not chosen
+        equal = self.mechanism == TREE and self.level_budgets is None
+        return IrregularLevels(
             weights=self.weights,
-            objective=self.relative if self.objective == "relative" else None,
-            measure=None if self.measure is None else self.measure.measure,
-            mechanism=mechanism,
+            objective=self.relative if is_relative else None,
             estimation=self.estimation,
             consistency=self.consistency,
-            level_budgets=self.level_budgets,
-            public_level=self.public_level,
-            rows_at_most=self.rows_at_most,
+            level_budgets="equal" if equal else self.level_budgets,
+            thresholds=self._thresholds if is_relative and is_open else None,
         )
 
     @cached_property
@@ -182,26 +205,23 @@ class HierarchyTree(KnownLeavesSection):
             for key in ("metric", "alpha", "kappa", "rows_at_most"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise RuleBroken("belongs to the objective relative", at=f".{key}")
-            if self.mechanism == "thresholds":
+            if self.mechanism == THRESHOLDS:
                 raise RuleBroken("thresholds go with the objective relative", at=".mechanism")
-        if self.mechanism == "thresholds":
-            for key in ("measure", "invariants", "level_budgets", "estimation"):
-                if getattr(self, key) is not None:
-                    raise RuleBroken("does not go with the mechanism thresholds", at=f".{key}")
-        if self.mechanism == "planned" and self.estimation == "none":
+        if self.mechanism == PLANNED and self.estimation == "none":
             raise RuleBroken("none goes with the mechanism tree", at=".estimation")
         self._check_adaptive()
 
     def _check_adaptive(self) -> None:
-        """Refuses what adaptive trees do not have, and what only they have."""
+        """Refuse what thresholds or adaptive trees do not have, and what only the latter have."""
+        if self.mechanism == ADAPTIVE and self.objective == "relative":
+            raise RuleBroken("adaptive goes with the objective nodes", at=".mechanism")
+        for key in _ABSENT.get(self.mechanism, ()):
+            if getattr(self, key) is not None:
+                raise RuleBroken(f"does not go with the mechanism {self.mechanism}", at=f".{key}")
         if self.mechanism == ADAPTIVE:
-            if self.objective == "relative":
-                raise RuleBroken("adaptive goes with the objective nodes", at=".mechanism")
-            for key in _SPLIT_ONLY:
-                if getattr(self, key) is not None:
-                    raise RuleBroken("does not go with the mechanism adaptive", at=f".{key}")
-        elif self.guessed_rows is not None:
-            if self.mechanism != "planned":
+            return
+        if self.guessed_rows is not None:
+            if self.mechanism != PLANNED:
                 raise RuleBroken("goes with the mechanisms planned and adaptive", at=".guess")
             for key in _SPLIT_ONLY:
                 if getattr(self, key) is not None:

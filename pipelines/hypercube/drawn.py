@@ -108,9 +108,9 @@ def map_chart(map_: Rectangles, caption: str) -> Chart:
 
 def grid_chart(grid: DensityGrid, caption: str) -> Chart:
     """The rows of two columns, as a heat map."""
-    bounds = [(float(at[0]), float(at[-1])) for at in map(_ends, grid.axes, grid.edges)]
-    across = scaled(_ends(grid.axes[0], grid.edges[0]), *bounds[0])
-    up = scaled(_ends(grid.axes[1], grid.edges[1]), *bounds[1])
+    ends = [axis.at(edges) for axis, edges in zip(grid.axes, grid.edges, strict=True)]
+    bounds = [(float(at[0]), float(at[-1])) for at in ends]
+    across, up = (scaled(at, *own) for at, own in zip(ends, bounds, strict=True))
     colors, legend = _colors(grid.rows)
     rows, first, stop, color = _runs(colors.T)
     layers = _layers(color, across[first], across[stop], 1_000 - up[rows + 1], 1_000 - up[rows])
@@ -131,10 +131,6 @@ def grid_chart(grid: DensityGrid, caption: str) -> Chart:
         legend=legend,
         data={"cells": {"rows": _compact(grid.rows), "sides": sides}},
     )
-
-
-def _ends(axis: FigureAxis, edges: Integers) -> Floats:
-    return axis.at(edges)
 
 
 def _axis(axis: FigureAxis, bounds: Sequence[float], most: int = 7) -> ChartAxis:

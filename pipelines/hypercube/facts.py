@@ -1,21 +1,19 @@
-"""What a report says of a box beside its figures: how it was measured, and how to read it."""
+"""A box in words: how it is measured, level by level, and how to read its numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from dpcore.arithmetic.elementary import log2
 from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget
-from pipelines.answers.figures import budget_share
+from pipelines.description.description import Column, Unit, level_noise
 from pipelines.page.extent import clip
-from pipelines.page.noise import law_text
-from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 
 _HELD = {
@@ -25,6 +23,7 @@ _HELD = {
         "node when it is looked at"
     ),
 }
+_HELD_IN = {"counters": "each counter", "sketch": "each cell of a sketch"}
 _ESTIMATE = (
     "The least squares combination of the noisy counts of all nodes that were looked at. It may be "
     "negative or fractional."
@@ -66,80 +65,63 @@ _DENSITY = (
 )
 
 
-def facts(tree: ReleasedHypercube, total: Budget) -> dict[str, str]:
-    """What the partition is, name by name.
-
-    Args:
-        tree: the box.
-        total: the budget of the release.
-    """
-    question, plan = tree.question, tree.question.plan
-    spec, budget = plan.spec(), tree.question.budget
-    partition = tree.partition
-    said = {
-        "Columns": "; ".join(
-            f"{clip(axis.column)}: {_cells(axis.kind, axis.cells, depth)}"
-            for axis, depth in zip(question.domain.axes, question.domain.depths, strict=True)
-        ),
-        "Partition": f"{len(partition.parts.counts):,} parts, the deepest "
-        f"{partition.tree.levels[-1].depth} of {question.domain.bits} bits deep (halvings of the "
-        f"box, one column after the other); {_nodes(tree):,} nodes were looked at",
+def plan_facts(question: HypercubeQuestion) -> dict[str, str]:
+    """Return what is known of a box before it is released, by name, for the page."""
+    domain, plan = question.domain, question.plan
+    spec = plan.spec()
+    columns = (
+        f"{clip(axis.column)}: {_cells(axis.kind, axis.cells, depth)}"
+        for axis, depth in zip(domain.axes, domain.depths, strict=True)
+    )
+    stated = {} if plan.states_errors else {"Intervals": "none stated"}
+    return {
+        "Columns": "; ".join(columns),
         "Divided": _divided(spec),
-        "Budget": "" if budget is None else budget_share(budget, total),
-        "Exact counts": _held(spec, plan.state_bytes),
-        "Intervals": f"{100 * question.confidence:.6g} %" if plan.states_errors else "none stated",
+        "Counters": _counters(spec),
+        **stated,
     }
-    return {name: text for name, text in said.items() if text}
 
 
-def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
-    """The rows of the table of levels."""
-    plan, partition = tree.question.plan, tree.partition
-    errors = plan.spec().get("split", {}).get("errors")
-    thresholds = plan.spec().get("thresholds")
-    ends = partition.tree.leaves()
-    for place, (level, law) in enumerate(zip(plan.levels, plan.laws, strict=True)):
-        nodes = parts = 0
-        if place < len(partition.tree.levels):
-            own = partition.tree.levels[place]
-            filled = tree.question.domain.has_cells(own.depth, own.nodes)
-            nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
+def level_columns(plan: PartitionMechanism) -> tuple[Column, ...]:
+    """Return what each level of a plan spends, its noise, and which of its nodes are divided."""
+    noises = [
+        level_noise(law, public=plan.public_total and level == 0)
+        for level, law in enumerate(plan.laws)
+    ]
+    measure = plan.measure.value
+    amounts = [Fraction(str(level[measure])) if measure in level else None for level in plan.levels]
+    columns = [
+        Column(f"Budget ({measure})", amounts, Unit.AMOUNT),
+        Column("Noise", noises, Unit.LAW),
+        Column("Noise, standard deviation", noises, Unit.DEVIATION),
+        Column("Divided above an estimate of", list(_least_divided(plan)), Unit.ERROR),
+    ]
+    if isinstance(plan, AdaptivePartitionPlan):
+        # A root that is not measured is always divided.
+        laws = plan.last_laws if plan.laws[0] else (None, *plan.last_laws[1:])
+        again = [law and level_noise(law, public=False) for law in laws]
+        columns.insert(3, Column("Noise of a part, measured once more or alone", again, Unit.LAW))
+    if plan.spec().get("sketches"):
+        held = [_HELD_IN[str(level["held"])] for level in plan.levels]
+        columns.insert(2, Column("Noise is in", held, Unit.TEXT))
+    return tuple(columns)
+
+
+def _least_divided(plan: PartitionMechanism) -> Iterator[float | None]:
+    """Yield the least estimate of the nodes of each level that are divided, None: no number
+    decides."""
+    spec = plan.spec()
+    errors, thresholds = spec.get("split", {}).get("errors"), spec.get("thresholds")
+    for level in range(plan.height + 1):
         # Above a sketch, or the last level, no number follows; the root has no number.
-        below = plan.laws[place + 1] if 0 < place < plan.height else None
-        collide = place < plan.height and plan.levels[place + 1].get("held") == "sketch"
-        least = None
-        if errors is not None and below is not None and not collide:
-            least = errors * math.sqrt(below.variance)
-        if thresholds is not None and 0 < place < plan.height:
-            least = thresholds[place]
-        amount = level.get(plan.measure.value)
-        sketched = level.get("held") == "sketch"
-        text = law_text(law, exact=plan.public_total and place == 0)
-        if isinstance(plan, AdaptivePartitionPlan) and place < plan.height:
-            last = law_text(plan.last_laws[place], exact=False)
-            if law is not None:
-                text += f"; of a part once more {last}"
-            elif place:
-                text = f"of a part alone {last}"
-        yield {
-            "depth": f"{level['depth']}",
-            "nodes": f"{nodes:,}",
-            "parts": f"{parts:,}",
-            "budget": "" if amount is None else f"{_number(str(amount)):.4g}",
-            "noise": f"{text}, in each cell of a sketch" if sketched else text,
-            "deviation": "" if law is None else f"{math.sqrt(law.variance):,.4g}",
-            "above": "" if least is None else f"{least:,.4g}",
-        }
-
-
-def policies(question: HypercubeQuestion) -> Iterator[dict[str, str]]:
-    """The rows of the table of policies, a column each."""
-    for axis in question.domain.axes:
-        spec = axis.spec()
-        yield {"column": clip(axis.column), "tree": clip(question.name)} | {
-            name: CELL_POLICIES.get(str(spec.get(name)), "")
-            for name in ("outside", "missing", "unknown")
-        }
+        inside = 0 < level < plan.height
+        below = plan.laws[level + 1] if inside else None
+        if inside and thresholds is not None:
+            yield thresholds[level]
+        elif errors is None or below is None or plan.levels[level + 1].get("held") == "sketch":
+            yield None
+        else:
+            yield errors * math.sqrt(below.variance)
 
 
 def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
@@ -147,7 +129,7 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
     spec = question.plan.spec()
     adaptive = spec["mechanism"] == "adaptive"
     even = spec.get("estimation") == "even_shares"
-    apart = adaptive and _number(spec["decision_part"]) > 0
+    apart = adaptive and float(Fraction(spec["decision_part"])) > 0
     given: tuple[Note, ...] = interval(_DECIDED_APART if apart else _GIVEN)
     if not question.plan.states_errors:
         given = (("interval", _NO_ERRORS),)
@@ -168,22 +150,16 @@ def _cells(kind: str, cells: int, depth: int) -> str:
     return f"{kind} of {size} cells, halved up to {depth} times"
 
 
-def _nodes(tree: ReleasedHypercube) -> int:
-    return sum(
-        int(tree.question.domain.has_cells(level.depth, level.nodes).sum())
-        for level in tree.partition.tree.levels
-    )
-
-
 def _divided(spec: Mapping[str, Any]) -> str:
     """Which nodes are divided, in words."""
     split = spec.get("split")
     if spec["mechanism"] == "adaptive":
         return _adaptively(spec)
     if split is None:
+        scale = float(Fraction(spec["split_scale"]))
         return (
             f"as PrivTree does: nodes whose count, less {spec['decay']:,} rows for each level "
-            f"above them, exceeds discrete Laplace noise of scale {_number(spec['split_scale']):g}"
+            f"above them, exceeds discrete Laplace noise of scale {scale:g}"
         )
     said = []
     if split["errors"] is not None:
@@ -200,7 +176,7 @@ def _divided(spec: Mapping[str, Any]) -> str:
 
 def _adaptively(spec: Mapping[str, Any]) -> str:
     """Which nodes of an adaptive partition are divided, in words."""
-    part = _number(spec["decision_part"])
+    part = float(Fraction(spec["decision_part"]))
     whose = "the number that decides" if part else "the estimate"
     said = [f"nodes where {whose} exceeds the rows that the table of levels has"]
     if part:
@@ -215,21 +191,14 @@ def _adaptively(spec: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
-def _held(spec: Mapping[str, Any], state_bytes: int | None) -> str:
-    """How exact counts were held, and in how much memory, until there was noise."""
+def _counters(spec: Mapping[str, Any]) -> str:
+    """Return how exact counts were held until there was noise, in words."""
     held, sketches = spec.get("holding"), spec.get("sketches")
-    text = _HELD.get(str(held), str(held))
-    if sketches:
-        kind = str(sketches["kind"]).replace("_", "-")
-        depth = spec["levels"][sketches["counters"]]["depth"]
-        text = (
-            f"counters down to depth {depth}, and below for each level a {kind} sketch of "
-            f"{sketches['rows']:,} x {sketches['width']:,} cells"
-        )
-    return text if state_bytes is None else f"{text}: {state_bytes:,} bytes"
-
-
-def _number(text: str) -> float:
-    """Return the number that a rational's text represents."""
-    above, _, below = text.partition("/")
-    return float(above) / float(below or 1)
+    if not sketches:
+        return _HELD.get(str(held), str(held))
+    kind = str(sketches["kind"]).replace("_", "-")
+    depth = spec["levels"][sketches["counters"]]["depth"]
+    return (
+        f"counters down to depth {depth}, and below for each level a {kind} sketch of "
+        f"{sketches['rows']:,} x {sketches['width']:,} cells"
+    )

@@ -11,6 +11,7 @@ from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from pipelines.answers.figures import significant
 from pipelines.description.description import Column, Description, Errors, Table, Unit
+from pipelines.hypercube.facts import level_columns, notes, plan_facts
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
@@ -23,7 +24,7 @@ ADAPTIVE_ERRORS = (
 
 
 def hypercube_description(question: HypercubeQuestion) -> Description:
-    """Describe the plan of a box: its levels, and how its counts are held."""
+    """Describe the plan of a box: its levels, which nodes are divided, how its counts are held."""
     plan, spec, columns = question.plan, question.plan.spec(), map(escaped, question.columns)
     bound = "as many as rows touch" if plan.state_bytes is None else f"{plan.state_bytes:,} bytes"
     texts = Column("", list(_levels(question)), Unit.TEXT, "{}")
@@ -34,8 +35,16 @@ def hypercube_description(question: HypercubeQuestion) -> Description:
         ),
         size=f"a partition of {', '.join(columns)}, {plan.depths[-1]} of {question.domain.bits} "
         "bits deep",
-        table=Table(columns=(texts,), rows=[f"level {level['depth']}" for level in plan.levels]),
+        budget=question.budget,
+        table=Table(
+            columns=(texts, *level_columns(plan)),
+            rows=[f"level {depth}" for depth in plan.depths],
+            title="Depth",
+        ),
         facts={"Exact counts": f"held {spec['holding']}, {bound}"},
+        domain_facts=plan_facts(question),
+        intervals="" if plan.states_errors else None,
+        notes=notes(question),
     )
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from pipelines.answers.entries import share_error
-from pipelines.answers.figures import figure, interval, share, with_margin
+from pipelines.answers.figures import figure, interval, percent, share, with_margin
 from pipelines.charts.chart import Chart
+from pipelines.description.description import Column, Description, Unit
+from pipelines.description.writers import page_values
 from pipelines.hypercube.densities import Curve, Densities, Rectangles
 from pipelines.hypercube.drawn import curve_chart, grid_chart, histogram_chart, map_chart
-from pipelines.hypercube.facts import facts, levels, notes, policies
+from pipelines.hypercube.lines import hypercube_description
 from pipelines.page.extent import clip, left_out
 from pipelines.page.nodes import ReleasedTables
+from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.plain.counted import counted_noun
 
@@ -45,13 +49,14 @@ def hypercube_tree(
     """A box of columns on the page."""
     tree = ReleasedHypercube(question, release.part)
     drawn = dict(_drawn(tree, room.trees)) if tree.total else {}
+    description = _with_partition(hypercube_description(question), tree)
     return TreePage(
-        said=_said(tree, room) | {"facts": facts(tree, release.plan.budget)},
+        said=_said(tree, room) | page_values(question, description, release.plan.budget),
         data={"kind": "hypercube"},
         template="hypercube/page.html.j2",
         headline=_headline(tree),
         styles=("hypercube/page.css",),
-        notes=notes(question),
+        notes=description.notes,
         charts=drawn,
     )
 
@@ -78,13 +83,48 @@ def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
         "rows": f"{tree.total:,}",
         "windows": _WINDOWS,
         "left_out": _left_out(columns, room.trees),
-        "confidence": f"{100 * question.confidence:.6g} %",
-        "measure": question.plan.measure.value,
+        "confidence": percent(question.confidence),
         "largest": list(_largest(tree, room.trees)),
-        "levels": list(levels(tree)),
         "commands": _commands(question),
-        "policies": list(policies(question)),
+        "policies": list(_policies(question)),
     }
+
+
+def _policies(question: HypercubeQuestion) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies, a column each."""
+    for axis in question.domain.axes:
+        spec = axis.spec()
+        yield {"column": clip(axis.column), "tree": clip(question.name)} | {
+            name: CELL_POLICIES.get(str(spec.get(name)), "")
+            for name in ("outside", "missing", "unknown")
+        }
+
+
+def _with_partition(description: Description, tree: ReleasedHypercube) -> Description:
+    """Return a description with the partition that came out: its nodes and parts, by level."""
+    partition, domain, table = tree.partition, tree.question.domain, description.table
+    nodes, parts = [0] * len(table), [0] * len(table)
+    for place, (level, ends) in enumerate(
+        zip(partition.tree.levels, partition.tree.leaves(), strict=True)
+    ):
+        filled = domain.has_cells(level.depth, level.nodes)
+        nodes[place], parts[place] = int(filled.sum()), int((filled & ends).sum())
+    text = (
+        f"{len(partition.parts.counts):,} parts, the deepest {partition.tree.levels[-1].depth} of "
+        f"{domain.bits} bits deep (halvings of the box, one column after the other); "
+        f"{sum(nodes):,} nodes were looked at"
+    )
+    columns = (
+        Column("Nodes looked at", nodes, Unit.COUNT),
+        Column("of them parts", parts, Unit.COUNT),
+        *table.columns,
+    )
+    rows = [f"{depth}" for depth in tree.question.plan.depths]
+    return replace(
+        description,
+        domain_facts={"Partition": text, **description.domain_facts},
+        table=replace(table, columns=columns, rows=rows),
+    )
 
 
 def _left_out(columns: int, trees: int) -> str:
@@ -160,8 +200,7 @@ def _curve_caption(tree: ReleasedHypercube, curve: Curve) -> str:
     text = f"Rows below each value of {curve.axis.name}: the line is the consistent count"
     if curve.low is None:
         return f"{text}; its error is not known"
-    confidence = f"{100 * tree.question.confidence:.6g} %"
-    return f"{text}, the band its {confidence} interval at edges of parts"
+    return f"{text}, the band its {percent(tree.question.confidence)} interval at edges of parts"
 
 
 def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:

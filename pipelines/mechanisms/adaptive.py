@@ -21,7 +21,6 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.repair.error import assumed_rows
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import CDF, RangeObjective
-from dpcore.uniform.setting import TreeSetting
 from pipelines.description.description import (
     CDF_ERRORS,
     LEVEL_ERRORS,
@@ -171,7 +170,7 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
     if rows is not None:
         facts["Planned for"] = f"{rows:,.0f} rows in a tree, a public guess"
     if mechanism.is_ordered:
-        most = float(f"{rows_of_adaptive(_setting(plan), counts=mechanism.counts):.2g}")
+        most = float(f"{rows_of_adaptive(if_all_split(plan).setting, counts=mechanism.counts):.2g}")
         read = "counts" if mechanism.counts else "estimates"
         facts["Best for"] = (
             f"up to about {most:,.0f} rows, where its {read} are expected to be closer than with "
@@ -180,21 +179,11 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
     return facts
 
 
-def _setting(plan: AdaptivePlan) -> TreeSetting:
-    return TreeSetting(
-        leaves=plan.tree.leaves,
-        budget=plan.budget,
-        unit=plan.unit,
-        public_total=plan.public_total,
-        keyed=plan.keyed,
-    )
-
-
 def _ordered_entry(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     plan, tree, compared = mechanism.plan, mechanism.plan.tree, []
     assert isinstance(tree, UniformTree)
     try:
-        whole = plan_tree(_setting(plan))
+        whole = plan_tree(if_all_split(plan).setting)
     except ValueError:
         pass  # the noise of some trees of whole levels is too small or too large
     else:
@@ -220,7 +209,7 @@ def _predicted_counts(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     if not mechanism.counts:
         return {}
     plan, rows = mechanism.plan, mechanism.guessed_rows
-    rows = assumed_rows(_setting(plan)) if rows is None else max(1, round(rows))
+    rows = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
     errors = {
         name: adaptive_count_error(plan, objective, rows, averaged=mechanism.averaged)
         for name, objective in _READ.items()

@@ -11,7 +11,6 @@ from typing import Any
 
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
 from dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
@@ -387,10 +386,10 @@ def _irregular_facts(question: HierarchyQuestion[IrregularMechanism]) -> dict[st
 
 
 def _predicted_in_words(question: HierarchyQuestion[IrregularMechanism]) -> str:
-    objective = question.mechanism.objective
-    if objective is None:
+    mechanism = question.mechanism
+    if mechanism.objective is None:
         return ""
-    return f"{predicted_hierarchy_error(question):,.4g} {objective.unit}"
+    return f"{mechanism.predicted_error:,.4g} {mechanism.objective.unit}"
 
 
 def _irregular_entry(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, Any]:
@@ -423,7 +422,7 @@ def _predicted_levels(question: HierarchyQuestion[IrregularMechanism]) -> dict[s
     name = _objective_name(mechanism)
     return {
         "level_rmse": list(levels(mechanism.plan)),
-        name: predicted_hierarchy_error(question),
+        name: mechanism.predicted_error,
     }
 
 
@@ -447,10 +446,9 @@ def irregular_target(target: ErrorTarget) -> dict[str, Any]:
     Raises:
         UserError: it is for other errors, or there is none.
     """
-    workload = target.section.workload().resolved(target.question)
-    assert isinstance(workload, HierarchyWorkload)
-    if workload.objective is not None:
+    mechanism = target.question.mechanism
+    if mechanism.objective is not None:
         raise UserError("--target-error: is for errors in rows, not for the objective relative")
-    if workload.estimation == NONE:
+    if mechanism.estimation == NONE:
         raise UserError("--target-error: is for least squares, not for the estimation none")
     return target.to_entry()

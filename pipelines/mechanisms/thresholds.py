@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.workload import predicted_threshold_error
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.source import MAX_COUNT
 from pipelines.answers.figures import significant
@@ -43,7 +42,7 @@ def threshold_description(question: HierarchyQuestion[ThresholdMechanism]) -> De
     most = f"at most {plan.rows_at_most:,}, as declared beforehand"
     if plan.rows_at_most == MAX_COUNT:
         most = "at most 2^40, the most that are counted"
-    predicted = predicted_threshold_error(question)
+    predicted = mechanism.predicted_error
     return Description(
         entry=lambda: {
             "mechanism": "thresholds",

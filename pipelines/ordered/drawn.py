@@ -17,12 +17,7 @@ from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time
 from pipelines.charts.bars import capitalized
 from pipelines.charts.chart import Chart, ChartShape, Layer, series
 from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
-from pipelines.ordered.curves import (
-    KEYS_AT_FIRST,
-    axis_bounds,
-    curve_style,
-    value_texts,
-)
+from pipelines.ordered.curves import KEYS_AT_FIRST, axis_bounds, curve_style, value_texts
 from pipelines.page.extent import clip
 from pipelines.page.nodes import error_digits, outwards
 from pipelines.plain.counted import counted_noun

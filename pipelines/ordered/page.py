@@ -15,17 +15,8 @@ from pipelines.answers.figures import QUANTILE_VALUES, percent
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
-from pipelines.ordered.curves import (
-    cdf_curves,
-    curve_style,
-    value_texts,
-)
-from pipelines.ordered.drawn import (
-    cdf_chart,
-    density_chart,
-    key_charts,
-    shares_chart,
-)
+from pipelines.ordered.curves import cdf_curves, curve_style, value_texts
+from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
@@ -68,7 +59,7 @@ def ordered_tree(
     levels = node_levels(sizes, limits, nodes, keys.labels)
     rows = _quantile_rows(question, release.quantiles(), keys, trees)
     curves: list[pa.Table] = []
-    if _is_ordered(question):
+    if question.is_ordered:
         points = release.batches(CDF, name, keys=keys.read)
         curves = cdf_curves(question, points, levels[0], keys.labels, trees)
     description = ordered_description(question)
@@ -82,14 +73,9 @@ def ordered_tree(
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
-        notes=(*description.notes, _RISES) if _is_ordered(question) else description.notes,
+        notes=(*description.notes, _RISES) if question.is_ordered else description.notes,
         charts=drawn.charts(),
     )
-
-
-def _is_ordered(question: OrderedQuestion[Any]) -> bool:
-    """Whether there is a CDF: not of categories without an order."""
-    return bool(getattr(question.domain, "is_ordered", True))
 
 
 def _context(

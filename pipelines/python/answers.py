@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pipelines.answers.figures import cell_text
+from pipelines.answers.table import TextTable
 from pipelines.python.drawing import NODES, Drawing
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # optional, and slow to import
 
 # Rows of a table that is shown; only the number of the others is.
 ROWS_SHOWN = 20
+_UNBOUNDED = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -158,31 +160,23 @@ class Answers:
         return [[cell_text(name, row) for name in row] for row in rows]
 
     def __repr__(self) -> str:
-        names = self.table.column_names
-        lines = [list(names), *([escaped(cell) for cell in row] for row in self._cells())]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
-        body = (
-            "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))
-            for line in lines
-        )
-        return "\n".join([escaped(self._caption), *body])
+        table = TextTable.from_rows(self.table.column_names, self._cells())
+        return "\n".join([escaped(self._caption), *table.lines()])
 
     def _repr_html_(self) -> str:
         return table_html(self._caption, self.table.column_names, self._cells())
 
 
-def to_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
+def to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
     """Return answers as a table; unbounded ends of intervals are null."""
-    listed = [
-        {name: _known(value) for name, value in row.items() if name in columns} for row in rows
-    ]
     numbers = ("estimate", "std_error", "ci_low", "ci_high", "fraction")
     counted = "estimate" in columns  # else ends of intervals are values of the domain
     types = dict.fromkeys(numbers, pa.float64()) | {"count": pa.int64()} if counted else {}
     return pa.table(
-        {name: pa.array([row[name] for row in listed], types.get(name)) for name in columns}
+        {
+            name: pa.array(
+                [None if row[name] in _UNBOUNDED else row[name] for row in rows], types.get(name)
+            )
+            for name in columns
+        }
     )
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isinf(value) else value

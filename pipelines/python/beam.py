@@ -6,13 +6,12 @@ import logging
 from types import ModuleType
 
 
-def quiet_import() -> tuple[ModuleType, ModuleType]:
-    """The modules that make releases."""
+def quiet_import() -> ModuleType:
+    """Return the module that makes releases."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         from pipelines.python import making
-        from pipelines.running import output
     finally:
         logging.disable(disabled)
-    return making, output
+    return making

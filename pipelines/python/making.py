@@ -9,15 +9,17 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from io import StringIO
+from itertools import count
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from dpcore.noise.randomness import ReleaseKey
 from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
-from pipelines.python.one_time_key import one_time_key
 from pipelines.python.release import Release
 from pipelines.python.requested import key_values, names_key, requested_configuration
 from pipelines.python.rows import HeldSource, file_paths, to_batches
@@ -33,7 +35,40 @@ from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.given_rows import held
 from transforms.held_files import KEPT_SCHEME, KeptFiles
+from transforms.key_reference import KeyReference
+from transforms.key_ring import KeyRing
 from transforms.readers.formats import format_of_names
+
+_drawn: dict[str, ReleaseKey] = {}
+_numbers = count()
+
+
+class OneTimeKey(KeyReference):
+    """Where such a key lies: in this process, while the release is made."""
+
+    def ring(self) -> KeyRing:
+        """The key alone."""
+        return KeyRing(keys=(_drawn[self.reference],))
+
+
+@contextmanager
+def one_time_key() -> Iterator[OneTimeKey]:
+    """Draws a key from the system's randomness, and forgets it when the block ends.
+
+    Nobody can then take the noise away, and nobody can make the release again: neither finish it,
+    nor repair it, nor verify it against its rows.
+
+    >>> with one_time_key() as key:
+    ...     key.load().check_value() == key.checked().load().check_value()
+    True
+    """
+    reference = f"once:{next(_numbers)}"
+    _drawn[reference] = ReleaseKey.generate()
+    try:
+        yield OneTimeKey(reference=reference)
+    finally:
+        del _drawn[reference]
+
 
 # Files of more bytes are read by Beam's local runner, which holds few of their rows at a time.
 MOST_HELD_BYTES = 2**28
@@ -59,6 +94,11 @@ class Call:
     options: Sequence[str] = ()
     wanted: FolderRequest = field(default_factory=FolderRequest)
 
+    @cached_property
+    def has_key(self) -> bool:
+        """Whether the call or its configuration names a release key."""
+        return self.key is not None or names_key(self.config)
+
     @property
     def in_memory(self) -> bool:
         """Whether the release lives in memory."""
@@ -78,7 +118,7 @@ class Call:
         configuration = requested_configuration(self.config, given, self.parameters)
         if self.in_memory:
             self._check_memory(configuration)
-        elif self.key is None and not names_key(self.config):
+        elif not self.has_key:
             raise Error(
                 "key: is needed with output, where a stopped release is finished under the key "
                 "that it was begun with; dptrees.keygen('release.key') makes one"
@@ -108,7 +148,7 @@ def release(rows: Any, call: Call) -> Release:
     configuration = call.configuration(rows)
     with ExitStack() as stack:
         stack.enter_context(_quiet())
-        if call.key is None and not names_key(call.config):
+        if not call.has_key:
             configuration = replace(configuration, key=stack.enter_context(one_time_key()))
         options = beam_options(list(call.options))
         files.use_options(options)

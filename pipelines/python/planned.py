@@ -16,6 +16,7 @@ from pipelines.accounting.target import whole_target
 from pipelines.accounting.target_errors import TargetError, TargetErrors
 from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.answers.figures import cell_text
+from pipelines.answers.table import TextTable
 from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
@@ -23,6 +24,16 @@ from pipelines.python.html import table_html
 from pipelines.python.requested import requested_configuration
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
+
+_SCHEMA = pa.schema(
+    {
+        "tree": pa.string(),
+        "keys": pa.int64(),
+        "mechanism": pa.string(),
+        "error": pa.float64(),
+        "unit": pa.string(),
+    }
+)
 
 
 class Plan:
@@ -68,11 +79,7 @@ class Plan:
 
     def to_arrow(self) -> pa.Table:
         """The rows of `to_dicts` as an Arrow table."""
-        types = (pa.string(), pa.int64(), pa.string(), pa.float64(), pa.string())
-        names = ("tree", "keys", "mechanism", "error", "unit")
-        return pa.Table.from_pylist(
-            self.to_dicts(), schema=pa.schema(list(zip(names, types, strict=True)))
-        )
+        return pa.Table.from_pylist(self.to_dicts(), schema=_SCHEMA)
 
     def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
         """The least budget of the whole release at which its trees are at most this far off.
@@ -110,17 +117,12 @@ class Plan:
         return [[cell_text(name, row) for name in row] for row in self.to_dicts()]
 
     def __repr__(self) -> str:
-        rows = [["tree", "keys", "mechanism", "error", "unit"], *self._cells()]
-        widths = [max(len(row[place]) for row in rows) for place in range(5)]
-        lines = (
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        )
-        return "\n".join([f"{self._plan.name}: {self.guarantee}", *lines])
+        table = TextTable.from_rows(_SCHEMA.names, self._cells())
+        return "\n".join([f"{self._plan.name}: {self.guarantee}", *table.lines()])
 
     def _repr_html_(self) -> str:
         caption = f"{self._plan.name}: {self.guarantee}"
-        return table_html(caption, ("tree", "keys", "mechanism", "error", "unit"), self._cells())
+        return table_html(caption, _SCHEMA.names, self._cells())
 
 
 def _wanted(error: Any) -> TargetError:

@@ -8,12 +8,45 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dpcore.release.guarantee import stated_guarantee
+from dpcore.release.release import ReleaseReader
 from pipelines.python.error import Error, user_errors
-from pipelines.python.folder import save_release
 from pipelines.python.html import table_html
 from pipelines.python.tree import TreeAnswers
 from pipelines.release_folder import ReleaseFolder
+from pipelines.reporting import write_report
 from pipelines.series.series_folder import WindowFolder
+from pipelines.user_error import UserError
+from transforms import files
+from transforms.held_files import KeptFiles
+from transforms.layout import MANIFEST
+
+
+def save_release(place: str, path: str) -> str:
+    """Writes the files of a release, its manifest last, and then its report.
+
+    Args:
+        place: where it lies in memory.
+        path: the folder, which may not hold anything.
+
+    Returns:
+        the path.
+
+    Raises:
+        UserError: something is there.
+        OutputError: a file cannot be written.
+    """
+    files.use_environment()
+    if (os.path.exists(path) and not os.path.isdir(path)) or any(files.names_below(path)):
+        raise UserError(f"{path}: holds something already; choose another folder")
+    held = {
+        name.removeprefix(f"{place}/"): data
+        for name, (_, data) in KeptFiles.objects.items()
+        if name.startswith(f"{place}/")
+    }
+    for name in sorted(held, key=lambda name: (name == MANIFEST, name)):
+        files.write_whole(files.join(path, *name.split("/")), held[name])
+    write_report(path)
+    return path
 
 
 class Release:
@@ -42,13 +75,18 @@ class Release:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
         with user_errors():
             # The answers read the release at each query: it must live as long as they do.
-            return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
+            return TreeAnswers(self._reader.tree(tree), self._folder, owner=self)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.trees)
 
     def __len__(self) -> int:
         return len(self.trees)
+
+    @cached_property
+    def _reader(self) -> ReleaseReader | WindowFolder:
+        """The reader of all its trees, which reads the released quantiles once."""
+        return self._folder.release
 
     @cached_property
     def trees(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class TreeAnswers:
         self, tree: Released, folder: ReleaseFolder | WindowFolder, owner: object, column: str = ""
     ) -> None:
         self._tree, self._folder, self._owner, self._column = tree, folder, owner, column
+        self._noun = counted_noun(tree.question)
 
     @property
     def name(self) -> str:
@@ -131,22 +132,15 @@ class TreeAnswers:
         """
         if quantiles is None:
             quantiles = self._tree.released_quantiles or _DECILES
-        rows = [
-            named | _numeric(found)
-            for named, label in self._chosen_keys(key)
-            for found in self._each(lambda q, label=label: self._tree.quantile(q, label), quantiles)  # type: ignore[misc]
-        ]
+        values = _several(quantiles)
+        rows = self._rows(
+            key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]
+        )
         columns = (*self._key_column(key), "q", *QUANTILE_VALUES)
         if any("in_words" in row for row in rows):
             columns = (*columns, "in_words")
             rows = [{"in_words": None} | row for row in rows]
         return self._answers("quantiles", to_table(rows, columns), QUANTILES)
-
-    def _each(
-        self, answer_one: Callable[[Any], Mapping[str, Any]], values: Any
-    ) -> list[Mapping[str, Any]]:
-        with user_errors(is_query=True):
-            return [answer_one(value) for value in _several(values)]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
         """How many rows lie in [lower, upper); the label says the range that was counted, of whole
@@ -295,13 +289,11 @@ class TreeAnswers:
     def _counts(
         self, query: str, key: object, answer_one: Callable[[object], list[Answer]]
     ) -> Answers:
-        """The answers to a question, for one key or for all."""
-        rows: list[dict[str, Any]] = []
-        with user_errors(is_query=True):
-            for named, label in self._chosen_keys(key):
-                rows += [
-                    named | asdict(answer) | {"label": answer.shown} for answer in answer_one(label)
-                ]
+        """The answers to a query, for one key or for all."""
+        rows = self._rows(
+            key,
+            lambda each: [asdict(answer) | {"label": answer.shown} for answer in answer_one(each)],
+        )
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
             warnings.warn(
@@ -310,42 +302,39 @@ class TreeAnswers:
             )
         return self._answers(query, to_table(rows, (*self._key_column(key), *_COLUMNS)), BARS)
 
-    def _chosen_keys(self, key: object) -> list[tuple[dict[str, Any], object]]:
-        """What comes before the answers of a key, and the key."""
-        if key is not None or not self.keys:
-            return [({}, _plain(key))]
-        return [({"key": label}, label) for label in self.keys]
+    def _rows(
+        self, key: object, answer_rows: Callable[[object], list[dict[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        """The rows of answers for a key; for all keys, each row begins with its key."""
+        labels = self.keys if key is None else []
+        with user_errors(is_query=True):
+            if not labels:
+                return answer_rows(_plain(key))
+            return [{"key": label} | row for label in labels for row in answer_rows(label)]
 
     def _key_column(self, key: object) -> tuple[str, ...]:
         return ("key",) if key is None and self.keys else ()
 
     def _answers(self, query: str, table: pa.Table, form: str) -> Answers:
+        column = f", {self._column}" if self._column else ""
         return Answers(
             table=table,
-            title=self._title(query),
+            title=f"{self.name}{column}: {query}",
             confidence=self.confidence,
             form=form,
-            noun=counted_noun(self._tree.question),
+            noun=self._noun,
         )
 
-    def _title(self, query: str) -> str:
-        column = f", {self._column}" if self._column else ""
-        return f"{self.name}{column}: {query}"
-
     def _described(self) -> tuple[str, str, str]:
-        """The columns, the keys and the rows of the tree, for a person."""
-        question = self._tree.question
-        keys = f"{len(self.keys):,}" if self.keys else "-"
-        return ", ".join(question.columns), keys, self._rows_in_words()
-
-    def _rows_in_words(self) -> str:
-        if self.keys:
-            return "-"
+        """Return the columns, the keys and the rows of the tree, for a person."""
+        columns, keys = ", ".join(self._tree.question.columns), self.keys
+        if keys:
+            return columns, f"{len(keys):,}", "-"
         try:
             (root,) = self._tree.top(1, 0)
         except ValueError:
-            return "-"
-        return f"{root.count:,} {counted_noun(self._tree.question)}"
+            return columns, "-", "-"
+        return columns, "-", f"{root.count:,} {self._noun}"
 
     def _line(self) -> str:
         columns, keys, rows = self._described()
@@ -380,7 +369,7 @@ def _plain(value: Any) -> Any:
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return quantiles as numbers where the domain's values are numbers, else as strings; with a
     remark where values outside the bounds count in the cell of one of them."""
-    numbers = {"q": row["q"]} | dict(zip(QUANTILE_VALUES, quantile_numbers(row), strict=True))
+    numbers = {"q": row["q"]} | quantile_numbers(row)
     if not any(name.endswith("in_words") for name in row):
         return numbers
     value, span = quantile_texts(row)

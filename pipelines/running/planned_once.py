@@ -184,7 +184,8 @@ class _PlannedOnce:
         check_seal(place, kept, self.configuration.key)
         change = changed_key(self.configuration, kept.request)
         if not change:
-            return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
+            spec = {"spec": kept.spec, "dptrees": kept.dptrees}
+            return self._read(place, spec, kept.sealed_trees)
         made = replace(self._made, dataset=kept.request.get("dataset"))
         if drawn(self.folder) and made.digest.hex() != kept.digest:
             raise KeptPlanError(

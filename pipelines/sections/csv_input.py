@@ -32,8 +32,7 @@ def _quote(value: object) -> str | bool:
 
 
 def _names(value: object) -> _Words:
-    names = rules.several(value)
-    return tuple(rules.at(f"[{index}]", rules.text, each) for index, each in enumerate(names))
+    return rules.each_by(rules.text, rules.several(value))
 
 
 def _word(value: object) -> str:
@@ -42,8 +41,7 @@ def _word(value: object) -> str:
 
 
 def _words(value: object) -> _Words:
-    words = rules.one_or_several(value)
-    return tuple(rules.at(f"[{index}]", _word, each) for index, each in enumerate(words))
+    return rules.each_by(_word, rules.one_or_several(value))
 
 
 def _null_values(value: object) -> _Words | Mapping[str, _Words]:

@@ -17,7 +17,7 @@ from transforms.readers.arrival import Arrival
 from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from transforms.readers.formats import FORMATS
 from transforms.readers.json_format import JsonFormat
-from transforms.tables.tables import TABLES
+from transforms.tables.table import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
 _WITH_SCHEMA = ("parquet", "arrow")

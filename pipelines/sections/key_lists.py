@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias
+from typing import BinaryIO, TextIO, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpcore.rows.key_table import MOST_KEYS
 from dpcore.rows.keys import MAX_KEYS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Keys: TypeAlias = "tuple[str, ...] | tuple[int, ...]"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -38,18 +39,12 @@ def read_key_list(path: str) -> Keys:
     Raises:
         ValueError: the file cannot be read or does not hold one column of strings or integers.
     """
-    try:
+    with _read_errors(path):
         if path.endswith(".parquet"):
             return _checked(path, _parquet_keys(path))
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = _csv_keys(file) if path.endswith(".csv") else _line_keys(file)
             texts = tuple(islice(lines, MAX_KEYS + 1))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text in UTF-8") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
     if len(texts) > MAX_KEYS:
         raise ValueError(
             f"{path} holds more than {MAX_KEYS} keys; a .parquet file may hold {MOST_KEYS}"
@@ -57,6 +52,21 @@ def read_key_list(path: str) -> Keys:
     if all(map(_INTEGER.fullmatch, texts)):
         return _checked(path, tuple(map(int, texts)))
     return _checked(path, texts)
+
+
+@contextmanager
+def _read_errors(path: str) -> Iterator[None]:
+    """Turn an error of the system or of Arrow about a file of keys into a sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8") from None
+    except pa.ArrowException:
+        raise ValueError(f"{path} is not a Parquet file") from None
 
 
 def _checked(path: str, keys: Keys) -> Keys:
@@ -85,15 +95,8 @@ def _csv_keys(file: TextIO) -> Iterator[str]:
 
 
 def _parquet_keys(path: str) -> Keys:
-    # Slow to import, and needed for this kind of file alone.
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    try:
-        with open(path, "rb") as file:
-            table = pyarrow.parquet.read_table(file)
-    except pa.ArrowException:
-        raise ValueError(f"{path} is not a Parquet file") from None
+    with open(path, "rb") as file:
+        table = pq.read_table(file)
     if table.num_columns != 1:
         raise ValueError(f"{path} must have one column, not {table.num_columns}")
     return tuple(table.column(0).to_pylist())
@@ -113,25 +116,13 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
     Raises:
         ValueError: the file cannot be read or lacks a column of strings or integers.
     """
-    import pyarrow as pa
-    import pyarrow.parquet
-
     if not path.endswith((".parquet", ".csv")):
         raise ValueError(f"{path} must be a .parquet or .csv file, as it has several columns")
-    try:
-        with open(path, "rb") as file:
-            if path.endswith(".parquet"):
-                table = _parquet_table(file, path)
-            else:
-                table = _csv_table(file.read().decode("utf-8-sig"), path)
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text in UTF-8") from None
-    except pa.ArrowException:
-        raise ValueError(f"{path} is not a Parquet file") from None
+    with _read_errors(path), open(path, "rb") as file:
+        if path.endswith(".parquet"):
+            table = _parquet_table(file, path)
+        else:
+            table = _csv_table(file.read().decode("utf-8-sig"), path)
     for name in columns:
         if table.schema.get_field_index(name) < 0:
             raise ValueError(f"{path} must have one column {name}")
@@ -140,11 +131,8 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
 
 def is_large(path: str) -> bool:
     """Whether a file of keys must be read as a table, since it holds more than a list may."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
     try:
-        return path.endswith(".parquet") and pyarrow.parquet.read_metadata(path).num_rows > MAX_KEYS
+        return path.endswith(".parquet") and pq.read_metadata(path).num_rows > MAX_KEYS
     except (OSError, pa.ArrowException):
         return False  # which reading it reports
 
@@ -155,18 +143,14 @@ def read_large_list(path: str, column: str) -> pa.Table:
     Raises:
         ValueError: as `read_key_table`.
     """
-    import pyarrow.parquet
-
-    names = pyarrow.parquet.read_schema(path).names
+    names = pq.read_schema(path).names
     if len(names) != 1:
         raise ValueError(f"{path} must have one column, not {len(names)}")
     return read_key_table(path, names).rename_columns([column])
 
 
 def _parquet_table(file: BinaryIO, path: str) -> pa.Table:
-    import pyarrow.parquet
-
-    opened = pyarrow.parquet.ParquetFile(file)
+    opened = pq.ParquetFile(file)
     if opened.metadata.num_rows > MOST_KEYS:
         # Refused before it is read: it might not fit in memory.
         raise ValueError(
@@ -176,8 +160,6 @@ def _parquet_table(file: BinaryIO, path: str) -> pa.Table:
 
 
 def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -192,8 +174,6 @@ def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArra
 
 
 def _csv_table(text: str, path: str) -> pa.Table:
-    import pyarrow as pa
-
     rows = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         heading, *lines = (row for row in rows if row)

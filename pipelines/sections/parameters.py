@@ -49,10 +49,7 @@ def _scalar_text(value: object) -> str:
 
 
 def _choices(value: object) -> tuple[str, ...]:
-    return tuple(
-        rules.at(f"[{index}]", _scalar_text, each)
-        for index, each in enumerate(rules.several(value))
-    )
+    return rules.each_by(_scalar_text, rules.several(value))
 
 
 class ParameterSection(Section):

@@ -22,7 +22,6 @@ from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.report import ReportSection
-from pipelines.sections.rules import ledger_url
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import TreeSection
@@ -42,7 +41,7 @@ class ReleaseSection(Section):
     signing_key: Annotated[str | None, PlainValidator(rules.signing_key)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
-    ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
+    ledger: Annotated[LedgerUrl | None, PlainValidator(rules.ledger_url)] = None
     dataset: Name | None = None
     series: SeriesSection | None = None
     report: ReportSection | None = None
@@ -76,7 +75,7 @@ def release_section() -> type[ReleaseSection]:
     tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[
         Union[tagged],  # noqa: UP007 - of as many as there are
-        Discriminator(lambda given: _tag(_domain_kind(given))),
+        Discriminator(lambda given: _tag(str(_domain_kind(given)))),
         BeforeValidator(_known_kind),
     ]
     trees: Any = Annotated[
@@ -95,16 +94,14 @@ def _tag(kind: str) -> str:
     return f"<{kind}>"
 
 
-def _domain_kind(tree: object) -> str:
-    """The kind of a tree's domain."""
+def _domain_kind(tree: object) -> object:
+    """Return the kind of a tree's domain, known or not."""
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
-    return str(domain.get("kind", DEFAULT_KIND)) if isinstance(domain, Mapping) else DEFAULT_KIND
+    return domain.get("kind", DEFAULT_KIND) if isinstance(domain, Mapping) else DEFAULT_KIND
 
 
 def _known_kind(tree: object) -> object:
-    domain = tree.get("domain") if isinstance(tree, Mapping) else None
-    if isinstance(domain, Mapping) and "kind" in domain:
-        rules.at(".domain.kind", rules.choice(*_tree_sections()), domain["kind"])
+    rules.at(".domain.kind", rules.choice(*_tree_sections()), _domain_kind(tree))
     return tree
 
 

@@ -31,6 +31,11 @@ def at(place: str, rule: Callable[[object], _Value], value: object) -> _Value:
         raise RuleBroken(str(broken), at=place + broken.at) from None
 
 
+def each_by(rule: Callable[[object], _Value], values: Iterable[object]) -> tuple[_Value, ...]:
+    """Apply a rule to each value of a list; a refusal is put at the value's place."""
+    return tuple(at(f"[{index}]", rule, each) for index, each in enumerate(values))
+
+
 def text(value: object) -> str:
     """A text that is not blank.
 
@@ -120,10 +125,10 @@ def weight(value: object) -> float:
 
 def weights(value: object) -> tuple[float, ...]:
     """A list of numbers from 0 up, not all of them 0."""
-    numbers = [at(f"[{index}]", weight, each) for index, each in enumerate(several(value))]
+    numbers = each_by(weight, several(value))
     if not any(number > 0 for number in numbers):
         raise RuleBroken("must hold a number above 0")
-    return tuple(numbers)
+    return numbers
 
 
 def level_budgets(value: object) -> str | tuple[Fraction, ...]:
@@ -291,20 +296,10 @@ def section(value: object) -> dict[str, object]:
     return dict(value)
 
 
-def known_keys(
-    given: Mapping[str, object], known: Iterable[str], later: Mapping[str, str] | None = None
-) -> None:
-    """Check that every key of a section is known and has a value.
-
-    Args:
-        given: the section.
-        known: the keys that it may have.
-        later: keys that the program is going to know, each with a sentence about it.
-    """
+def known_keys(given: Mapping[str, object], known: Iterable[str]) -> None:
+    """Check that every key of a section is known and has a value."""
     names = list(known)
     for key, value in given.items():
-        if later and key in later:
-            raise RuleBroken(f"not supported yet; {later[key]}", at=f".{key}")
         if key not in names:
             raise RuleBroken(unknown_key(key, names), at=f".{key}")
         if value is None:

@@ -18,13 +18,12 @@ Amount = Annotated[Fraction, PlainValidator(rules.amount)]
 
 
 class Section(BaseModel):
-    """A section whose keys are its fields; `later` holds keys that are not supported yet,
-    `misplaced` keys of another kind of section, each with a sentence about it."""
+    """A section whose keys are its fields; `misplaced` holds keys of another kind of section, each
+    with a sentence about it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
     )
-    later: ClassVar[Mapping[str, str]] = {}
     misplaced: ClassVar[Mapping[str, str]] = {}
 
     @section_rule(mode="before")
@@ -35,5 +34,5 @@ class Section(BaseModel):
             if key in cls.misplaced:
                 raise RuleBroken(cls.misplaced[key], at=f".{key}")
         known = [each.alias or name for name, each in cls.model_fields.items()]
-        rules.known_keys(result, known, cls.later)
+        rules.known_keys(result, known)
         return result

@@ -13,12 +13,12 @@ from benchmarks.accuracy import linear, partitions
 from benchmarks.accuracy.cases import Answers, Case, Privacy
 from benchmarks.accuracy.greedy import greedy_tree, range_gram
 from benchmarks.accuracy.method import Absent, Method, Origin
-from benchmarks.accuracy.ours import OURS, as_planned, plan_of
+from benchmarks.accuracy.ours import OURS, as_planned, plan_tree
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.records import Records
 from benchmarks.accuracy.sets import DataSet
-from benchmarks.accuracy.tables import columns_of, document
-from benchmarks.accuracy.tasks import TASKS, errors_of, ranges_of
+from benchmarks.accuracy.tables import combine_columns, document
+from benchmarks.accuracy.tasks import TASKS, draw_ranges, measure_errors
 
 EPSILON, RHO = Privacy.of("epsilon=1"), Privacy.of("rho=0.5")
 SPIKES = DataSet(name="spikes", group="4096", shape=np.repeat([0.9, 0.0, 0.1, 0.0], 16) / 16)
@@ -81,7 +81,9 @@ def _range_error(estimate, data: DataSet, rows: int, releases: int = 60) -> floa
     case = Case(data=data, rows=rows, privacy=EPSILON)
     rng = np.random.default_rng(3)
     found = [
-        errors_of(case, Answers(prefixes=estimate(rng, case.counts.astype(float), 1.0).cumsum()))
+        measure_errors(
+            case, Answers(prefixes=estimate(rng, case.counts.astype(float), 1.0).cumsum())
+        )
         for _ in range(releases)
     ]
     return float(np.sqrt(np.mean([each["ranges"] for each in found])))
@@ -111,10 +113,10 @@ def test_dawa_gains_where_cells_are_alike_and_rows_are_few() -> None:
 def test_errors_are_those_of_their_definitions() -> None:
     case = Case(data=FLAT, rows=640, privacy=EPSILON)
     truth = case.counts.cumsum().astype(float)
-    start, stop = ranges_of(64)
-    assert set(errors_of(case, Answers(prefixes=truth)).values()) == {0.0}
+    start, stop = draw_ranges(64)
+    assert set(measure_errors(case, Answers(prefixes=truth)).values()) == {0.0}
     # One more row in the first cell is in every prefix, and in the ranges that begin there.
-    found = errors_of(case, Answers(prefixes=truth + 1))
+    found = measure_errors(case, Answers(prefixes=truth + 1))
     assert found["prefixes"] == 1.0
     assert found["ranges"] == pytest.approx(np.mean(start == 0))
     assert np.all(start < stop) and stop.max() == 64
@@ -123,7 +125,7 @@ def test_errors_are_those_of_their_definitions() -> None:
 def test_an_unknown_mechanism_is_absent_and_not_a_fault() -> None:
     domain = {"column": "x", "type": "number", "lower": 0, "upper": 8, "cells": 8}
     with pytest.raises(Absent):
-        plan_of({"domain": domain, "mechanism": "none of ours"}, {"epsilon": 1})
+        plan_tree({"domain": domain, "mechanism": "none of ours"}, {"epsilon": 1})
 
 
 def test_a_run_goes_on_where_it_ended_and_writes_the_page(
@@ -163,7 +165,7 @@ def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
                 "errors": {"": {"ranges": [error, error]}},
             }
         )
-    (found,) = columns_of(records.errors()).values()
+    (found,) = combine_columns(records.errors()).values()
     assert {name: each.mean for name, each in found.items()} == {
         "planned": 2.0,
         "HB": 1.0,
@@ -187,10 +189,10 @@ def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
     """Their errors are near what their noise must give: a fault of ours would be far off."""
     answered = {}
     for method in package_methods(PYTHON):
-        asked = method.asks[-1]
-        case = Case(data=FLAT, rows=2000, privacy=EPSILON, asked=asked)
+        number = method.quantile_counts[-1]
+        case = Case(data=FLAT, rows=2000, privacy=EPSILON, quantile_count=number)
         releases = method.run(case, range(10))
-        errors = [errors_of(case, each) for release in releases for each in release.values()]
+        errors = [measure_errors(case, each) for release in releases for each in release.values()]
         answered[method.name] = {task: np.mean([e[task] for e in errors]) for task in errors[0]}
     for name in ("OpenDP, histogram", "PipelineDP, counts"):
         # Of prefixes of 1 to 64 cells with the variance 2 each.
@@ -201,4 +203,4 @@ def test_packages_answer_and_are_not_queried_for_what_they_lack() -> None:
         assert "prefixes" not in answered[name]
     (pydp,) = [each for each in package_methods(PYTHON) if each.name == "PyDP, percentiles"]
     with pytest.raises(Absent):
-        pydp.run(Case(data=FLAT, rows=20, privacy=RHO, asked=1), range(1))
+        pydp.run(Case(data=FLAT, rows=20, privacy=RHO, quantile_count=1), range(1))

@@ -49,7 +49,7 @@ AMOUNTS = {
 }
 
 
-def plan_of(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitionPlan:
+def make_plan(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitionPlan:
     """A plan of three levels."""
     return AdaptivePartitionPlan(
         depths=(0, 1, 2),
@@ -67,7 +67,7 @@ class Run:
     """One way: the values of the numbers in turn, and the requests."""
 
     values: tuple[tuple[int, ...], ...]
-    asked: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
+    requests: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,10 +81,10 @@ class Prescribed(NodeNoise):
         if law is None:
             return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         assert isinstance(law, DiscreteLaplace)
-        self.run.asked.append((law, depth, nodes.tolist()))
-        if len(self.run.asked) > len(self.run.values):
+        self.run.requests.append((law, depth, nodes.tolist()))
+        if len(self.run.requests) > len(self.run.values):
             raise LookupError
-        value = np.array(self.run.values[len(self.run.asked) - 1], np.float64)
+        value = np.array(self.run.values[len(self.run.requests) - 1], np.float64)
         return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
 
@@ -98,7 +98,7 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
         try:
             found = plan.estimated(DOMAIN, noise)
         except LookupError:
-            more = itertools.product(WINDOW, repeat=len(run.asked[-1][2]))
+            more = itertools.product(WINDOW, repeat=len(run.requests[-1][2]))
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
@@ -111,7 +111,7 @@ def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
 def probability(run: Run, rows: dict[int, int]) -> float:
     """Return the probability of the noisy counts that a run drew, given the rows of each cell."""
     found = 1.0
-    for (law, depth, nodes), values in zip(run.asked, run.values, strict=True):
+    for (law, depth, nodes), values in zip(run.requests, run.values, strict=True):
         rate = float(1 / law.scale)
         for node, value in zip(nodes, values, strict=True):
             exact = sum(count for cell, count in rows.items() if cell >> (2 - depth) == node)
@@ -142,7 +142,7 @@ def largest_loss(plan: AdaptivePartitionPlan) -> float:
 def test_no_outcome_reveals_more_than_epsilon(
     unit: PrivacyUnit, amounts: str, part: Fraction
 ) -> None:
-    loss = largest_loss(plan_of(unit, amounts, part))
+    loss = largest_loss(make_plan(unit, amounts, part))
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
@@ -166,7 +166,7 @@ PLANTED = {
 def test_too_little_noise_is_found(
     unit: PrivacyUnit, planted: str, amounts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(unit, amounts, Fraction(0))
+    plan = make_plan(unit, amounts, Fraction(0))
     name, by = PLANTED[planted]
     laws = tuple(law and replace(law, scale=law.scale * by) for law in getattr(plan, name))
     monkeypatch.setitem(plan.__dict__, name, laws)
@@ -175,7 +175,7 @@ def test_too_little_noise_is_found(
 
 def test_a_decision_that_is_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers that decide beside a first measurement with all of its level's budget."""
-    plan = plan_of(ADD_REMOVE_ROW, "no root", Fraction(3, 10))
-    whole = plan_of(ADD_REMOVE_ROW, "no root", Fraction(0)).laws
+    plan = make_plan(ADD_REMOVE_ROW, "no root", Fraction(3, 10))
+    whole = make_plan(ADD_REMOVE_ROW, "no root", Fraction(0)).laws
     monkeypatch.setitem(plan.__dict__, "laws", whole)
     assert largest_loss(plan) > EPSILON * (1 + 1e-9)

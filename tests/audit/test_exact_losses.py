@@ -58,8 +58,8 @@ PLANS, PAIRS, SEED = 7, 6, 4
 SKETCH_PLANS, SEVERAL_PLANS = 12, 3
 
 
-def plans_of(kind: str) -> int:
-    """How many random plans of a kind are looked at; plans of several trees take longer."""
+def plan_count(kind: str) -> int:
+    """Number of random plans of a kind to check; plans of several trees take longer."""
     if "several" in kind:
         return SEVERAL_PLANS
     return SKETCH_PLANS if kind == SKETCHES else PLANS
@@ -68,7 +68,7 @@ def plans_of(kind: str) -> int:
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_pair_of_tables_loses_more_than_is_claimed(kind: str, measure: str) -> None:
-    plans = 3 if measure == "epsilon, delta" else plans_of(kind)
+    plans = 3 if measure == "epsilon, delta" else plan_count(kind)
     found = audit(kind, measure, plans=plans, pairs=PAIRS, seed=SEED)
     assert found.pairs > plans * PAIRS / 2
     assert found.ratio <= 1 and not found.leaks
@@ -379,7 +379,7 @@ def test_planted_faults_are_found(
 ) -> None:
     """In the first of the plans and tables that were found to keep their claims above."""
     fault(monkeypatch)
-    plans = plans_of(kind) if fault in RARE else 2
+    plans = plan_count(kind) if fault in RARE else 2
     assert is_found(lambda: audit(kind, measure, plans=plans, pairs=PAIRS, seed=SEED))
 
 

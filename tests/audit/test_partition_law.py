@@ -38,7 +38,7 @@ ROWS = {0: 2, 1: 1}
 NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 
 
-def question_of(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> HypercubeQuestion:
+def make_question(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> HypercubeQuestion:
     """Two columns of two cells: halves, and the cells of the halves that are split."""
     axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
     known = estimation is Estimation.EVEN_SHARES or rule.parts is not None
@@ -62,16 +62,16 @@ class Prescribed:
 
     question: HypercubeQuestion
     values: tuple[tuple[int, ...], ...]
-    asked: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    requests: list[tuple[int, int, list[int]]] = field(default_factory=list)
 
     def at(self, level: int, depth: int, nodes: Any) -> MeasuredNodes:
         law = self.question.plan.laws[level]
         if law is None:
             return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
-        self.asked.append((level, depth, nodes.tolist()))
-        if len(self.asked) > len(self.values):
+        self.requests.append((level, depth, nodes.tolist()))
+        if len(self.requests) > len(self.values):
             raise LookupError
-        value = np.array(self.values[len(self.asked) - 1], np.float64)
+        value = np.array(self.values[len(self.requests) - 1], np.float64)
         return MeasuredNodes(value, np.full(len(nodes), law.variance))
 
     def variance(self, level: int) -> float:
@@ -89,7 +89,7 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
         try:
             found = question.plan.estimated(question.domain, run)
         except LookupError:
-            more = itertools.product(WINDOW, repeat=len(run.asked[-1][2]))
+            more = itertools.product(WINDOW, repeat=len(run.requests[-1][2]))
             waiting += [(*run.values, values) for values in more]
             continue
         levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
@@ -101,10 +101,10 @@ def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
         )
 
 
-def law_of(run: Prescribed, rows: dict[int, int]) -> float:
-    """The probability of the noisy counts that a way requested."""
+def run_probability(run: Prescribed, rows: dict[int, int]) -> float:
+    """Return the probability of the noisy counts that a run requested."""
     found = 1.0
-    for (level, depth, nodes), values in zip(run.asked, run.values, strict=True):
+    for (level, depth, nodes), values in zip(run.requests, run.values, strict=True):
         law = run.question.plan.laws[level]
         assert isinstance(law, DiscreteLaplace)
         rate = float(1 / law.scale)
@@ -119,7 +119,7 @@ def largest_loss(question: HypercubeQuestion, one: dict[int, int], two: dict[int
     laws: dict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for run, outcome in ways(question):
         for place, rows in enumerate((one, two)):
-            laws[outcome][place] += law_of(run, rows)
+            laws[outcome][place] += run_probability(run, rows)
     return max(abs(math.log(first / second)) for first, second in laws.values())
 
 
@@ -135,14 +135,14 @@ RULES = {
 def test_no_outcome_reveals_more_than_epsilon(
     rule: str, unit: PrivacyUnit, estimation: Estimation
 ) -> None:
-    question = question_of(unit, RULES[rule], estimation)
+    question = make_question(unit, RULES[rule], estimation)
     loss = largest_loss(question, ROWS, NEIGHBORS[unit])
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_half_the_noise_is_found(unit: PrivacyUnit, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = question_of(unit, RULES["the largest"], Estimation.LEAST_SQUARES)
+    question = make_question(unit, RULES["the largest"], Estimation.LEAST_SQUARES)
     laws = tuple(law and replace(law, scale=law.scale / 2) for law in question.plan.laws)  # type: ignore[call-arg]
     monkeypatch.setitem(question.plan.__dict__, "laws", laws)
     assert largest_loss(question, ROWS, NEIGHBORS[unit]) > EPSILON

@@ -85,17 +85,17 @@ class Prescribed:
         """In place of noisy b(v): 1 for nodes to be split, else 0."""
         self.laws.add(("split", law))
         level, fanout = self._waiting[0][0], 1 << self.plan.bits_apart
-        told = [node in self.splits for node in self._waiting]
-        assert len(told) == len(biased)
+        decisions = [node in self.splits for node in self._waiting]
+        assert len(decisions) == len(biased)
         self.visited += self._waiting
         self.biased += biased.tolist()
         self._waiting = [
             (level + 1, node * fanout + child)
-            for (_, node), split in zip(self._waiting, told, strict=True)
+            for (_, node), split in zip(self._waiting, decisions, strict=True)
             for child in range(fanout)
             if split
         ]
-        return np.array(told, np.int64)
+        return np.array(decisions, np.int64)
 
     def _counted(self, law: DiscreteLaplace, exact: Integers, streams: object) -> Integers:
         self.laws.add(("count", law))
@@ -227,12 +227,12 @@ class TinyLaw:
         for one, two in self.unit():
             tree = np.abs(self.log_probabilities[two] - self.log_probabilities[one])
             moved = np.abs(self.counts[two] - self.counts[one]) @ parts
-            told = tree + moved / float(self.plan.count_law.scale)
-            most, both = max(most, tree.max()), max(both, told.max())
+            both_losses = tree + moved / float(self.plan.count_law.scale)
+            most, both = max(most, tree.max()), max(both, both_losses.max())
         return most, both
 
 
-def law_of(
+def make_law(
     fanout: int, levels: int, split: Fraction, unit: PrivacyUnit = ADD_REMOVE_ROW
 ) -> TinyLaw:
     """Up to 6 rows in each of 4 nodes; up to 4 in all where there are more nodes."""
@@ -253,7 +253,7 @@ SHAPES = [(2, 3), (4, 2), (2, 4)]
 # Of the splits; the decay is from 13 rows to 1.
 BUDGETS = [Fraction(1, 2), Fraction(1), Fraction(5, 2), Fraction(6)]
 # Of it, the least part that some tree reveals.
-TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
+LEAST = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 
 
 @pytest.mark.parametrize("split", BUDGETS)
@@ -262,11 +262,11 @@ TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 def test_no_tree_reveals_more_than_its_epsilon(
     fanout: int, levels: int, unit: PrivacyUnit, split: Fraction
 ) -> None:
-    law = law_of(fanout, levels, split, unit)
+    law = make_law(fanout, levels, split, unit)
     assert len(law.trees) == len(set(law.trees)) == {3: 26, 2: 17, 4: 677}[levels]
     assert np.exp(law.log_probabilities).sum(axis=1) == pytest.approx(1, rel=1e-12)
     tree, both = law.losses
-    assert TOLD[unit] * split < tree <= split * ROUNDING
+    assert LEAST[unit] * split < tree <= split * ROUNDING
     assert both <= (split + COUNT_EPSILON) * ROUNDING
     if unit == ADD_REMOVE_ROW:
         assert both == pytest.approx(tree + COUNT_EPSILON)
@@ -278,7 +278,7 @@ def test_the_plan_grows_each_tree_with_the_probability_enumerated(
     fanout: int, levels: int, unit: PrivacyUnit
 ) -> None:
     """Also: a row counts in one part, a row that is moved in two at most."""
-    law = law_of(fanout, levels, Fraction(5, 2), unit)
+    law = make_law(fanout, levels, Fraction(5, 2), unit)
     plan, rng = law.plan, np.random.default_rng(levels)
     one, two = (np.concatenate(each) for each in zip(*law.unit(), strict=True))
     for pair in rng.choice(len(one), 4, replace=False):
@@ -310,7 +310,7 @@ def nodes_split(run: Prescribed) -> Splits:
 def test_half_the_noise_is_found(
     fanout: int, levels: int, split: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    law = law_of(fanout, levels, split)
+    law = make_law(fanout, levels, split)
     plant(law, monkeypatch, law.plan.split_law.scale / 2)
     tree, both = law.losses
     assert tree > split and both > split + COUNT_EPSILON
@@ -319,7 +319,7 @@ def test_half_the_noise_is_found(
 def test_the_noise_of_one_path_is_too_little_for_a_row_that_is_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = law_of(2, 4, Fraction(6), SUBSTITUTE_ROW)
+    law = make_law(2, 4, Fraction(6), SUBSTITUTE_ROW)
     plant(law, monkeypatch, law.plan.split_law.scale / 2)
     assert law.losses[0] > law.plan.split_epsilon
 
@@ -329,7 +329,7 @@ def test_too_little_decay_is_found(
     decay: int, split: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row then reveals something in every level of its path."""
-    law = law_of(2, 4, Fraction(split))
+    law = make_law(2, 4, Fraction(split))
     monkeypatch.setitem(law.plan.__dict__, "decay", decay)
     assert law.losses[0] > 1.09 * law.plan.split_epsilon
 
@@ -353,24 +353,24 @@ def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
 
 @pytest.mark.parametrize("split", [Fraction(1, 100), *BUDGETS])
 @pytest.mark.parametrize(
-    ("fanout", "told"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
+    ("fanout", "least"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
 )
-def test_no_path_reveals_more_than_its_epsilon(fanout: int, told: float, split: Fraction) -> None:
+def test_no_path_reveals_more_than_its_epsilon(fanout: int, least: float, split: Fraction) -> None:
     """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
-    plan = law_of(fanout, 1, split).plan
-    assert told * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
+    plan = make_law(fanout, 1, split).plan
+    assert least * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
     assert 1 / plan.split_law.scale < split
 
 
 @pytest.mark.parametrize("fanout", [2, 4, 8, 32])
 def test_half_the_decay_is_found_along_a_path(fanout: int) -> None:
-    plan = law_of(fanout, 1, Fraction(1, 2)).plan
+    plan = make_law(fanout, 1, Fraction(1, 2)).plan
     assert path_loss(plan.split_law, plan.decay // 2) > 1.04 * plan.split_epsilon
 
 
 @pytest.mark.parametrize("split", BUDGETS)
 def test_the_worst_path_is_that_of_the_trees(split: Fraction) -> None:
-    law = law_of(4, 2, split)
+    law = make_law(4, 2, split)
     assert law.losses[0] == pytest.approx(path_loss(law.plan.split_law, law.plan.decay, 2))
 
 

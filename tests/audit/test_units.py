@@ -37,8 +37,8 @@ TIGHT = {"epsilon", "rho"}
 PAIRS, SEED = 5, 1
 
 
-def plans_of(kind: str, measure: str) -> int:
-    """How many random plans of a kind are looked at: plans of several trees take longer, and so
+def plan_count(kind: str, measure: str) -> int:
+    """Number of random plans of a kind to check: plans of several trees take longer, and so
     does the composition under (epsilon, delta); the worst units are rarer in ordered trees."""
     if "several" in kind:
         return 2 if measure in TIGHT else 1
@@ -50,7 +50,7 @@ def plans_of(kind: str, measure: str) -> int:
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", KINDS_OF_UNITS)
 def test_no_unit_loses_more_than_is_claimed(kind: str, measure: str) -> None:
-    plans = plans_of(kind, measure)
+    plans = plan_count(kind, measure)
     found = audit_units(kind, measure, plans=plans, pairs=PAIRS, seed=SEED)
     assert found.pairs == plans * PAIRS
     assert found.ratio <= 1 and not found.leaks

@@ -29,14 +29,14 @@ class Service:
     Attributes:
         port: of this machine.
         jobs: what the service says of each.
-        told: the messages of jobs.
+        messages: the messages of jobs.
         refusal: an HTTP status with which jobs are refused; 0: none is.
         holds: jobs are taken, and not run.
     """
 
     port: int = 0
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    told: list[dict[str, str]] = field(default_factory=list)
+    messages: list[dict[str, str]] = field(default_factory=list)
     refusal: int = 0
     holds: bool = False
 
@@ -59,14 +59,14 @@ class Service:
     def get(self, path: str) -> dict[str, Any]:
         """A job, or its messages."""
         if path.endswith("/messages"):
-            return {"jobMessages": self.told}
+            return {"jobMessages": self.messages}
         return self.jobs[path.rsplit("/", 1)[-1]]
 
     def _run(self, job: dict[str, Any]) -> str:
         try:
             run_pipeline(staged_pipeline(job))
         except Exception as error:
-            self.told.append(
+            self.messages.append(
                 {
                     "id": "1",
                     "time": "2026-01-01T00:00:00Z",
@@ -107,19 +107,19 @@ def dataflow() -> Iterator[Service]:
             self.end_headers()
             self.wfile.write(body)
 
-        def asked(self) -> dict[str, Any]:
+        def body(self) -> dict[str, Any]:
             length = int(self.headers.get("Content-Length", 0))
             return dict(json.loads(self.rfile.read(length) or b"{}"))
 
         def do_POST(self) -> None:
-            job = self.asked()
+            job = self.body()
             if service.refusal:
                 self.answer({"error": {"message": "no", "code": service.refusal}}, service.refusal)
             else:
                 self.answer(service.post(self.path.split("?")[0], job))
 
         def do_PUT(self) -> None:
-            self.answer(service.put(self.path.split("?")[0], self.asked()))
+            self.answer(service.put(self.path.split("?")[0], self.body()))
 
         def do_GET(self) -> None:
             self.answer(service.get(self.path.split("?")[0]))

@@ -20,7 +20,7 @@ from pipelines.command import main
 from pipelines.running.cancelling import cancel_job
 from tests import google_cloud
 from tests.dataflow.service import Service, dataflow
-from tests.transforms.test_key_reference import holds, secrets_of
+from tests.transforms.test_key_reference import holds, plain_forms
 from tests.transforms.test_object_store import NONCE, parquet, settings
 from transforms import files
 from transforms.secrets import google
@@ -137,7 +137,7 @@ def test_the_job_that_is_sent(described, bucket, capsys) -> None:
 def test_neither_the_job_nor_what_is_staged_holds_the_key(described, bucket) -> None:
     job, pipeline = described()
     staged = pipeline.SerializeToString()
-    needles = secrets_of(KEY)
+    needles = plain_forms(KEY)
     assert not holds(json.dumps(job).encode(), needles)
     assert not holds(staged, needles)
     # Not because the payloads stay closed: where the key lies is found in them.
@@ -224,7 +224,7 @@ def test_a_template_that_has_run_is_completed_by_the_same_command(
     assert files.exists(f"{bucket}/out/report.html")
 
 
-def test_a_job_that_fails_is_told_in_its_own_sentence(
+def test_a_job_that_fails_is_reported_in_its_own_sentence(
     configuration, options, service, bucket, monkeypatch, capsys
 ) -> None:
     service.holds = False

@@ -1,4 +1,4 @@
-"""What Dataflow needs and what is refused, in one sentence each, before anything is asked of it."""
+"""What Dataflow needs and what is refused, in one sentence each, before anything is sent to it."""
 
 from pathlib import Path
 from typing import Any

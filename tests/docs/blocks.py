@@ -41,10 +41,10 @@ class Block:
     stop: int
 
 
-def blocks_of(page: str) -> Iterator[Block]:
-    """Yields the blocks of a page, in its order.
+def read_blocks(page: str) -> Iterator[Block]:
+    """Yield the blocks of a page in order.
 
-    >>> [block.language for block in blocks_of("```sh\\nls\\n```\\nand\\n```text\\na.csv\\n```\\n")]
+    >>> [b.language for b in read_blocks("```sh\\nls\\n```\\nand\\n```text\\na.csv\\n```\\n")]
     ['sh', 'text']
     """
     for fence in _FENCE.finditer(page):

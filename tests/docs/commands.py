@@ -64,20 +64,20 @@ def _section(
 ) -> Iterator[str]:
     places = [_words(each) for each in parser._actions if not each.option_strings]
     yield f"## `{' '.join(name for name in names[1:] if not name.isupper())}`\n"
-    text = _told(parser.description or help_text, {"prog": parser.prog})
+    text = _shown_help(parser.description or help_text, {"prog": parser.prog})
     yield f"{text[:1].upper()}{text[1:].rstrip('.')}.\n"
     yield f"```\n{' '.join([*names, *places])} [OPTION ...]\n```\n"
     rows = [each for each in parser._actions if each.dest != "help"]
     if rows:
         yield "| argument | what it is |\n|---|---|"
     for each in rows:
-        reported = _told(each.help or "", {**vars(each), "prog": parser.prog})
+        reported = _shown_help(each.help or "", {**vars(each), "prog": parser.prog})
         needed = "; required" if each.option_strings and each.required else ""
         yield f"| `{_words(each)}` | {reported}{needed} |"
     yield ""
 
 
-def _told(help_text: str, values: Mapping[str, object]) -> str:
+def _shown_help(help_text: str, values: Mapping[str, object]) -> str:
     """The help of an argument as argparse shows it, without what Markdown would read otherwise."""
     reported = (help_text % values).strip()
     return "".join({"<": "&lt;", "*": "\\*", "|": "\\|", "`": "\\`"}.get(c, c) for c in reported)

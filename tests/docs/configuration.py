@@ -142,7 +142,7 @@ def drawing() -> str:
     return "\n".join([INTRODUCTION, *_of_file(), *_of_kinds(), *_of_domains()]) + "\n"
 
 
-def keys_of(section: type[Section]) -> list[Key]:
+def section_keys(section: type[Section]) -> list[Key]:
     """The keys of a section."""
     return [
         Key(name=field.alias or name, takes=_taken(name, field), default=_default(field))
@@ -167,27 +167,27 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _of_file() -> Iterator[str]:
-    yield from _table("The whole file", keys_of(ReleaseSection), "the-whole-file")
+    yield from _table("The whole file", section_keys(ReleaseSection), "the-whole-file")
     for name, section in sections_below(ReleaseSection).items():
         if name == "trees":
             continue
-        yield from _table(f"`{name}`", keys_of(section), ANCHORS.get(name))
+        yield from _table(f"`{name}`", section_keys(section), ANCHORS.get(name))
         for format, table in TABLE_INPUTS.items() if name == "input" else ():
-            yield from _table(f"`input` of format `{format}`", keys_of(table), "tables")
-    yield from _table("A parameter of `parameters`", keys_of(ParameterSection), None)
+            yield from _table(f"`input` of format `{format}`", section_keys(table), "tables")
+    yield from _table("A parameter of `parameters`", section_keys(ParameterSection), None)
 
 
 def _of_kinds() -> Iterator[str]:
     below: dict[str, type[Section]] = {}
     for name, kind in KINDS.items():
         if kind.section is not None:
-            yield from _table(f"A tree of kind `{name}`", keys_of(kind.section), ANCHORS[name])
+            yield from _table(f"A tree of kind `{name}`", section_keys(kind.section), ANCHORS[name])
             below |= {
                 key if key == "by" else f"{key}` of kind `{name}": section
                 for key, section in sections_below(kind.section).items()
             }
     for title, section in below.items():
-        yield from _table(f"`{title}`", keys_of(section), ANCHORS.get(title.split("`")[0]))
+        yield from _table(f"`{title}`", section_keys(section), ANCHORS.get(title.split("`")[0]))
 
 
 def _of_domains() -> Iterator[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.command import main
-from tests.docs.blocks import Block, agrees, blocks_of
+from tests.docs.blocks import Block, agrees, read_blocks
 from tests.docs.pages import FLIGHTS, PROJECT, cut_like, folder_of_a_reader
 
 README = PROJECT / "README.md"
@@ -38,7 +38,7 @@ These flights are public, so this demo may compare; for private data nothing may
   python examples/compare.py data/flights out/flights-2013
 """
 # What the Makefile says before the last of the steps.
-ASKED = """
+QUERY = """
 How many flights arrived before these minutes of delay? Asking costs no budget:
   dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 """
@@ -46,7 +46,7 @@ How many flights arrived before these minutes of delay? Asking costs no budget:
 
 def shown_demo() -> Block:
     """What the README shows of it."""
-    blocks = blocks_of(README.read_text(encoding="utf-8"))
+    blocks = read_blocks(README.read_text(encoding="utf-8"))
     return next(block for block in blocks if block.text.startswith("flights-2013"))
 
 
@@ -78,7 +78,7 @@ def demo() -> str:
             env=os.environ | {"PYTHONPATH": str(PROJECT)},
         )
         assert not compared.stderr
-    return printed[-2] + ASKED + printed[-1] + COMPARED + compared.stdout
+    return printed[-2] + QUERY + printed[-1] + COMPARED + compared.stdout
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.command import main
-from tests.docs.blocks import REST, Block, agrees, blocks_of
+from tests.docs.blocks import REST, Block, agrees, read_blocks
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -65,10 +65,10 @@ class Shown:
         return agrees(self.block.text, self.printed)
 
 
-def needs_of(page: str) -> list[str]:
-    """The modules that a page cannot be run without, beside the modules of the project.
+def required_modules(page: str) -> list[str]:
+    """Return the modules that a page needs beside the modules of the project.
 
-    >>> needs_of("<!-- needs: pandas, duckdb -->")
+    >>> required_modules("<!-- needs: pandas, duckdb -->")
     ['pandas', 'duckdb']
     """
     return [name.strip() for found in _NEEDS.findall(page) for name in found.split(",")]
@@ -79,7 +79,7 @@ def needs_flights(page: str) -> bool:
     return _FLIGHTS in page
 
 
-def outputs_of(page: str) -> Iterator[Shown]:
+def run_blocks(page: str) -> Iterator[Shown]:
     """Runs the blocks of a page in the working directory.
 
     Yields:
@@ -91,7 +91,7 @@ def outputs_of(page: str) -> Iterator[Shown]:
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None
     absent = [part.span() for part in _IF.finditer(page) if not (PROJECT / part[1]).exists()]
-    for block in blocks_of(page):
+    for block in read_blocks(page):
         if any(start <= block.start < stop for start, stop in absent):
             continue
         if block.title:
@@ -139,14 +139,14 @@ def _of_commands(text: str) -> str:
 
 def _of_command(line: str) -> str:
     fails = _FAILS.search(line)
-    wanted = 0 if fails is None else int(fails[1])
+    expected = 0 if fails is None else int(fails[1])
     program, *arguments = shlex.split(_FAILS.sub("", line), comments=True) or ["true"]
     if program not in _PROGRAMS:
         raise PageFailed(f"{line}: a page cannot run {program}; only to be read it is a bash block")
     out, err, code = _caught_code(lambda: _PROGRAMS[program](arguments))
-    if code != wanted:
-        raise PageFailed(f"{line}: exit code {code}, not {wanted}\n{out}{err}")
-    return out if wanted == 0 else out + err
+    if code != expected:
+        raise PageFailed(f"{line}: exit code {code}, not {expected}\n{out}{err}")
+    return out if expected == 0 else out + err
 
 
 def _run_python(arguments: list[str]) -> int:
@@ -242,11 +242,11 @@ if __name__ == "__main__":
         if needs_flights(text) and not FLIGHTS.is_dir():
             print(f"{name}: left out, there are no flights: run make demo")
             continue
-        if absent := [module for module in needs_of(text) if find_spec(module) is None]:
+        if absent := [module for module in required_modules(text) if find_spec(module) is None]:
             print(f"{name}: left out, there is no {', '.join(absent)}")
             continue
         with folder_of_a_reader(text):
-            outputs = list(outputs_of(text))
+            outputs = list(run_blocks(text))
         wrong = [each for each in outputs if not each.is_right]
         print(f"{name}: {len(outputs)} outputs, {len(wrong)} of another shape")
         for each in wrong:

@@ -19,9 +19,9 @@ from tests.docs.pages import (
     PageFailed,
     folder_of_a_reader,
     needs_flights,
-    needs_of,
-    outputs_of,
+    required_modules,
     rewritten,
+    run_blocks,
 )
 
 
@@ -41,12 +41,12 @@ def the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_page_runs(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
-    for module in needs_of(page):
+    for module in required_modules(page):
         pytest.importorskip(module)
     if needs_flights(page):
         require_flights()
     with folder_of_a_reader(page):
-        for shown in outputs_of(page):
+        for shown in run_blocks(page):
             # Compared once more for its message.
             assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
 
@@ -58,7 +58,7 @@ def test_a_page_shows_one_release(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
     before: dict[str, set[str]] = {}
     with folder_of_a_reader(page):
-        for each in outputs_of(page):
+        for each in run_blocks(page):
             texts = (each.printed, each.block.text)
             printed, shown = (re.findall(r"\d[\d,.]{3,}\d", text) for text in texts)
             if len(printed) != len(shown):
@@ -86,16 +86,16 @@ python hello.py
 
 def test_a_part_is_left_out_where_its_file_is_not_there() -> None:
     page = "<!-- if: {} -->\n```python\nprint(1)\n```\n```text\n1\n```\n<!-- end -->\n"
-    assert len(list(outputs_of(page.format("pipelines/command.py")))) == 1
-    assert list(outputs_of(page.format("pipelines/absent.py"))) == []
+    assert len(list(run_blocks(page.format("pipelines/command.py")))) == 1
+    assert list(run_blocks(page.format("pipelines/absent.py"))) == []
 
 
 def test_another_number_is_no_difference_and_another_word_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (same,) = outputs_of(PAGE.format(shown="two rows: 3"))
-    (other,) = outputs_of(page := PAGE.format(shown="two lines: 2"))
+    (same,) = run_blocks(PAGE.format(shown="two rows: 3"))
+    (other,) = run_blocks(page := PAGE.format(shown="two lines: 2"))
     assert same.is_right and not other.is_right
     assert rewritten(page, [other]) == PAGE.format(shown="two rows: 2")
 
@@ -105,4 +105,4 @@ def test_another_number_is_no_difference_and_another_word_is(
 )
 def test_what_cannot_be_run_or_ends_otherwise_fails(line: str) -> None:
     with pytest.raises(PageFailed):
-        list(outputs_of(f"```sh\n{line}\n```\n"))
+        list(run_blocks(f"```sh\n{line}\n```\n"))

@@ -34,7 +34,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert written - notes - set(listed) == set(), "add them to nav in mkdocs.yml"
 
 
-def links_of(path: Path) -> list[str]:
+def find_links(path: Path) -> list[str]:
     """Targets of the links of a page, but for those within blocks of code."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
     return re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", text)
@@ -45,7 +45,7 @@ def test_links_of_the_folder_lead_somewhere() -> None:
     links = [
         (path, target)
         for path in (PROJECT / "README.md", *DOCS.rglob("*.md"))
-        for target in links_of(path)
+        for target in find_links(path)
     ]
     assert len(links) > 100
     wrong = [

@@ -21,7 +21,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.rows.keys import KeyList
-from tests.dpcore.hierarchy_questions import domain_of, release_plan_of
+from tests.dpcore.hierarchy_questions import make_release_plan, universe_domain
 from tests.dpcore.mechanisms import take_mechanism
 
 # 4 groups of 5 codes each in 3 states, the last with a single group.
@@ -47,7 +47,7 @@ def adaptive_question(
     **fields: Any,
 ) -> HierarchyQuestion[AdaptiveMechanism]:
     """A question whose budget is split equally, and whose thresholds are all alike."""
-    domain = domain or (DOMAIN if form is None else domain_of(form))
+    domain = domain or (DOMAIN if form is None else universe_domain(form))
     budget = budget or Budget(measure=Measure.EPSILON, amount=Fraction(1))
     shape = domain.tree.shape
     share = budget.amount / (shape.height + (not public))
@@ -78,7 +78,7 @@ def released(
 ) -> ReleasedHierarchy:
     """A release of exact counts of the leaves, (keys * K,)."""
     key = ReleaseKey(seed.to_bytes(32, "big"))
-    tree = release_counts(release_plan_of(question), {question.name: counts}, key).tree(
+    tree = release_counts(make_release_plan(question), {question.name: counts}, key).tree(
         question.name
     )
     assert isinstance(tree, ReleasedHierarchy)

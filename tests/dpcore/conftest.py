@@ -67,11 +67,11 @@ def _random_plan(
     )
 
 
-def _replace_laws(plan: TreePlan, law_of: Callable[[NoiseLaw], Any]) -> TreePlan:
+def _replace_laws(plan: TreePlan, change_law: Callable[[NoiseLaw], Any]) -> TreePlan:
     """The plan, which believes in its own variances, but whose noise has other laws."""
     believed = plan.variances
     planted = replace(plan)
-    planted.__dict__["laws"] = tuple(None if law is None else law_of(law) for law in plan.laws)
+    planted.__dict__["laws"] = tuple(None if law is None else change_law(law) for law in plan.laws)
     planted.__dict__["variances"] = believed
     return planted
 
@@ -218,16 +218,16 @@ def _solve_forest(
     def joined(arrays: Sequence[npt.NDArray[Any]], size: int) -> npt.NDArray[Any]:
         return np.concatenate([array.reshape(-1) for array in arrays]).reshape(keys, size)
 
-    def of_levels(place: int) -> list[npt.NDArray[Any]]:
+    def read_levels(place: int) -> list[npt.NDArray[Any]]:
         return [
             joined([part[place] for part in parts], size)
             for parts, size in zip(per_level, tree.level_sizes, strict=True)
         ]
 
     return SolvedForest(
-        estimates=of_levels(0),
-        variances=of_levels(1),
-        counts=of_levels(2),
+        estimates=read_levels(0),
+        variances=read_levels(1),
+        counts=read_levels(2),
         prefix_estimate=joined([p.estimate for p in prefixes], tree.leaves),
         prefix_variance=joined([p.variance for p in prefixes], tree.leaves),
         prefix_alpha=joined([p.alpha for p in prefixes], tree.leaves),

@@ -46,7 +46,9 @@ COLUMNS = {"digits": ("code",), "bushy": ("tens",), "columns": ("origin", "dest"
 COLUMNS["paths"] = ("path",)
 
 
-def domain_of(form: str, *, universe: Universe | None = None, **policies: str) -> HierarchyDomain:
+def universe_domain(
+    form: str, *, universe: Universe | None = None, **policies: str
+) -> HierarchyDomain:
     """The domain of one of the universes."""
     return HierarchyDomain(universe=universe or UNIVERSES[form], columns=COLUMNS[form], **policies)
 
@@ -65,7 +67,7 @@ def hierarchy_question(
     **fields: Any,
 ) -> HierarchyQuestion[IrregularMechanism]:
     """A question whose budget is split equally over the levels that are not public."""
-    domain = domain or domain_of(form)
+    domain = domain or universe_domain(form)
     budget = budget or Budget(measure=Measure.EPSILON, amount=Fraction(1))
     shape, first = domain.tree.shape, 0 if public_level is None else public_level + 1
     share = budget.amount / (shape.height + 1 - first)
@@ -93,7 +95,7 @@ def hierarchy_question(
     )
 
 
-def release_plan_of(*questions: Question, name: str = "places-2024") -> ReleasePlan:
+def make_release_plan(*questions: Question, name: str = "places-2024") -> ReleasePlan:
     """The release of questions that share one budget."""
     budgets = [question.budget for question in questions]
     first = budgets[0]
@@ -159,8 +161,8 @@ def path_text(form: str, labels: Sequence[str]) -> str:
     return "/".join(label.replace("/", "\\/") if form == "columns" else label for label in labels)
 
 
-def value_of(measure: MeasureColumn | None, value: float | None) -> int | None:
-    """What a row adds, None where it is dropped: by hand."""
+def clamped_value(measure: MeasureColumn | None, value: float | None) -> int | None:
+    """Return the amount that a row adds, computed by hand; None for a dropped row."""
     if measure is None:
         return 1
     if value is None or np.isnan(value):
@@ -183,7 +185,7 @@ def node_sums(
             if (domain.missing if missing else domain.unknown) == "drop":
                 continue
             labels = ("other",)
-        added = value_of(question.measure, row["amount"])
+        added = clamped_value(question.measure, row["amount"])
         key = None
         if keys is not None:
             key = row["race"] if row["race"] in keys.keys else "other"

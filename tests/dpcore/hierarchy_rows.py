@@ -25,7 +25,7 @@ HOURS = universe_from_calendar(
 )
 
 
-def domain_of(universe: Universe, **policies: str) -> HierarchyDomain:
+def hierarchy_domain(universe: Universe, **policies: str) -> HierarchyDomain:
     columns = ("a", "b") if universe is NUMBERED else ("x",)
     return HierarchyDomain(universe=universe, columns=columns, **policies)
 

@@ -64,14 +64,18 @@ def data(sparse: bool) -> np.ndarray[Any, Any]:
 
 
 def measure(
-    make_question: Make, make_release_plan: Make, measure: Measure, sparse: bool, law_of: Any = None
+    make_question: Make,
+    make_release_plan: Make,
+    measure: Measure,
+    sparse: bool,
+    change_laws: Any = None,
 ) -> Measured:
     question = make_question(
         leaves=LEAVES, keys=KEYS, measure=measure, amount=AMOUNTS[measure], quantiles=QUANTILES
     )
     widths, counts = question.widths, data(sparse)
-    if law_of is not None:
-        question = changed(question, plan=law_of(question.plan))
+    if change_laws is not None:
+        question = changed(question, plan=change_laws(question.plan))
         question.remember_widths(widths)
     plan, sizes = question.plan, question.plan.tree.level_sizes
     levels: list[list[list[Any]]] = [[[], [], []] for _ in sizes]
@@ -192,8 +196,8 @@ def test_quantile_intervals_hold_the_true_quantile(
     found = measured(noise, sparse)
     prefixes, (low, high) = np.cumsum(found.truth, axis=1), found.quantiles
     total = prefixes[:, -1:]
-    wanted = np.maximum(1, np.ceil(np.asarray(QUANTILES) * total - 1e-9))
-    cell = (prefixes[:, None, :] >= wanted[:, :, None]).argmax(axis=2)
+    ranks = np.maximum(1, np.ceil(np.asarray(QUANTILES) * total - 1e-9))
+    cell = (prefixes[:, None, :] >= ranks[:, :, None]).argmax(axis=2)
     some = np.broadcast_to(total > 0, cell.shape)
     covered = ((low <= cell) & (cell <= high))[some.all(axis=1)]
     assert one_of_each(covered) >= limits(len(covered), 0.95)[0]
@@ -232,7 +236,7 @@ def test_noise_that_is_too_large_is_noticed(
         make_release_plan,
         noise,
         False,
-        law_of=lambda plan: replace_laws(plan, noisier),
+        change_laws=lambda plan: replace_laws(plan, noisier),
     )
     least, _ = limits(len(found.truth), 0.95)
     for level, (_, low, high) in zip(

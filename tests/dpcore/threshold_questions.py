@@ -19,14 +19,14 @@ from dpcore.rows.keys import KeyList
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from tests.dpcore.hierarchy_questions import domain_of
+from tests.dpcore.hierarchy_questions import universe_domain
 from tests.dpcore.mechanisms import take_mechanism
 
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
 
-def round_of(size: int, cutoff: int = 2) -> ThresholdRound:
-    """A round that finds counts of some 2.5 times a size, and none below half of it."""
+def make_round(size: int, cutoff: int = 2) -> ThresholdRound:
+    """Make a round that finds counts of about 2.5 times a size, and none below half of it."""
     free = ThresholdRound(
         cutoff=cutoff,
         search_epsilon=Fraction(20 * cutoff, size),
@@ -48,9 +48,9 @@ def whole_plan(
     most: int = MAX_COUNT,
 ) -> ThresholdPlan:
     """Rounds up to the largest count; of what one may well miss, the next misses little."""
-    rounds = [round_of(first, cutoff)]
+    rounds = [make_round(first, cutoff)]
     while rounds[-1].tau < most:
-        rounds.append(round_of(int(first * 1.3 ** len(rounds)), cutoff))
+        rounds.append(make_round(int(first * 1.3 ** len(rounds)), cutoff))
     return claiming(tuple(rounds), unit, least=Fraction(first // 2))
 
 
@@ -87,7 +87,7 @@ def threshold_question(
     **fields: Any,
 ) -> HierarchyQuestion[ThresholdMechanism]:
     """A question about the counts of a small universe."""
-    domain = domain_of(form)
+    domain = universe_domain(form)
     listed = KeyList(column="race", keys=tuple(keys), unknown="drop") if keys else None
     own = TreeThresholds(
         tree=domain.tree.shape, thresholds=plan or short_plan(unit), keyed=bool(keys)
@@ -101,8 +101,8 @@ def threshold_question(
     )
 
 
-def stated_plan_of(*questions: Question) -> ReleasePlan:
-    """A release that states what its trees spend, and no more."""
+def make_stated_plan(*questions: Question) -> ReleasePlan:
+    """Make a release whose guarantee is exactly what its trees spend."""
     own = [question.spending.own for question in questions]
     stated = sum((each[0] for each in own), Fraction()), sum((each[1] for each in own), Fraction())
     return ReleasePlan(

@@ -7,6 +7,6 @@ from dataclasses import replace
 from dpcore.privacy.unit import PrivacyUnit
 
 
-def of_rows(unit: PrivacyUnit, rows: int) -> PrivacyUnit:
-    """The same relation between units of at most so many rows; one row is the row itself."""
+def bounded_unit(unit: PrivacyUnit, rows: int) -> PrivacyUnit:
+    """Return the unit with at most this many rows per person; one row is the row itself."""
     return unit if rows == 1 else replace(unit, columns=("person",), rows=rows)

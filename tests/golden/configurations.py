@@ -202,7 +202,7 @@ SUBSTITUTE: dict[str, tuple[str, ...]] = {
 NAMES = (*ADD_REMOVE, *SUBSTITUTE)
 
 
-def trees_of(name: str) -> tuple[str, ...]:
+def yaml_trees(name: str) -> tuple[str, ...]:
     """The trees of a configuration, as YAML without their names (t0, t1, ...)."""
     return (ADD_REMOVE | SUBSTITUTE)[name][1:]
 
@@ -211,7 +211,7 @@ def write_configuration(folder: Path, name: str) -> Path:
     """Write a configuration whose paths start at its folder; return its path."""
     budget = (ADD_REMOVE | SUBSTITUTE)[name][0]
     neighbors = "add_remove" if name in ADD_REMOVE else "substitute"
-    trees = (f"  - {{name: t{index}, {tree}}}" for index, tree in enumerate(trees_of(name)))
+    trees = (f"  - {{name: t{index}, {tree}}}" for index, tree in enumerate(yaml_trees(name)))
     path = folder / f"{name}.yaml"
     path.write_text(
         "\n".join(

@@ -25,9 +25,9 @@ from tests.golden.configurations import (
     BY,
     NAMES,
     NONCE,
-    trees_of,
     write_configuration,
     write_data,
+    yaml_trees,
 )
 
 
@@ -96,7 +96,7 @@ def lines(name: str) -> Iterator[str]:
     for file in sorted(folder.rglob("*")):
         if file.is_file():
             yield f"{name} {file.relative_to(folder)} {hashed(file.read_bytes())}"
-    for index, tree in enumerate(trees_of(name)):
+    for index, tree in enumerate(yaml_trees(name)):
         where = ["--tree", f"t{index}", *(["--key", "UA"] if BY in tree else [])]
         for requested in questions(tree):
             answer = hashed(said("query", str(folder), *requested, *where).encode())

@@ -82,8 +82,8 @@ def test_level_budgets_are_optimal_and_exact(
     assert sum(budgets) == total
     weights = [(n - 1) ** (1 / (EXPONENT[measure] + 1)) for n in fanouts]
     exact = [float(total) * weight / sum(weights) for weight in weights]
-    for budget, wanted in zip(budgets[:-1], exact, strict=False):
-        assert -1.01e-12 <= (float(budget) - wanted) / float(total) <= 1e-15  # rounded down
+    for budget, expected in zip(budgets[:-1], exact, strict=False):
+        assert -1.01e-12 <= (float(budget) - expected) / float(total) <= 1e-15  # rounded down
     assert float(budgets[-1]) == pytest.approx(exact[-1], rel=1e-6)
     leaves = math.prod(fanouts)
     least = error(leaves, fanouts, budgets, measure)
@@ -347,8 +347,8 @@ def test_large_searches_are_fast(search: Callable[[int], Shape], leaves: int) ->
 def test_user_level_error_is_unchanged(samples: int, measure: Measure) -> None:
     users, fanouts, budgets = 50, (3, 4), (Fraction(1, 3), Fraction(2, 3))
     rows = user_level_budgets(budgets, samples, measure)
-    of_users = error(12, fanouts, rows, measure) / (users * samples) ** 2
-    assert of_users == pytest.approx(error(12, fanouts, budgets, measure) / users**2, rel=1e-14)
+    user_error = error(12, fanouts, rows, measure) / (users * samples) ** 2
+    assert user_error == pytest.approx(error(12, fanouts, budgets, measure) / users**2, rel=1e-14)
     if measure is EPSILON:
         assert samples * sum(rows) == sum(budgets)  # the paper's constraint
 

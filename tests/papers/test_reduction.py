@@ -43,7 +43,7 @@ def rounds(least: int, number: int, epsilon: int, eta: Fraction = Fraction(1, 10
 PRECISE = rounds(400, 16, 100)
 
 
-def counts_of(seed: int) -> np.ndarray:
+def draw_counts(seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return (400 * np.exp(rng.normal(0, 2, TREE.leaves)) * rng.integers(0, 2, TREE.leaves)).astype(
         np.int64
@@ -52,7 +52,7 @@ def counts_of(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_estimate_is_within_the_relative_error(seed: int) -> None:
-    counts = np.minimum(counts_of(seed), 1500)
+    counts = np.minimum(draw_counts(seed), 1500)
     tau_min = Fraction(400) / ALPHA
     bound = Fraction(int(counts.sum()))
     PRECISE.check_accuracy(alpha=ALPHA, eta=Fraction(1, 10**6), tau_min=tau_min, root_bound=bound)
@@ -90,7 +90,7 @@ def test_a_parents_estimate_is_at_least_its_childrens(epsilon: int) -> None:
     for seed in range(5):
         parameters = rounds(400, 10, epsilon)
         stream = public_stream("monotone", seed)
-        estimates = reduce_to_classification(TREE, counts_of(seed), parameters, stream)
+        estimates = reduce_to_classification(TREE, draw_counts(seed), parameters, stream)
         for level in range(TREE.height):
             assert np.all(TREE.to_children(level, estimates[level]) >= estimates[level + 1])
 
@@ -114,7 +114,7 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
         return top
 
     monkeypatch.setattr(threshold_reduction, "classify", spy)
-    reduce_to_classification(TREE, counts_of(3), PRECISE, public_stream("spy"))
+    reduce_to_classification(TREE, draw_counts(3), PRECISE, public_stream("spy"))
     assert requested == list(reversed(PRECISE.steps))
     assert PRECISE.epsilon == 16 * 100
     assert PRECISE.delta == Fraction(16, 10**6)
@@ -123,7 +123,7 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
 def test_without_rounds_all_estimates_are_the_least() -> None:
     parameters = Reduction(least=Fraction(15, 2), steps=())
     assert (parameters.epsilon, parameters.delta) == (0, 0)
-    estimates = reduce_to_classification(TREE, counts_of(0), parameters, public_stream("none"))
+    estimates = reduce_to_classification(TREE, draw_counts(0), parameters, public_stream("none"))
     assert all((level == 7).all() for level in estimates)
 
 

@@ -17,7 +17,7 @@ from dpcore.noise.truncated_laplace import truncated_laplace
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import UniformTree
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 
 def estimation(
@@ -171,7 +171,7 @@ def test_the_roots_bound_is_never_below_its_count_and_has_the_stated_noise(
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(3)])
 def test_group_privacy_by_enumeration(rows: int, unit: PrivacyUnit, epsilon: Fraction) -> None:
-    group = GroupPrivacy(epsilon=epsilon, delta=Fraction(1, 10**4), unit=of_rows(unit, rows))
+    group = GroupPrivacy(epsilon=epsilon, delta=Fraction(1, 10**4), unit=bounded_unit(unit, rows))
     steps = 2 * rows if unit == SUBSTITUTE_ROW else rows
     assert group.row_epsilon * steps == epsilon
     series = sum(math.exp(j * group.row_epsilon) for j in range(steps))

@@ -91,5 +91,5 @@ class Elements(HTMLParser):
 
 
 @lru_cache
-def elements_of(page: str) -> Elements:
+def parse_elements(page: str) -> Elements:
     return Elements(page)

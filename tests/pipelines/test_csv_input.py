@@ -211,7 +211,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "write_report", lambda output: None)  # tested elsewhere
 
 
-def total_of(outcome: Outcome, tree: str) -> int:
+def reported_total(outcome: Outcome, tree: str) -> int:
     """The rows of a tree, as the summary reports them."""
     found = re.search(rf"^{tree} .*\n  rows ([0-9,]+) ", outcome.out, re.MULTILINE)
     assert found is not None, outcome.out
@@ -225,9 +225,9 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
     assert outcome.code == 0, outcome.err
     # The noise of 50 a tree is below one row.
     rows = FILES * ROWS
-    assert total_of(outcome, "amounts") == rows
-    assert total_of(outcome, "places") == rows - FILES
-    assert total_of(outcome, "july") == rows
+    assert reported_total(outcome, "amounts") == rows
+    assert reported_total(outcome, "places") == rows - FILES
+    assert reported_total(outcome, "july") == rows
     manifest = json.loads((workspace.output / "manifest.json").read_text())
     assert manifest["spec"]["dialect"]["separator"] == ";"
 
@@ -284,7 +284,7 @@ def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -
     (workspace.folder / "a.yaml").write_text(yaml)
     outcome = workspace.run("release", "a.yaml", *NONCE)
     assert outcome.code == 0, outcome.err
-    assert abs(total_of(outcome, "day") - 500) < 60
+    assert abs(reported_total(outcome, "day") - 500) < 60
 
     # And what it says where a column is not found.
     sentences = [each for each in text.splitlines() if each.startswith("dptrees: input: orders/")]

@@ -123,7 +123,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         "source ./script; COMP_WORDS=(dptrees {}); COMP_CWORD={}; "
         '_shtab_dptrees 2>/dev/null; echo "${{COMPREPLY[@]}}"'
     )
-    for words, place, wanted in (("ke", 1, "keygen"), ("plan --ta", 2, "--target-error")):
+    for words, place, expected in (("ke", 1, "keygen"), ("plan --ta", 2, "--target-error")):
         done = subprocess.run(
             ["bash", "-c", requested.format(words, place)],
             cwd=tmp_path,
@@ -131,4 +131,4 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
             text=True,
             check=True,
         )
-        assert wanted in done.stdout.split()
+        assert expected in done.stdout.split()

@@ -39,7 +39,7 @@ trees: [{{{{name: one, domain: {{{DOMAIN}}}}}}}]
 """
 
 
-def plan_of(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
+def make_plan(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
     return parse_configuration(
         f"""
         release: small
@@ -64,7 +64,7 @@ def plan_of(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
     ],
 )
 def test_words(privacy: str, words: str) -> None:
-    text = guarantee_in_words(plan_of(privacy))
+    text = guarantee_in_words(make_plan(privacy))
     assert words in text
     assert "The privacy unit is the row" in text
     assert "only while the key stays secret" in text
@@ -87,7 +87,7 @@ def test_law_without_a_guarantee_is_refused() -> None:
 
 
 def levels(privacy: str, tree: str = f"domain: {DOMAIN}") -> list[dict[str, Any]]:
-    return level_entries(plan_of(privacy, tree).questions[0].plan)
+    return level_entries(make_plan(privacy, tree).questions[0].plan)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_private_total_is_never_named_exact() -> None:
 def test_policies() -> None:
     privacy = "{epsilon: 1, neighbors: add_remove}"
     by = "by: {column: k, keys: [a], unknown: other}"
-    (question,) = plan_of(privacy, f"domain: {DOMAIN}, {by}").questions
+    (question,) = make_plan(privacy, f"domain: {DOMAIN}, {by}").questions
     expected = {"x": {"outside": "clamp", "missing": "drop"}, "k": {"unknown key": "other"}}
     assert column_policies(question) == expected
 
@@ -141,7 +141,7 @@ def test_policies() -> None:
 def test_policies_of_a_column_that_is_key_and_domain() -> None:
     domain = "domain: {column: k, categories: [a, b], unknown: drop}"
     tree = f"{domain}, by: {{column: k, keys: [a, b]}}"
-    (question,) = plan_of("{epsilon: 1, neighbors: add_remove}", tree).questions
+    (question,) = make_plan("{epsilon: 1, neighbors: add_remove}", tree).questions
     policies: Any = column_policies(question)
     assert set(policies) == {"k"}
     assert policies["k"]["unknown"] == policies["k"]["unknown key"] == "drop"
@@ -149,7 +149,7 @@ def test_policies_of_a_column_that_is_key_and_domain() -> None:
 
 @pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
 def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
-    plan = plan_of(f"{{{measure}: 1, neighbors: add_remove}}")
+    plan = make_plan(f"{{{measure}: 1, neighbors: add_remove}}")
     manifest: Any = plan_manifest(plan)
     assert manifest["dptrees"] == __version__
     assert manifest["guarantee"][measure] == "1"
@@ -180,7 +180,7 @@ PERSON = "unit: uid, max_rows: 6"
     ],
 )
 def test_the_line_names_budget_unit_bounds_and_relation(privacy: str, line: str) -> None:
-    assert stated_guarantee(plan_of(privacy)) == line
+    assert stated_guarantee(make_plan(privacy)) == line
 
 
 def test_the_line_names_the_period_of_a_series() -> None:
@@ -238,6 +238,6 @@ def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str, tmp_pat
 
 def test_no_warning_of_an_ordinary_budget() -> None:
     for privacy in ("{epsilon: 10, neighbors: add_remove}", "{rho: 1, neighbors: add_remove}"):
-        assert not list(weak_guarantees(plan_of(privacy)))
-    stated = plan_of("{epsilon: 1, neighbors: add_remove}")
+        assert not list(weak_guarantees(make_plan(privacy)))
+    stated = make_plan("{epsilon: 1, neighbors: add_remove}")
     assert not list(weak_guarantees(stated, rows=1e12))

@@ -50,7 +50,7 @@ def table(name: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows[:1] + rows[2:]]
 
 
-def domain_of(name: str) -> OrderedDomain:
+def named_domain(name: str) -> OrderedDomain:
     return make_domain({"column": "x", **DOMAINS[name]})
 
 
@@ -65,22 +65,22 @@ def test_the_table_of_types_has_every_kind() -> None:
 @pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
 def test_types_are_read_as_the_page_says(row: list[str]) -> None:
     for type in [*TYPES[row[0]], *(pa.dictionary(pa.int8(), each) for each in TYPES[row[0]])]:
-        for name, told in zip(DOMAINS, row[1:], strict=True):
+        for name, documented in zip(DOMAINS, row[1:], strict=True):
             try:
-                domain_of(name).check_type(type)
+                named_domain(name).check_type(type)
                 is_read = "yes"
             except ValueError:
                 is_read = "-"
-            assert is_read == told, (type, name)
+            assert is_read == documented, (type, name)
 
 
 @pytest.mark.parametrize("row", table("json")[1:], ids=lambda row: row[0])
 def test_values_of_json_become_what_the_page_says(row: list[str]) -> None:
     kinds = ("number", "integer", "texts", "date")
-    for name, told in zip(kinds, row[1:], strict=True):
-        (value,) = json_values(domain_of(name), row[0][1:-1])
+    for name, documented in zip(kinds, row[1:], strict=True):
+        (value,) = json_values(named_domain(name), row[0][1:-1])
         shown = f"`{value}`" if isinstance(value, str) else f"{value}".removesuffix(".0")
-        assert ("missing" if value is None else shown) == told, name
+        assert ("missing" if value is None else shown) == documented, name
 
 
 def json_values(domain: OrderedDomain, literal: str) -> list[object]:

@@ -86,7 +86,7 @@ def test_disk_full_leaves_no_file(workspace: Workspace, monkeypatch: pytest.Monk
 # Rotation
 
 
-def ring_of(path: Path) -> KeyRing:
+def read_ring(path: Path) -> KeyRing:
     return KeyReference(reference=f"file:{path}").ring()
 
 
@@ -95,13 +95,13 @@ def test_rotation_keeps_the_old_key_as_retired(workspace: Workspace) -> None:
     outcome = workspace.run("keygen", workspace.key, "--rotate")
     assert (outcome.code, outcome.err) == (0, "")
     assert stat.S_IMODE(workspace.key.stat().st_mode) == 0o600
-    ring = ring_of(workspace.key)
+    ring = read_ring(workspace.key)
     assert [key.to_text() for key in ring.keys][1:] == [old]
     assert all(each in outcome.out for each in ring.ids)
     assert not any(key.to_text()[14:30] in outcome.out for key in ring.keys)
     assert workspace.key.read_text().splitlines()[1] == f"retired {ring.ids[1]} {old}"
     assert workspace.run("keygen", workspace.key, "--rotate").code == 0
-    assert ring_of(workspace.key).ids[1:] == ring.ids
+    assert read_ring(workspace.key).ids[1:] == ring.ids
     assert sorted(path.name for path in workspace.folder.iterdir()) == ["release.key", "rows"]
 
 
@@ -109,7 +109,7 @@ def test_rotation_through_a_link_keeps_the_link(workspace: Workspace) -> None:
     link = workspace.folder / "link.key"
     link.symlink_to(workspace.key)
     assert workspace.run("keygen", link, "--rotate").code == 0
-    assert link.is_symlink() and len(ring_of(workspace.key).keys) == 2
+    assert link.is_symlink() and len(read_ring(workspace.key).keys) == 2
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_missing_or_open_file_is_not_rotated(workspace: Workspace) -> None:
 def test_a_key_whose_id_is_another_is_refused(workspace: Workspace) -> None:
     workspace.run("keygen", workspace.key, "--rotate")
     text = workspace.key.read_text()
-    workspace.key.write_text(text.replace(ring_of(workspace.key).ids[1], "0" * 16))
+    workspace.key.write_text(text.replace(read_ring(workspace.key).ids[1], "0" * 16))
     with pytest.raises(KeyReferenceError, match="line 2 must be 'retired'"):
-        ring_of(workspace.key)
+        read_ring(workspace.key)
 
 
 KILLED = """
@@ -164,7 +164,7 @@ print("done")
 
 
 def test_a_rotation_killed_at_any_step_leaves_the_old_key_or_both(workspace: Workspace) -> None:
-    old, steps = ring_of(workspace.key).ids, 0
+    old, steps = read_ring(workspace.key).ids, 0
     while True:
         done = subprocess.run(
             [sys.executable, "-c", KILLED, str(workspace.key), str(steps)],
@@ -173,7 +173,7 @@ def test_a_rotation_killed_at_any_step_leaves_the_old_key_or_both(workspace: Wor
             text=True,
             timeout=300,
         )
-        found = ring_of(workspace.key).ids
+        found = read_ring(workspace.key).ids
         assert found[-len(old) :] == old and len(found) <= len(old) + 1
         if "done" in done.stdout:
             break
@@ -186,6 +186,6 @@ def test_a_rotation_killed_at_any_step_leaves_the_old_key_or_both(workspace: Wor
 def test_rotations_at_once_lose_no_key(workspace: Workspace) -> None:
     runs = [workspace.start("keygen", workspace.key, "--rotate") for _ in range(4)]
     reported = [run.communicate(timeout=300)[0] for run in runs]
-    ids = ring_of(workspace.key).ids
+    ids = read_ring(workspace.key).ids
     assert len(ids) == 5
     assert all(any(f"the key {each} is current" in text for text in reported) for each in ids[:4])

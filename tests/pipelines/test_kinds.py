@@ -21,8 +21,8 @@ from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests import toy_kind
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.report_page import elements_of
-from tests.rooms import LARGEST_ROOM, PROJECT, imports_of
+from tests.pipelines.report_page import parse_elements
+from tests.rooms import LARGEST_ROOM, PROJECT, find_imports
 from tests.test_rooms import circles
 from tests.transforms.eager import Change, EagerRelease
 from transforms.errors import ConservationError
@@ -126,7 +126,7 @@ def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, t
         assert answer.ci_high - answer.ci_low == 2 * 6
         found = workspace.run("query", workspace.output, "top", "--tree", "own", "--key", key)
         assert found.code == 0 and f"{answer.count}" in found.out.replace(",", "")
-    page = elements_of((workspace.output / "report.html").read_text())
+    page = parse_elements((workspace.output / "report.html").read_text())
     assert "Of place; intervals of 95 %." in page.text
     refused = workspace.run(
         "query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north"
@@ -180,7 +180,7 @@ def test_no_imports_go_in_a_circle() -> None:
     """Not even those within functions, and those for annotations alone."""
     names = modules()
     uses = {
-        name: {module for module, _ in imports_of(path.read_text()) if module in names}
+        name: {module for module, _ in find_imports(path.read_text()) if module in names}
         for name, path in names.items()
     }
     assert uses["pipelines.planning"] and circles(uses) == []
@@ -199,7 +199,7 @@ def knows_kinds(
     place = PurePosixPath(path).parts
     if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path == MECHANISMS:
         return
-    for module, name in imports_of(source):
+    for module, name in find_imports(source):
         parts = module.split(".")
         shared = (module, name) in SHARED
         if len(parts) > 1 and parts[1] in rooms and not shared:

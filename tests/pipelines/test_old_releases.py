@@ -115,6 +115,21 @@ def test_it_is_made_again_bit_for_bit(place: Workspace, name: str) -> None:
     assert outcome.code == 0, outcome.out + outcome.err
 
 
+def test_what_an_earlier_version_began_is_finished_with_its_plan(place: Workspace) -> None:
+    """Its plan.json is of format 1, whose seal covers less."""
+    opened(place, "format-3-arithmetic-1")
+    folder = place.folder / "out"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert json.loads(before[folder / "plan.json"])["format"] == 1
+    (folder / "manifest.json").unlink()
+    outcome = place.run("release", "release.yaml")
+    assert outcome.code == 0, outcome.err
+    made = json.loads((folder / "manifest.json").read_bytes())
+    old = json.loads(before.pop(folder / "manifest.json"))
+    assert all(made[name] == old[name] for name in ("spec", "record", "trees", "parts"))
+    assert all(path.read_bytes() == before[path] for path in before if path.suffix != ".html")
+
+
 def refused(outcome: Outcome) -> str:
     """The one sentence of a refusal."""
     assert outcome.code == 2 and outcome.out == "" and outcome.err.count("\n") == 1, outcome

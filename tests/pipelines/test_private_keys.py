@@ -82,12 +82,12 @@ def change(by: dict[str, Any] | None = None, **privacy: Any) -> Any:
     return apply
 
 
-def keys_of(workspace: Workspace) -> list[str]:
+def released_keys(workspace: Workspace) -> list[str]:
     question = ReleaseFolder(str(workspace.output)).plan.question("places")
     return [str(label) for label in question.key_labels]
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -98,7 +98,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_keys_are_selected_and_trees_made_of_them(shops: Workspace) -> None:
     outcome = shops.release(change())
     assert outcome.code == 0, outcome.err
-    assert {"big", "other"} <= set(keys_of(shops)) <= set(SIZES) - {"kumquat", "none"}
+    assert {"big", "other"} <= set(released_keys(shops)) <= set(SIZES) - {"kumquat", "none"}
     folder = ReleaseFolder(str(shops.output))
     guarantee = folder.manifest["guarantee"]
     stage = ReleaseFolder(str(shops.output / "keys"))
@@ -116,7 +116,7 @@ def test_keys_are_selected_and_trees_made_of_them(shops: Workspace) -> None:
     assert "which the selection of keys and the trees spend, added up" in page
     assert "small: epsilon = 2" in outcome.out
     for name in ("kumquat", "none"):
-        assert not any(name.encode() in data for data in files_of(shops.output).values())
+        assert not any(name.encode() in data for data in read_files(shops.output).values())
 
 
 def test_the_stages_are_those_in_memory(sold: Workspace) -> None:
@@ -132,36 +132,36 @@ def test_the_stages_are_those_in_memory(sold: Workspace) -> None:
 
 
 def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(sold: Workspace) -> None:
-    for asked, sentence in (
+    for command, sentence in (
         (("report", sold.output / "keys"), "holds a selection of keys, which has no page"),
         (("query", sold.output / "keys", "top"), "is a selection of keys, which releases no"),
         (("query", sold.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
         (("sample", sold.output / "keys", "--output", sold.folder / "a.csv"), "sample: "),
     ):
-        outcome = sold.run(*asked)
+        outcome = sold.run(*command)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
         assert sentence in outcome.err
 
 
 def test_queries_take_the_keys(sold: Workspace) -> None:
-    asked = ("query", sold.output, "quantile", "0.5", "--tree", "places", "--key")
-    assert sold.run(*asked, "big").code == 0
-    refused = sold.run(*asked, "kumquat")
+    query = ("query", sold.output, "quantile", "0.5", "--tree", "places", "--key")
+    assert sold.run(*query, "big").code == 0
+    refused = sold.run(*query, "kumquat")
     assert refused.code == 2 and "'kumquat' is not a listed key" in refused.err
 
 
 def test_a_second_run_reads_no_row_and_draws_nothing(sold: Workspace) -> None:
-    before = files_of(sold.output)
+    before = read_files(sold.output)
     shutil.rmtree(sold.rows)
     sold.key.unlink()
     again = sold.release(change())
     assert again.code == 0 and "already there" in again.out
-    assert files_of(sold.output) == before
+    assert read_files(sold.output) == before
 
 
 def test_the_rest_is_one_more_key(shops: Workspace) -> None:
     shops.release(change(BY | {"unknown": "other"}))
-    labels = keys_of(shops)
+    labels = released_keys(shops)
     # A shop of that name is of the rest, since its rows could not be distinguished from it.
     assert labels[-1] == "other" and labels.count("other") == 1 and "big" in labels
     (total,) = ReleaseFolder(str(shops.output)).release.tree("places").top(1, 0, "other")
@@ -179,7 +179,7 @@ def test_trees_of_the_same_keys_share_one_selection(shops: Workspace) -> None:
     folder = ReleaseFolder(str(shops.output))
     assert folder.plan.selection is not None and len(folder.plan.selection.questions) == 1
     assert folder.plan.question("again").keys == folder.plan.question("places").keys
-    assert len([name for name in files_of(shops.output) if name.startswith("keys-")]) == 1
+    assert len([name for name in read_files(shops.output) if name.startswith("keys-")]) == 1
 
     def apart(settings: dict[str, Any]) -> None:
         two(settings)
@@ -194,14 +194,14 @@ def test_keys_of_several_columns(shops: Workspace) -> None:
     by = {"columns": ["shop", "year"], "type": ["text", "integer"], "keys": "private"}
     outcome = shops.release(change(by | {"share": 0.5, "threshold": 50}))
     assert outcome.code == 0, outcome.err
-    labels = keys_of(shops)
+    labels = released_keys(shops)
     assert {"big/2013", "big/2014"} <= set(labels)
     assert not any(label.startswith(("few", "kumquat")) for label in labels)
-    asked = shops.run(
+    answered = shops.run(
         "query", shops.output, "top", "-n", "1", "--level", "0", "--tree", "places",
         "--key", "big/2013", "--json",
     )  # fmt: skip
-    assert abs(json.loads(asked.out)["answers"][0]["count"] - 250) < 40
+    assert abs(json.loads(answered.out)["answers"][0]["count"] - 250) < 40
 
 
 @pytest.mark.parametrize("stop", ["count", "commit"])
@@ -224,7 +224,7 @@ def test_a_killed_first_stage_is_finished(
         patch.setattr(Stage, "make", killed)
         assert shops.release(change()).code == 130
     assert shops.release(change()).code == 0
-    assert files_of(shops.output) == files_of(made)
+    assert read_files(shops.output) == read_files(made)
 
 
 def test_a_first_stage_is_never_drawn_twice_for_existing_trees(sold: Workspace) -> None:
@@ -245,13 +245,13 @@ def test_other_shares_are_another_release(sold: Workspace) -> None:
 
 
 def test_a_lost_part_of_the_keys_is_made_again(sold: Workspace) -> None:
-    before = files_of(sold.output)
+    before = read_files(sold.output)
     (part,) = (sold.output / "keys" / "nodes").iterdir()
     part.unlink()
     refused = sold.release(change())
     assert refused.code == 2 and "--repair makes them again" in refused.err
     assert sold.release(change(), "--repair").code == 0
-    assert files_of(sold.output) == before
+    assert read_files(sold.output) == before
 
 
 def test_nothing_is_selected_for_a_repair(shops: Workspace) -> None:
@@ -271,9 +271,9 @@ def test_discarding_begins_with_the_stage_that_was_begun(shops: Workspace) -> No
 
 
 def test_no_selected_key_is_reported_in_one_sentence(shops: Workspace) -> None:
-    wanted = change(BY | {"threshold": 100_000})
+    unreachable = change(BY | {"threshold": 100_000})
     for _ in range(2):
-        outcome = shops.release(wanted)
+        outcome = shops.release(unreachable)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
         assert "trees[1].by: no keys of shop were selected" in outcome.err
     assert (shops.output / "keys" / "manifest.json").exists()
@@ -287,7 +287,7 @@ def test_a_mistake_of_the_trees_is_reported_before_keys_are_paid_for(shops: Work
 
     refused = shops.release(wrong)
     assert refused.code == 2 and "y" in refused.err
-    assert not shops.output.exists() or not files_of(shops.output)
+    assert not shops.output.exists() or not read_files(shops.output)
 
 
 def test_integers_are_said_to_be_integers(shops: Workspace) -> None:
@@ -295,7 +295,7 @@ def test_integers_are_said_to_be_integers(shops: Workspace) -> None:
     refused = shops.release(change(by))
     assert refused.code == 2 and "unless by says type: integer" in refused.err
     assert shops.release(change(by | {"type": "integer"})).code == 0
-    assert keys_of(shops) == ["2013", "2014"]
+    assert released_keys(shops) == ["2013", "2014"]
 
 
 def test_the_plan_reports_from_how_many_units_on(shops: Workspace) -> None:
@@ -397,11 +397,11 @@ def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> No
         settings["ledger"] = url
 
     assert shops.release(counted).code == 0
-    before = files_of(shops.output)
+    before = read_files(shops.output)
     shutil.rmtree(shops.output)
     outcome = shops.release(counted)
     assert outcome.code == 0, outcome.err
-    assert files_of(shops.output) == before
+    assert read_files(shops.output) == before
     assert ledger.account("flights").spent.epsilon == 2
 
 
@@ -432,7 +432,7 @@ def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
 def test_keys_of_another_selection_are_found(shops: Workspace) -> None:
     """A whole first stage, but of another draw."""
     assert shops.release(change(BY | {"share": 0.9, "threshold": 1}, epsilon=9)).code == 0
-    many = files_of(shops.output / "keys")
+    many = read_files(shops.output / "keys")
     shutil.rmtree(shops.output)
     assert shops.release(change(BY | {"threshold": 300}, epsilon=9)).code == 0
     for name, data in many.items():

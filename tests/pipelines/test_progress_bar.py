@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import progress_bar as module
 from pipelines.progress_bar import progress_bar
-from transforms.progress import advance
+from transforms.metrics import advance
 
 
 class _Terminal(io.StringIO):

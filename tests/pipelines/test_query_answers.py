@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import ROWS, Change, Workspace
-from tests.pipelines.test_querying import ask
+from tests.pipelines.test_querying import query_json
 
 KEYS = ("k1", "k2", "=k10")
 ROADS = ("a/r2", "a/r10", "b/r1", "c10/r1", "c9/r1")
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def queried(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A release of weeks, of a calendar, of a hierarchy, of a sparse tree, and of keys."""
     made, rng = Workspace(tmp_path_factory.mktemp("asked")), np.random.default_rng(1)
     roads = [road.split("/") for road in rng.choice(ROADS, ROWS)]
@@ -36,12 +36,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     listed = [road.split("/") for road in ROADS]
     names = {"area": [area for area, _ in listed], "road": [road for _, road in listed]}
     pq.write_table(pa.table(names), made.folder / "roads.parquet")
-    outcome = made.release(trees_of(made))
+    outcome = made.release(use_trees(made))
     assert outcome.code == 0, outcome.err
     return made
 
 
-def trees_of(made: Workspace) -> Change:
+def use_trees(made: Workspace) -> Change:
     year = {"column": "day", "lower": date(2024, 1, 1)}
     weeks = year | {"upper": date(2024, 12, 30), "days_per_cell": 7}
     days = year | {"kind": "hierarchy", "calendar": ["month", "day"], "upper": date(2025, 1, 1)}
@@ -59,7 +59,7 @@ def trees_of(made: Workspace) -> Change:
 
 
 def answers(made: Workspace, *question: object) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask(made, *question)["answers"]
+    found: list[dict[str, Any]] = query_json(made, *question)["answers"]
     return found
 
 
@@ -79,99 +79,103 @@ EXACT = {
 
 
 @pytest.mark.parametrize("name", ROUNDED)
-def test_what_is_rounded_is_said_and_can_be_refused(asked: Workspace, name: str) -> None:
+def test_what_is_rounded_is_said_and_can_be_refused(queried: Workspace, name: str) -> None:
     (kind, *values), label = ROUNDED[name]
-    (row,) = answers(asked, kind, *values, "--tree", "weeks")
-    wanted = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
-    assert (row["asked"], row["answered"], row["label"]) == (wanted, label, label)
-    outcome = asked.run("query", asked.output, kind, *values, "--tree", "weeks")
+    (row,) = answers(queried, kind, *values, "--tree", "weeks")
+    expected = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
+    assert (row["asked"], row["answered"], row["label"]) == (expected, label, label)
+    outcome = queried.run("query", queried.output, kind, *values, "--tree", "weeks")
     assert outcome.out.split()[:2] == ["asked", "answered"]
-    assert wanted in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
-    refused = asked.run("query", asked.output, kind, *values, "--tree", "weeks", "--exact")
+    assert expected in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
+    refused = queried.run("query", queried.output, kind, *values, "--tree", "weeks", "--exact")
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert f"exact: requested {wanted}" in refused.err and label in refused.err
+    assert f"exact: requested {expected}" in refused.err and label in refused.err
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_what_is_exact_needs_no_word(asked: Workspace, name: str) -> None:
+def test_what_is_exact_needs_no_word(queried: Workspace, name: str) -> None:
     question = (*EXACT[name], "--tree", "weeks", "--exact")
-    assert asked.run("query", asked.output, *question).err == ""
-    assert all(row["asked"] == row["answered"] == row["label"] for row in answers(asked, *question))
+    assert queried.run("query", queried.output, *question).err == ""
+    assert all(
+        row["asked"] == row["answered"] == row["label"] for row in answers(queried, *question)
+    )
 
 
 @pytest.mark.parametrize(("value", "exact"), [("25", True), ("26", False), ("100.5", False)])
-def test_numbers_are_edges_or_not(asked: Workspace, value: str, exact: bool) -> None:
-    rows = answers(asked, "cdf", value, "--tree", "keyed", "--key", "k1")
+def test_numbers_are_edges_or_not(queried: Workspace, value: str, exact: bool) -> None:
+    rows = answers(queried, "cdf", value, "--tree", "keyed", "--key", "k1")
     assert (rows[0]["asked"] == rows[0]["answered"]) == exact
 
 
 # --- calendars ------------------------------------------------------------------------------------
 
 
-def test_a_range_of_a_calendar_is_the_sum_of_its_days(asked: Workspace) -> None:
-    (row,) = answers(asked, "range", "2024-01-30", "2024-04-02", "--tree", "days")
+def test_a_range_of_a_calendar_is_the_sum_of_its_days(queried: Workspace) -> None:
+    (row,) = answers(queried, "range", "2024-01-30", "2024-04-02", "--tree", "days")
     days = [f"2024-{day}" for day in ("01-30", "01-31", "02", "03", "04-01")]
-    (summed,) = answers(asked, "sum", "--tree", "days", "--paths", *days)
+    (summed,) = answers(queried, "sum", "--tree", "days", "--paths", *days)
     assert row["label"] == "[2024-01-30, 2024-04-02)"
     for name in ("estimate", "std_error", "ci_low", "ci_high", "count"):
         assert row[name] == pytest.approx(summed[name], rel=1e-9)
-    whole, before = answers(asked, "cdf", "2025-01-01", "2024-02", "--tree", "days")
-    (root,) = answers(asked, "node", "--path", "", "--tree", "days")
+    whole, before = answers(queried, "cdf", "2025-01-01", "2024-02", "--tree", "days")
+    (root,) = answers(queried, "node", "--path", "", "--tree", "days")
     assert {n: whole[n] for n in ("estimate", "ci_high")} == {
         n: root[n] for n in ("estimate", "ci_high")
     }
-    (january,) = answers(asked, "node", "--path", "2024-01", "--tree", "days")
+    (january,) = answers(queried, "node", "--path", "2024-01", "--tree", "days")
     assert before["count"] == january["count"]
 
 
-def test_a_moment_within_a_day_is_rounded_down(asked: Workspace) -> None:
-    (row,) = answers(asked, "cdf", "2024-06-15T12:00", "--tree", "days")
+def test_a_moment_within_a_day_is_rounded_down(queried: Workspace) -> None:
+    (row,) = answers(queried, "cdf", "2024-06-15T12:00", "--tree", "days")
     assert (row["asked"], row["answered"]) == (
         "before 2024-06-15T12:00",
         "[2024-01-01, 2024-06-15)",
     )
-    (row,) = answers(asked, "range", "2024-06-15", "2024-06-15", "--tree", "days")
+    (row,) = answers(queried, "range", "2024-06-15", "2024-06-15", "--tree", "days")
     assert (row["label"], row["estimate"], row["count"]) == ("nothing", 0, 0)
 
 
 # --- sums -----------------------------------------------------------------------------------------
 
 
-def test_a_sum_of_nodes(asked: Workspace) -> None:
+def test_a_sum_of_nodes(queried: Workspace) -> None:
     paths = ("a/r2", "c10", "/c9/r1")
-    (row,) = answers(asked, "sum", "--tree", "roads", "--paths", *paths)
-    parts = [answers(asked, "node", "--tree", "roads", "--path", path)[0] for path in paths]
+    (row,) = answers(queried, "sum", "--tree", "roads", "--paths", *paths)
+    parts = [answers(queried, "node", "--tree", "roads", "--path", path)[0] for path in paths]
     assert row["label"] == "a/r2 + c10 + /c9/r1"
     assert row["count"] == sum(part["count"] for part in parts)
     assert row["estimate"] == pytest.approx(sum(part["estimate"] for part in parts))
     # What the levels above add makes the estimates of nodes apart not positively correlated.
     apart = np.sqrt(sum(part["std_error"] ** 2 for part in parts))
     assert 0 < row["std_error"] < apart * (1 + 1e-9)
-    (root,) = answers(asked, "node", "--tree", "roads", "--path", "")
-    (all_,) = answers(asked, "sum", "--tree", "roads", "--paths", *ROADS)
+    (root,) = answers(queried, "node", "--tree", "roads", "--path", "")
+    (all_,) = answers(queried, "sum", "--tree", "roads", "--paths", *ROADS)
     assert all_["std_error"] == pytest.approx(root["std_error"], rel=1e-9)
     assert all_["estimate"] == pytest.approx(root["estimate"], rel=1e-9)
 
 
-def test_paths_of_a_file(asked: Workspace) -> None:
-    listed = asked.folder / "paths.txt"
+def test_paths_of_a_file(queried: Workspace) -> None:
+    listed = queried.folder / "paths.txt"
     listed.write_text("a/r2\n\nb/r1\n")
     question = ("sum", "--tree", "heavy", "--paths-file", listed)
-    assert answers(asked, *question) == answers(
-        asked, "sum", "--tree", "heavy", "--paths", "a/r2", "b/r1"
+    assert answers(queried, *question) == answers(
+        queried, "sum", "--tree", "heavy", "--paths", "a/r2", "b/r1"
     )
     short = ("sum", "--tree", "heavy", "--paths", f"@{listed}")
-    assert answers(asked, *short) == answers(asked, *question)
-    missing = asked.run("query", asked.output, "sum", "--tree", "heavy", "--paths", "@none.txt")
+    assert answers(queried, *short) == answers(queried, *question)
+    missing = queried.run("query", queried.output, "sum", "--tree", "heavy", "--paths", "@none.txt")
     assert missing.code == 2 and "--paths none.txt: cannot be read" in missing.err
-    missing = asked.run("query", asked.output, "sum", "--tree", "heavy", "--paths-file", "none.txt")
+    missing = queried.run(
+        "query", queried.output, "sum", "--tree", "heavy", "--paths-file", "none.txt"
+    )
     assert missing.code == 2 and "--paths-file none.txt: cannot be read" in missing.err
 
 
-def test_a_sum_of_published_nodes(asked: Workspace) -> None:
-    (row,) = answers(asked, "sum", "--tree", "heavy", "--paths", "a", "b/r1", "c9/r1")
+def test_a_sum_of_published_nodes(queried: Workspace) -> None:
+    (row,) = answers(queried, "sum", "--tree", "heavy", "--paths", "a", "b/r1", "c9/r1")
     parts = [
-        answers(asked, "node", "--tree", "heavy", "--path", p)[0] for p in ("a", "b/r1", "c9/r1")
+        answers(queried, "node", "--tree", "heavy", "--path", p)[0] for p in ("a", "b/r1", "c9/r1")
     ]
     errors = [part["std_error"] for part in parts]
     assert row["std_error"] == pytest.approx(np.sqrt(np.square(errors).sum()))
@@ -180,16 +184,16 @@ def test_a_sum_of_published_nodes(asked: Workspace) -> None:
     assert row["ci_high"] >= sum(part["ci_high"] for part in parts)
 
 
-def test_a_sum_of_cells(asked: Workspace) -> None:
+def test_a_sum_of_cells(queried: Workspace) -> None:
     paths = ("2024-01-03", "[2024-01-08, 2024-01-22)", "[2024-03-04, 2024-04-01)")
-    (row,) = answers(asked, "sum", "--tree", "weeks", "--paths", *paths)
+    (row,) = answers(queried, "sum", "--tree", "weeks", "--paths", *paths)
     assert row["asked"] == " + ".join(paths)
     assert row["answered"].startswith("[2024-01-01, 2024-01-08) + [2024-01-08, ")
-    (first,) = answers(asked, "range", "2024-01-01", "2024-01-22", "--tree", "weeks")
-    (second,) = answers(asked, "range", "2024-03-04", "2024-04-01", "--tree", "weeks")
+    (first,) = answers(queried, "range", "2024-01-01", "2024-01-22", "--tree", "weeks")
+    (second,) = answers(queried, "range", "2024-03-04", "2024-04-01", "--tree", "weeks")
     assert row["count"] == first["count"] + second["count"]
     assert row["estimate"] == pytest.approx(first["estimate"] + second["estimate"])
-    (alone,) = answers(asked, "sum", "--tree", "weeks", "--paths", *paths[:2])
+    (alone,) = answers(queried, "sum", "--tree", "weeks", "--paths", *paths[:2])
     for name in ("estimate", "std_error", "ci_low", "count"):
         assert alone[name] == first[name]
 
@@ -211,9 +215,9 @@ def test_a_sum_of_cells(asked: Workspace) -> None:
     ],
 )
 def test_sums_that_are_refused(
-    asked: Workspace, tree: str, paths: tuple[str, ...], words: str
+    queried: Workspace, tree: str, paths: tuple[str, ...], words: str
 ) -> None:
-    outcome = asked.run("query", asked.output, "sum", "--tree", tree, "--paths", *paths)
+    outcome = queried.run("query", queried.output, "sum", "--tree", tree, "--paths", *paths)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert words in outcome.err
 
@@ -232,72 +236,76 @@ def test_sums_that_are_refused(
         ("sum", "--paths", "[0, 25)", "[50, 75)"),
     ],
 )
-def test_all_keys_are_the_answers_of_each(asked: Workspace, question: tuple[str, ...]) -> None:
-    rows = answers(asked, *question, "--tree", "keyed", "--key", "all")
+def test_all_keys_are_the_answers_of_each(queried: Workspace, question: tuple[str, ...]) -> None:
+    rows = answers(queried, *question, "--tree", "keyed", "--key", "all")
     apart = [
         {"key": key} | row
         for key in KEYS
-        for row in answers(asked, *question, "--tree", "keyed", "--key", key)
+        for row in answers(queried, *question, "--tree", "keyed", "--key", key)
     ]
     assert rows == apart
-    printed = asked.run("query", asked.output, *question, "--tree", "keyed", "--key", "all")
+    printed = queried.run("query", queried.output, *question, "--tree", "keyed", "--key", "all")
     assert printed.out.split()[0] == "key"
 
 
-def test_keys_side_by_side(asked: Workspace) -> None:
+def test_keys_side_by_side(queried: Workspace) -> None:
     question = ("cdf", "25", "50", "--tree", "keyed", "--key", "all")
-    rows = answers(asked, *question)
-    printed = asked.run("query", asked.output, *question, "--wide").out.splitlines()
+    rows = answers(queried, *question)
+    printed = queried.run("query", queried.output, *question, "--wide").out.splitlines()
     assert printed[0].split() == ["range", *KEYS]
     assert [line.split("  ")[0] for line in printed[1:3]] == ["below 25", "below 50"]
     for row, place in zip(rows, (1, 2) * len(KEYS), strict=True):
         assert re.search(rf"\b{row['estimate']:,.0f}[.0-9]* ± [.0-9]+", printed[place]), row
     assert printed[-1].startswith("± is half of an interval. Intervals hold")
     for form in ("--json", "--csv"):
-        refused = asked.run("query", asked.output, *question, "--wide", form)
+        refused = queried.run("query", queried.output, *question, "--wide", form)
         assert refused.code == 2 and "--wide: goes with --key all" in refused.err
 
 
-def test_all_keys_of_a_tree_without(asked: Workspace) -> None:
-    outcome = asked.run("query", asked.output, "cdf", "2024-01-08", "--tree=weeks", "--key", "all")
+def test_all_keys_of_a_tree_without(queried: Workspace) -> None:
+    outcome = queried.run(
+        "query", queried.output, "cdf", "2024-01-08", "--tree=weeks", "--key", "all"
+    )
     assert outcome.code == 2 and "key: tree weeks has no keys" in outcome.err
 
 
 @pytest.mark.parametrize("tree", ["roads", "heavy"])
-def test_children_and_the_largest_below_a_node(asked: Workspace, tree: str) -> None:
-    _, *areas = answers(asked, "node", "--path", "", "--children", "--tree", tree)
+def test_children_and_the_largest_below_a_node(queried: Workspace, tree: str) -> None:
+    _, *areas = answers(queried, "node", "--path", "", "--children", "--tree", tree)
     assert [row["label"] for row in areas] == ["a", "b", "c9", "c10"]
-    _, *roads = answers(asked, "node", "--path", "/a", "--children", "--tree", tree)
+    _, *roads = answers(queried, "node", "--path", "/a", "--children", "--tree", tree)
     assert [row["label"] for row in roads] == ["a/r2", "a/r10"]
     by_count = ("--children", "--by", "count", "--tree", tree)
-    _, *largest = answers(asked, "node", "--path", "", *by_count)
+    _, *largest = answers(queried, "node", "--path", "", *by_count)
     assert largest == sorted(areas, key=lambda row: -row["count"])
     # The level below the path, also where there are more below it.
-    assert answers(asked, "top", "--path", "", "--tree", tree) == largest
-    below = answers(asked, "top", "--path", "a", "--tree", tree)
+    assert answers(queried, "top", "--path", "", "--tree", tree) == largest
+    below = answers(queried, "top", "--path", "a", "--tree", tree)
     assert below == sorted(roads, key=lambda row: -row["count"])
-    assert answers(asked, "top", "--path", "a", "-n", "1", "--tree", tree) == below[:1]
-    refused = asked.run("query", asked.output, "top", "--path=a/r2", "--level=1", "--tree", tree)
+    assert answers(queried, "top", "--path", "a", "-n", "1", "--tree", tree) == below[:1]
+    refused = queried.run(
+        "query", queried.output, "top", "--path=a/r2", "--level=1", "--tree", tree
+    )
     assert refused.code == 2 and "level: area is not below path 'a/r2'" in refused.err
 
 
-def test_days_stay_in_the_order_of_time(asked: Workspace) -> None:
-    _, *days = answers(asked, "node", "--path", "2024-02", "--children", "--tree", "days")
+def test_days_stay_in_the_order_of_time(queried: Workspace) -> None:
+    _, *days = answers(queried, "node", "--path", "2024-02", "--children", "--tree", "days")
     assert [row["label"] for row in days] == [f"2024-02-{day:02d}" for day in range(1, 30)]
 
 
-def test_csv_is_safe_in_a_spreadsheet(asked: Workspace) -> None:
+def test_csv_is_safe_in_a_spreadsheet(queried: Workspace) -> None:
     question = ("quantile", "0.5", "--tree", "keyed", "--key", "all", "--csv")
-    rows = list(csv.reader(io.StringIO(asked.run("query", asked.output, *question).out)))
+    rows = list(csv.reader(io.StringIO(queried.run("query", queried.output, *question).out)))
     assert [row[0] for row in rows] == ["key", "k1", "k2", "'=k10"]
-    both = asked.run("query", asked.output, *question, "--json")
+    both = queried.run("query", queried.output, *question, "--json")
     assert both.code == 2 and "not allowed with argument" in both.err
 
 
-def test_figures_have_the_digits_of_their_error(asked: Workspace) -> None:
+def test_figures_have_the_digits_of_their_error(queried: Workspace) -> None:
     question = ("node", "--path", "a", "--tree", "heavy")
-    (row,) = json.loads(asked.run("query", asked.output, *question, "--json").out)["answers"]
-    heading, line, note = asked.run("query", asked.output, *question).out.splitlines()
+    (row,) = json.loads(queried.run("query", queried.output, *question, "--json").out)["answers"]
+    heading, line, note = queried.run("query", queried.output, *question).out.splitlines()
     assert note == "Intervals hold with 95 % confidence, each by itself."
     assert heading.split("  ")[0] == "node"
     assert f"{row['std_error']:.1f}" in line and f"{row['estimate']:.1f}" in line

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ANSWER = ["label", "estimate", "std_error", "ci_low", "ci_high", "count", "fraction"]
 
 
-def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
+def query_json(workspace: Workspace, *question: object) -> dict[str, Any]:
     """Return the JSON answer to a question, after checking its text and its CSV against it."""
     kind, *rest = question
     outcome = workspace.run("query", workspace.output, kind, "--json", *rest)
@@ -77,8 +77,8 @@ def table(workspace: Workspace, kind: str, tree: str, key: str | None = None) ->
 
 @pytest.mark.parametrize(("tree", "key"), [("all", None), ("places", "north"), ("places", "south")])
 def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
-    of_key = ("--key", key) if key else ()
-    answer = ask(released, "cdf", "25", "50", "100", "--tree", tree, *of_key)
+    key_options = ("--key", key) if key else ()
+    answer = query_json(released, "cdf", "25", "50", "100", "--tree", tree, *key_options)
     assert (answer["tree"], answer["key"]) == (tree, key)
     rows = table(released, "cdf", tree, key)
     for upper, row in zip((25, 50, 100), answer["answers"], strict=True):
@@ -93,19 +93,21 @@ def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1e9", "-inf"])
 def test_cdf_at_and_below_the_lower_bound(released: Workspace, value: str) -> None:
-    (row,) = ask(released, "cdf", "--tree=all", "--", value)["answers"]
+    (row,) = query_json(released, "cdf", "--tree=all", "--", value)["answers"]
     assert (row["estimate"], row["std_error"], row["count"], row["fraction"]) == (0, 0, 0, 0)
 
 
 def test_cdf_above_the_upper_bound(released: Workspace) -> None:
-    (row,) = ask(released, "cdf", "1e9", "--tree", "all")["answers"]
-    (root,) = ask(released, "node", "--level", "0", "--node", "0", "--tree", "all")["answers"]
+    (row,) = query_json(released, "cdf", "1e9", "--tree", "all")["answers"]
+    (root,) = query_json(released, "node", "--level", "0", "--node", "0", "--tree", "all")[
+        "answers"
+    ]
     assert row["count"] == root["count"] and row["fraction"] == 1
     assert row["estimate"] == pytest.approx(root["estimate"], rel=1e-12)
 
 
 def test_range(released: Workspace) -> None:
-    (row,) = ask(released, "range", "25", "75", "--tree", "all")["answers"]
+    (row,) = query_json(released, "range", "25", "75", "--tree", "all")["answers"]
     rows = table(released, "cdf", "all")
     low, high = (rows.filter(pc.equal(rows["upper"], upper)).to_pylist()[0] for upper in (25, 75))
     assert row["label"] == "[25, 75)"
@@ -116,14 +118,14 @@ def test_range(released: Workspace) -> None:
 
 
 def test_empty_range(released: Workspace) -> None:
-    (row,) = ask(released, "range", "25", "25", "--tree", "all")["answers"]
+    (row,) = query_json(released, "range", "25", "25", "--tree", "all")["answers"]
     assert (row["estimate"], row["std_error"], row["count"]) == (0, 0, 0)
 
 
 def test_quantile(released: Workspace) -> None:
     """Any fraction may be requested; one that was released gets the released answer."""
-    asked = ("0.25", "0.5", "0.9")
-    answer = ask(released, "quantile", *asked, "--tree", "places", "--key", "north")
+    fractions = ("0.25", "0.5", "0.9")
+    answer = query_json(released, "quantile", *fractions, "--tree", "places", "--key", "north")
     quartile, median, high = answer["answers"]
     assert list(median) == ["q", "value", "ci_low", "ci_high", "in_words"]
     rows = ReleaseFolder(str(released.output)).quantiles()
@@ -138,7 +140,7 @@ def test_quantile(released: Workspace) -> None:
 def test_node_by_number_and_by_value(released: Workspace) -> None:
     rows = table(released, "nodes", "all")
     height = max(rows["level"].to_pylist())
-    answer = ask(released, "node", "--level", height, "--node", "8", "--tree", "all")
+    answer = query_json(released, "node", "--level", height, "--node", "8", "--tree", "all")
     (released_row,) = rows.filter(
         pc.and_(pc.equal(rows["level"], height), pc.equal(rows["node"], 8))
     ).to_pylist()
@@ -146,7 +148,9 @@ def test_node_by_number_and_by_value(released: Workspace) -> None:
     assert {name: row[name] for name in ANSWER[:-1]} == {n: released_row[n] for n in ANSWER[:-1]}
     assert row["label"] == "[50, 56.25)"
     for value in ("50", "56.2"):
-        by_value = ask(released, "node", "--level", height, "--value", value, "--tree", "all")
+        by_value = query_json(
+            released, "node", "--level", height, "--value", value, "--tree", "all"
+        )
         assert by_value == answer
 
 
@@ -155,12 +159,12 @@ def test_top(released: Workspace) -> None:
     leaves = rows.filter(pc.equal(rows["level"], max(rows["level"].to_pylist())))
     largest = sorted(leaves["count"].to_pylist(), reverse=True)
     south = ("--tree", "places", "--key", "south")
-    assert [row["count"] for row in ask(released, "top", *south)["answers"]] == largest[:10]
-    three = ask(released, "top", "-n", "3", *south)["answers"]
+    assert [row["count"] for row in query_json(released, "top", *south)["answers"]] == largest[:10]
+    three = query_json(released, "top", "-n", "3", *south)["answers"]
     assert [row["count"] for row in three] == largest[:3]
-    (root,) = ask(released, "top", "--level", "0", *south)["answers"]
+    (root,) = query_json(released, "top", "--level", "0", *south)["answers"]
     assert root["fraction"] == 1 and root["count"] == sum(largest)
-    assert len(ask(released, "top", "-n", "1000000", *south)["answers"]) == 16
+    assert len(query_json(released, "top", "-n", "1000000", *south)["answers"]) == 16
 
 
 @pytest.mark.parametrize(
@@ -215,11 +219,11 @@ def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -
     trees = [{"name": "days", "domain": domain, "by": by, "quantiles": [0.5, 0.9]}]
     outcome = workspace.release(lambda settings: settings.update(trees=trees))
     assert (outcome.code, outcome.err) == (0, "")
-    (row,) = ask(workspace, "cdf", "2024-04-01", "--tree", "days", "--key", "7")["answers"]
+    (row,) = query_json(workspace, "cdf", "2024-04-01", "--tree", "days", "--key", "7")["answers"]
     assert row["label"] == "[2024-01-01, 2024-04-01)"
     assert abs(row["estimate"] - 750) < 10 * row["std_error"]
     assert row["std_error"] < 30
-    (row,) = ask(workspace, "quantile", "0.9", "--tree", "days", "--key", "12")["answers"]
+    (row,) = query_json(workspace, "quantile", "0.9", "--tree", "days", "--key", "12")["answers"]
     assert row["ci_low"] <= "2024-05-20" <= row["ci_high"]
     assert "2024-03-01" < row["value"] < "2024-12-31"
 

@@ -27,7 +27,7 @@ CDF = "tree key upper estimate std_error ci_low ci_high count fraction"
 QUANTILES = "tree key q value ci_low ci_high"
 
 
-def manifest_of(workspace: Workspace) -> dict[str, Any]:
+def read_manifest(workspace: Workspace) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads((workspace.output / "manifest.json").read_text())
     return manifest
 
@@ -36,7 +36,7 @@ def manifest_of(workspace: Workspace) -> dict[str, Any]:
 
 
 def test_manifest_holds_what_the_design_says(released: Workspace) -> None:
-    manifest = manifest_of(released)
+    manifest = read_manifest(released)
     entries = "spec dptrees arithmetic guarantee trees nonce key_id record parts files checksum"
     assert list(manifest) == entries.split()
     assert manifest["dptrees"] == __version__
@@ -51,7 +51,7 @@ def test_manifest_holds_what_the_design_says(released: Workspace) -> None:
 
 
 def test_manifest_holds_the_exact_noise_of_every_level(released: Workspace) -> None:
-    manifest = manifest_of(released)
+    manifest = read_manifest(released)
     plan = load_configuration(released.configure()).plan()
     for question, tree in zip(plan.questions, manifest["trees"], strict=True):
         assert {"name", "epsilon", "levels", "policies"} <= set(tree)
@@ -69,12 +69,12 @@ def test_manifest_holds_the_exact_noise_of_every_level(released: Workspace) -> N
 
 def test_plan_is_read_back_from_the_manifest(released: Workspace) -> None:
     plan = load_configuration(released.configure()).plan()
-    assert plan_from_spec(manifest_of(released)["spec"]).digest == plan.digest
+    assert plan_from_spec(read_manifest(released)["spec"]).digest == plan.digest
     assert ReleaseFolder(str(released.output)).plan.digest == plan.digest
 
 
 def test_manifest_names_every_part_with_its_checksum(released: Workspace) -> None:
-    manifest = manifest_of(released)
+    manifest = read_manifest(released)
     for part in manifest["parts"]:
         assert set(part) == {"file", "rows", "sha256", "tree", "key", "chunk"}
         data = (released.output / part["file"]).read_bytes()
@@ -102,7 +102,7 @@ def test_manifest_reveals_nothing_about_the_data(workspace: Workspace, released:
     """Other rows, ten times as many: only the names and checksums of noisy tables differ."""
     workspace.write_rows(seed=5, x=pa.array([1.0, 99.0] * 2000), place=pa.array(["south"] * 4000))
     assert workspace.release().code == 0
-    mine, theirs = manifest_of(workspace), manifest_of(released)
+    mine, theirs = read_manifest(workspace), read_manifest(released)
     assert mine["record"] != theirs["record"]
     assert mine["files"] != theirs["files"]
     assert without_bytes(mine) == without_bytes(theirs)

@@ -44,7 +44,7 @@ from pipelines.answers.figures import with_margin
 from pipelines.page.extent import MAX_KEYS, clip
 from pipelines.page.tree_page import Headline, TreePage
 from pipelines.report import _total, write_report_html
-from tests.pipelines.report_page import Tables, elements_of
+from tests.pipelines.report_page import Tables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"
 FORMULA = "$$x^2$$"
@@ -76,7 +76,7 @@ def question(
     )
 
 
-def plan_of(*questions: OrderedQuestion[UniformMechanism]) -> ReleasePlan:
+def make_plan(*questions: OrderedQuestion[UniformMechanism]) -> ReleasePlan:
     measure = questions[0].plan.budget.measure
     whole = Budget(measure=measure, amount=Fraction(len(questions)))
     return ReleasePlan(name="a-release", unit=ADD_REMOVE_ROW, budget=whole, questions=questions)
@@ -86,7 +86,7 @@ class Made:
     """A small release and its page."""
 
     def __init__(self, *questions: OrderedQuestion[UniformMechanism], count: int = 50) -> None:
-        self.plan = plan_of(*questions)
+        self.plan = make_plan(*questions)
         self.counts = {
             each.name: np.full(each.key_count * each.domain.cells, count, np.int64)
             for each in questions
@@ -94,8 +94,8 @@ class Made:
         self.release = release_counts(self.plan, self.counts, ReleaseKey(bytes(32)))
 
     def rows(self, kind: str, tree: str) -> pa.Table:
-        asked = self.plan.question(tree)
-        places = {(chunk.key, chunk.index) for chunk in asked.forest.chunking}
+        planned = self.plan.question(tree)
+        places = {(chunk.key, chunk.index) for chunk in planned.forest.chunking}
         return pa.concat_tables(
             self.release._read(kind, tree, key, index) for key, index in sorted(places)
         )
@@ -106,7 +106,7 @@ class Made:
 
 def columns(page: str, place: int = 0) -> list[dict[str, Any]]:
     """The columns of each line of the CDF of a tree that the page holds."""
-    figures = elements_of(page).data["trees"][place]["figures"]
+    figures = parse_elements(page).data["trees"][place]["figures"]
     found: list[dict[str, Any]] = figures.get("cdf", figures.get("shares"))["series"]
     return found
 
@@ -135,7 +135,7 @@ def page(made: Made) -> str:
 
 
 def test_page_loads_nothing(page: str) -> None:
-    tags = elements_of(page).tags
+    tags = parse_elements(page).tags
     assert {"link", "iframe", "img", "base", "object", "embed"}.isdisjoint(tag for tag, _ in tags)
     assert not [tag for tag, attributes in tags if {"src", "action"} & set(attributes)]
     assert all(str(each["href"]).startswith("#") for _, each in tags if "href" in each)
@@ -148,14 +148,14 @@ def test_page_loads_nothing(page: str) -> None:
 
 
 def test_page_has_language_title_and_viewport(page: str) -> None:
-    tags = elements_of(page).tags
+    tags = parse_elements(page).tags
     assert ("html", {"lang": "en"}) in tags
     assert "title" in {tag for tag, _ in tags}
     assert any(each.get("name") == "viewport" for _, each in tags)
 
 
 def test_page_states_the_guarantee(made: Made, page: str) -> None:
-    text = " ".join(elements_of(page).text.split())
+    text = " ".join(parse_elements(page).text.split())
     assert guarantee_in_words(made.plan) in text
     assert "one row, not one person" in text
     assert "Who holds the key can remove the noise" in text
@@ -165,13 +165,13 @@ def test_page_states_the_guarantee(made: Made, page: str) -> None:
 
 def test_rho_is_also_said_as_epsilon_and_delta() -> None:
     ages = question(AGES.name, AGES.domain, (3, 4), measure=Measure.RHO)
-    text = elements_of(Made(ages).page()).text
+    text = parse_elements(Made(ages).page()).text
     assert "Rho is 1, which implies epsilon = 7.766 at delta = 0.000001" in text
     assert "discrete Gaussian, sigma 1.22" in text
 
 
 def test_names_from_users_are_escaped(page: str) -> None:
-    elements = elements_of(page)
+    elements = parse_elements(page)
     assert [tag for tag, _ in elements.tags].count("script") == 2
     assert "alert(1)" not in "".join(elements.scripts[1:])
     assert f"sizes {EVIL}" in elements.text
@@ -180,7 +180,7 @@ def test_names_from_users_are_escaped(page: str) -> None:
 
 
 def test_links_lead_into_the_page(page: str) -> None:
-    tags = elements_of(page).tags
+    tags = parse_elements(page).tags
     ids = [each["id"] for _, each in tags if "id" in each]
     assert len(ids) == len(set(ids))
     links = {str(each["href"])[1:] for _, each in tags if "href" in each}
@@ -190,7 +190,7 @@ def test_links_lead_into_the_page(page: str) -> None:
 
 def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     top, rest = page.split("</style>")[1].split("</nav>")
-    text = " ".join(elements_of(top).text.split())
+    text = " ".join(parse_elements(top).text.split())
     assert "epsilon = 3 per row, neighbors add_remove" in text
     (root,) = [row for row in made.rows(NODES, "age").to_pylist() if row["level"] == 0]
     assert with_margin(*(root[name] for name in ("estimate", "ci_low", "ci_high"))) in text
@@ -205,7 +205,7 @@ def test_the_top_says_the_median_of_the_largest_key() -> None:
     keys = KeyList(column="shop", keys=("north", "south"), unknown="other")
     domain = NumberDomain(column="price", lower=0, upper=1, cells=10)
     page = Made(question("shops", domain, (10,), keys, (0.5, 0.9))).page()
-    text = " ".join(elements_of(page.split("</style>")[1].split("</nav>")[0]).text.split())
+    text = " ".join(parse_elements(page.split("</style>")[1].split("</nav>")[0]).text.split())
     assert re.search(
         r"0\.\d+median of price, 0\S* to 0\.\d+, of \w+, the largest of 3 keys", text
     ), text
@@ -223,7 +223,7 @@ def test_curves_are_the_released_rows(made: Made, page: str) -> None:
 
 def test_lines_are_drawn_where_their_points_are(page: str) -> None:
     (curve,) = columns(page, 0)
-    top = elements_of(page).data["trees"][0]["figures"]["cdf"]["top"]
+    top = parse_elements(page).data["trees"][0]["figures"]["cdf"]["top"]
     (path,) = re.findall('class="line s0" d="([^"]+)"', page.split('id="tree-1"')[0])
     steps = [int(number) for number in re.findall(r"-?\d+", path)]
     points = np.cumsum(np.array(steps).reshape(-1, 2), axis=0)
@@ -244,7 +244,7 @@ def test_curves_of_keys_hold_their_own_rows(made: Made, page: str) -> None:
 
 
 def test_nodes_are_the_released_rows(made: Made, page: str) -> None:
-    tree = elements_of(page).data["trees"][0]
+    tree = parse_elements(page).data["trees"][0]
     rows = made.rows(NODES, "age").to_pylist()
     assert len(tree["keys"][0]["levels"]) == 3
     for level, shown in enumerate(tree["keys"][0]["levels"]):
@@ -264,7 +264,7 @@ def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
     rows = made.release.quantiles.to_pylist()
     shops = [row for row in rows if row["tree"] == "shops"]
     assert len(shops) == 2 * SHOPS.key_count
-    text = " ".join(elements_of(page).text.split())
+    text = " ".join(parse_elements(page).text.split())
     for row in shops:
         value, low, high = (
             SHOPS.domain.clamped_value(row[f"{name}_text"]) or f"{row[name]:.2f}"
@@ -303,7 +303,7 @@ def test_moments_have_a_course_and_numbers_a_density() -> None:
     days = DateDomain(column="day", lower=date(2013, 1, 1), upper=date(2013, 1, 9))
     made = Made(question("t", days, (8,)), AGES)
     page = made.page()
-    course, density = (tree["figures"]["density"] for tree in elements_of(page).data["trees"])
+    course, density = (tree["figures"]["density"] for tree in parse_elements(page).data["trees"])
     assert (course["draws"], density["draws"]) == ("line", "bars")
     for name, figure in (("t", course), ("age", density)):
         rows = made.rows(NODES, name).to_pylist()
@@ -322,7 +322,7 @@ def test_categories_have_bars_and_keys_a_table(made: Made, page: str) -> None:
     assert estimates == pytest.approx(sorted(row["estimate"] for row in rows))
     by = KeyList(column="shop", keys=("a", "b"))
     keyed = Made(question("k", CategoryDomain(column="c", categories=("x", "y")), (2,), by)).page()
-    assert "C by key" in " ".join(elements_of(keyed).text.split())
+    assert "C by key" in " ".join(parse_elements(keyed).text.split())
 
 
 class Nominal(CategoryDomain):
@@ -336,8 +336,8 @@ def test_categories_without_an_order_have_bars_and_no_cdf() -> None:
     by = KeyList(column="shop", keys=("a", "b"))
     trees = (question("one", sizes, (3,), None, ()), question("by", sizes, (3,), by, ()))
     page = Made(*trees).page()
-    assert [tree["figures"] for tree in elements_of(page).data["trees"]] == [{}, {}]
-    text = " ".join(elements_of(page).text.split())
+    assert [tree["figures"] for tree in parse_elements(page).data["trees"]] == [{}, {}]
+    text = " ".join(parse_elements(page).text.split())
     assert "largest of 3 categories" in text and "Size by key" in text
     assert "CDF" not in text and "below each value" not in text
     assert "The CDF never falls" in Made(AGES).page()
@@ -346,7 +346,7 @@ def test_categories_without_an_order_have_bars_and_no_cdf() -> None:
 def test_tree_of_one_leaf_and_key_without_rows() -> None:
     one = question("one", IntegerDomain(column="a", lower=0, upper=1), ())
     assert "All levels are here." in Made(one).page()
-    assert "unknown" in elements_of(Made(SHOPS, count=0).page()).text
+    assert "unknown" in parse_elements(Made(SHOPS, count=0).page()).text
 
 
 def test_same_release_gives_the_same_bytes(page: str) -> None:
@@ -369,31 +369,31 @@ def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
         return table.take(pa.array(np.arange(len(table))[::-1]))
 
     again = write_report_html(
-        Tables(made.plan, lambda *asked: turned(made.rows(*asked)), made.release.quantiles)
+        Tables(made.plan, lambda *planned: turned(made.rows(*planned)), made.release.quantiles)
     )
     assert again == page
 
 
-def large_tables(asked: OrderedQuestion[UniformMechanism]) -> dict[str, pa.Table]:
+def large_tables(planned: OrderedQuestion[UniformMechanism]) -> dict[str, pa.Table]:
     """Tables of the right schema for a large tree: all its rows lie in one hundredth of it."""
-    tree = asked.plan.tree
+    tree = planned.plan.tree
     leaves = np.zeros(tree.leaves, np.int64)
     leaves[tree.leaves // 2 : tree.leaves // 2 + tree.leaves // 100] = 7
     parts = []
     for level, count in enumerate(tree.level_counts(leaves)):
         labels = pa.array(np.arange(len(count))).cast(pa.string())
-        parts.append(rows_of(asked, count) | {"level": np.full(len(count), level, np.int32)})
+        parts.append(make_columns(planned, count) | {"level": np.full(len(count), level, np.int32)})
         parts[-1] |= {"node": np.arange(len(count)), "label": labels}
-    points = {"upper": asked.domain.upper_edges(0, tree.leaves)}
-    points |= rows_of(asked, np.cumsum(leaves))
+    points = {"upper": planned.domain.upper_edges(0, tree.leaves)}
+    points |= make_columns(planned, np.cumsum(leaves))
     return {NODES: pa.concat_tables(map(pa.table, parts)), CDF: pa.table(points)}
 
 
-def rows_of(asked: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, Any]:
+def make_columns(planned: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, Any]:
     estimate = count.astype(np.float64)
     names = pa.nulls(len(count), pa.dictionary(pa.int32(), pa.string()))
     return {
-        "tree": pa.array([asked.name] * len(count)),
+        "tree": pa.array([planned.name] * len(count)),
         "key": names,
         "estimate": estimate,
         "std_error": np.full(len(count), 2.5),
@@ -405,9 +405,9 @@ def rows_of(asked: OrderedQuestion[UniformMechanism], count: Any) -> dict[str, A
 
 def test_large_tree_is_thinned_where_the_curve_bends() -> None:
     domain = NumberDomain(column="x", lower=0, upper=1, cells=10**6)
-    asked = question("large", domain, (100, 100, 100), quantiles=())
-    tables = large_tables(asked)
-    plan = plan_of(asked)
+    planned = question("large", domain, (100, 100, 100), quantiles=())
+    tables = large_tables(planned)
+    plan = make_plan(planned)
     page = write_report_html(Tables(plan, lambda kind, _: tables[kind]))
     assert len(page.encode()) < 600_000
     (curve,) = columns(page)
@@ -417,10 +417,10 @@ def test_large_tree_is_thinned_where_the_curve_bends() -> None:
     # All rows lie in ten units of a drawing of 1,000.
     assert np.abs(truth - tables[CDF]["count"].to_numpy()).max() <= count[-1] / 20
     assert count[-1] == 70_000
-    levels = elements_of(page).data["trees"][0]["keys"][0]["levels"]
+    levels = parse_elements(page).data["trees"][0]["keys"][0]["levels"]
     assert [len(level["count"]) for level in levels] == [1, 100, 5_000 - 101]
     assert min(levels[2]["count"]) >= 0
-    assert "4,899 largest of 10,000 nodes of level 2" in " ".join(elements_of(page).text.split())
+    assert "4,899 largest of 10,000 nodes of level 2" in " ".join(parse_elements(page).text.split())
 
 
 def test_page_of_many_trees_keys_and_long_names_is_bounded() -> None:
@@ -431,10 +431,10 @@ def test_page_of_many_trees_keys_and_long_names_is_bounded() -> None:
     trees = [question(f"t{place}", domain, (5, 10), keys, quantiles) for place in range(13)]
     page = Made(*trees).page()
     assert len(page.encode()) < 2_000_000
-    text = " ".join(elements_of(page).text.split())
+    text = " ".join(parse_elements(page).text.split())
     assert "This page shows the first 12 of 13 trees" in text
     assert "The largest 6 of 50 keys are here" in text
-    assert all(len(tree["keys"]) <= MAX_KEYS for tree in elements_of(page).data["trees"])
+    assert all(len(tree["keys"]) <= MAX_KEYS for tree in parse_elements(page).data["trees"])
 
 
 def test_pages_of_many_curves_are_below_600_kb() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
 from pipelines.configuration import ConfigurationError, parse_configuration
-from tests.pipelines.report_page import elements_of
+from tests.pipelines.report_page import parse_elements
 
 REPORT = {"title": "Ages & <b>places</b>", "source": "a survey", "contact": "me@example.org"}
 TEXT = """
@@ -60,7 +60,7 @@ def test_the_manifest_keeps_it_and_the_page_reports_it(
     for name in same:
         assert manifest[name] == plain[name]
     page = (workspace.output / "report.html").read_text()
-    elements = elements_of(page)
+    elements = parse_elements(page)
     assert elements.text.count(REPORT["title"]) == 2
     assert "Source: a survey" in elements.text and "Contact: me@example.org" in elements.text
     assert "b" not in {tag for tag, _ in elements.tags}

@@ -14,7 +14,7 @@ from pipelines import report
 from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace
-from tests.pipelines.report_page import elements_of
+from tests.pipelines.report_page import parse_elements
 
 CODES = [f"{place:04d}" for place in range(2_400)]
 
@@ -82,7 +82,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def batches_of(folder: ReleaseFolder, **limits: int) -> pa.Table:
+def read_batches(folder: ReleaseFolder, **limits: int) -> pa.Table:
     return pa.Table.from_batches(folder.batches("nodes", "codes", **limits))
 
 
@@ -92,12 +92,12 @@ def test_upper_levels_are_read_from_the_spine_alone(codes: Codes, opened: list[s
     whole = folder.rows("nodes", "codes")
     assert len(opened) == 7
     opened.clear()
-    upper = batches_of(folder, levels=2)
+    upper = read_batches(folder, levels=2)
     assert opened == ["codes-000000-spine"]
     assert upper["label"].to_pylist() == ["", "0", "1", "2"]
-    lower = batches_of(folder, levels=3)
+    lower = read_batches(folder, levels=3)
     assert lower.equals(whole.filter(pa.compute.less(whole["level"], 3)))
-    assert batches_of(folder, levels=4).equals(whole)
+    assert read_batches(folder, levels=4).equals(whole)
 
 
 def test_other_keys_are_not_read(codes: Codes, opened: list[str]) -> None:
@@ -121,7 +121,7 @@ def test_report_shows_the_paths_that_are_requested(
     assert (outcome.code, outcome.err) == (0, "")
     chunks = {"codes-000000-000001", "codes-000000-000005"}
     assert set(opened) == {"universe", "codes-000000-spine", *chunks}
-    (tree,) = elements_of(codes.page).data["trees"]
+    (tree,) = parse_elements(codes.page).data["trees"]
     assert tree["asked"] == ["2399", "05"]
     leaves = tree["keys"][0]["levels"][3]
     assert leaves["labels"] == [*(f"{place:02d}" for place in range(100)), "99"]
@@ -133,7 +133,7 @@ def test_report_shows_the_paths_that_are_requested(
 
 def test_key_and_tree_of_a_report(codes: Codes) -> None:
     assert codes.report("--tree", "keyed", "--path", "0000").code == 0
-    trees = elements_of(codes.page).data["trees"]
+    trees = parse_elements(codes.page).data["trees"]
     assert [tree.get("asked") for tree in trees] == [[], ["0000"], None]
     assert [len(key["levels"]) for key in trees[1]["keys"]] == [4, 4]
 

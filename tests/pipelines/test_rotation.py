@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -41,23 +41,23 @@ def test_the_id_of_the_key_is_in_the_manifest_and_beside_the_nonce(released: Wor
 
 
 def test_what_was_begun_is_finished_under_its_key(again: Workspace) -> None:
-    before = files_of(again.output)
+    before = read_files(again.output)
     interrupt(again.output)
     assert again.run("keygen", again.key, "--rotate").code == 0
     outcome = again.release()
     assert (outcome.code, outcome.err) == (0, "")
-    assert files_of(again.output) == before
+    assert read_files(again.output) == before
 
 
 def test_a_repair_uses_the_key_of_the_manifest(again: Workspace) -> None:
-    before = files_of(again.output)
+    before = read_files(again.output)
     for name in ("nonce.json", "record.json"):
         (again.output / name).unlink()
     next((again.output / "nodes").iterdir()).unlink()
     assert again.run("keygen", again.key, "--rotate").code == 0
     outcome = again.release(None, "--repair")
     assert (outcome.code, outcome.err) == (0, "")
-    assert files_of(again.output) == before
+    assert read_files(again.output) == before
 
 
 def test_a_beginning_without_an_id_is_of_the_oldest_key(again: Workspace) -> None:
@@ -83,18 +83,18 @@ def test_a_key_that_is_gone(again: Workspace, repair: tuple[str, ...]) -> None:
         interrupt(again.output)
     again.key.unlink()
     assert again.run("keygen", again.key).code == 0
-    before = files_of(again.output)
+    before = read_files(again.output)
     outcome = again.release(None, *repair)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
         f"dptrees: key: file:{again.key} does not hold the key {gone}, under which this release "
         f"was made or begun; it holds {ids(again)[0]}\n"
     )
-    assert files_of(again.output) == before
+    assert read_files(again.output) == before
 
 
 def test_several_keys_in_a_variable(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = files_of(again.output)
+    before = read_files(again.output)
     interrupt(again.output)
     assert again.run("keygen", again.key, "--rotate").code == 0
     monkeypatch.setenv("DPTREES_TEST_KEYS", again.key.read_text())
@@ -104,7 +104,7 @@ def test_several_keys_in_a_variable(again: Workspace, monkeypatch: pytest.Monkey
         settings["key"] = "env:DPTREES_TEST_KEYS"
 
     assert again.release(by_variable).code == 0
-    assert files_of(again.output) == before
+    assert read_files(again.output) == before
 
 
 def test_a_ledger_remembers_the_key_of_a_release_whose_folder_is_gone(
@@ -119,9 +119,9 @@ def test_a_ledger_remembers_the_key_of_a_release_whose_folder_is_gone(
 
     first = workspace.release(counted)
     assert first.code == 0, first.err
-    before = files_of(workspace.output)
+    before = read_files(workspace.output)
     shutil.rmtree(workspace.output)
     assert workspace.run("keygen", workspace.key, "--rotate").code == 0
     again = workspace.release(counted)
     assert (again.code, again.err) == (0, "")
-    assert files_of(workspace.output) == before
+    assert read_files(workspace.output) == before

@@ -136,6 +136,6 @@ def test_a_repair_that_writes_other_bytes_says_so(
     def other_bytes(table: pa.Table) -> bytes:
         return parquet_bytes(table.replace_schema_metadata({"written by": "another version"}))
 
-    monkeypatch.setattr("transforms.write.parquet_bytes", other_bytes)
+    monkeypatch.setattr("transforms.draw.parquet_bytes", other_bytes)
     outcome = plain(again, "--repair")
     assert outcome.code == 2 and "is still missing: this installation writes other" in outcome.err

@@ -23,13 +23,13 @@ def server() -> Iterator[postgresql.Server]:
     yield from postgresql.started()
 
 
-def of_delta(place: Workspace, _: Any, __: Any) -> dict[str, str]:
+def delta_table(place: Workspace, _: Any, __: Any) -> dict[str, str]:
     deltalake = table_library("deltalake")
     deltalake.write_deltalake(place.folder / "visits", place.values(), partition_by=["place"])
     return {"format": "delta", "table": str(place.folder / "visits")}
 
 
-def of_iceberg(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, str]:
+def iceberg_table(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, str]:
     catalogs = table_library("pyiceberg.catalog")
     properties = {
         "type": "sql",
@@ -45,7 +45,7 @@ def of_iceberg(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str,
     return {"format": "iceberg", "table": "shop.visits", "catalog": "shop"}
 
 
-def of_postgresql(
+def postgresql_table(
     place: Workspace, patch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> dict[str, str]:
     dbapi = table_library("adbc_driver_postgresql.dbapi")
@@ -58,7 +58,9 @@ def of_postgresql(
     return {"format": "postgresql", "table": "visits", "connection": "env:VISITS_URL"}
 
 
-@pytest.fixture(params=[of_delta, of_iceberg, of_postgresql], ids=lambda each: each.__name__[3:])
+@pytest.fixture(
+    params=[delta_table, iceberg_table, postgresql_table], ids=lambda each: each.__name__[3:]
+)
 def place(
     request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Workspace, Change]:
@@ -179,7 +181,7 @@ def counted(kind: str, pins: list[str]) -> Any:
 def test_a_second_start_reads_the_state_that_a_version_names(workspace: Workspace) -> None:
     """Noise was drawn before the first one stopped: of other rows it would be drawn again."""
     deltalake = table_library("deltalake")
-    given = of_delta(workspace, None, None)
+    given = delta_table(workspace, None, None)
 
     def newest(settings: dict[str, Any]) -> None:
         settings["input"] = given
@@ -198,7 +200,7 @@ def test_a_second_start_reads_the_state_that_a_version_names(workspace: Workspac
 
 
 def test_init_of_a_table(workspace: Workspace) -> None:
-    given = of_delta(workspace, None, None)
+    given = delta_table(workspace, None, None)
     path = workspace.folder / "new.yaml"
     assert workspace.run("init", path, "--input", given["table"]).code == 0
     text = path.read_text()

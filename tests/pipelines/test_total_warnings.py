@@ -42,8 +42,8 @@ def test_json_reports_it_too(workspace: Workspace) -> None:
     outcome = workspace.release(change, "--json", "--log-format", "json")
     json.loads(outcome.out)
     events = [json.loads(line) for line in outcome.err.splitlines()]
-    (told,) = [each for each in events if each["event"] == "remark"]
-    assert told["level"] == "warning" and "tree all holds about 0 rows" in told["message"]
+    (remark,) = [each for each in events if each["event"] == "remark"]
+    assert remark["level"] == "warning" and "tree all holds about 0 rows" in remark["message"]
 
 
 def test_noise_that_hides_a_total_is_reported_as_such(workspace: Workspace) -> None:

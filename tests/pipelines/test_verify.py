@@ -53,7 +53,7 @@ def remembered_widths() -> Iterator[None]:
         yield
 
 
-def lines_of(outcome: Outcome) -> dict[str, str]:
+def check_results(outcome: Outcome) -> dict[str, str]:
     return {line[9:].partition(": ")[0]: line[:9].strip() for line in outcome.out.splitlines()}
 
 
@@ -94,7 +94,7 @@ def refused(workspace: Workspace, check: str, words: str, *options: object) -> N
     assert outcome.code == 2
     assert outcome.err.startswith(f"dptrees: {workspace.output}: {check}: "), outcome.err
     assert words in outcome.err and outcome.err.count("\n") == 1
-    assert lines_of(outcome)[check] == "FAILED"
+    assert check_results(outcome)[check] == "FAILED"
 
 
 # A release as it was made
@@ -103,22 +103,22 @@ def refused(workspace: Workspace, check: str, words: str, *options: object) -> N
 def test_a_release_is_fine(released: Workspace) -> None:
     outcome = released.run("verify", released.output)
     assert (outcome.code, outcome.err) == (0, "")
-    assert lines_of(outcome) == dict.fromkeys(NAMES, "ok")
+    assert check_results(outcome) == dict.fromkeys(NAMES, "ok")
 
 
 def test_for_programs(released: Workspace) -> None:
-    told = json.loads(released.run("verify", released.output, "--json").out)
-    assert told["ok"] is True and told["release"] == str(released.output)
-    assert [each["check"] for each in told["checks"]] == list(NAMES)
-    assert all(each["ok"] is True and each["told"] for each in told["checks"])
+    report = json.loads(released.run("verify", released.output, "--json").out)
+    assert report["ok"] is True and report["release"] == str(released.output)
+    assert [each["check"] for each in report["checks"]] == list(NAMES)
+    assert all(each["ok"] is True and each["told"] for each in report["checks"])
 
 
 def test_failures_for_programs(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest.update(extra=1))
     outcome = again.run("verify", again.output, "--json")
-    told = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
+    results = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
     assert outcome.code == 2 and "manifest: the entry extra is none" in outcome.err
-    assert told["manifest"] is False and told["guarantee"] is None
+    assert results["manifest"] is False and results["guarantee"] is None
 
 
 def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
@@ -338,8 +338,8 @@ def moved(sigma_squared: int, count: int) -> tuple[tuple[DiscreteGaussian, int],
 
 def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
     rho = Fraction(1)  # says nothing by conversion
-    told = _certified(moved(25, 1), rho, Fraction(1), Fraction(2, 10**8))
-    assert "certified delta 1.82934e-08" in told
+    printed = _certified(moved(25, 1), rho, Fraction(1), Fraction(2, 10**8))
+    assert "certified delta 1.82934e-08" in printed
     with pytest.raises(CheckFailed, match="has delta"):
         _certified(moved(18, 1), rho, Fraction(1), Fraction(2, 10**8))
     with pytest.raises(CheckFailed, match="has delta"):
@@ -351,8 +351,8 @@ def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
 def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     laws = (*moved(25, 2), (DiscreteLaplace(scale=Fraction(40)), 1))
-    told = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
-    certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", told))
+    printed = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
+    certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", printed))
     assert second <= certified * 1.001 and second > certified * 0.9
     monkeypatch.setattr("pipelines.proof.composition.certified_delta", lambda *_: 0.0)
     with pytest.raises(CheckFailed, match="dp-accounting computes delta"):
@@ -375,7 +375,7 @@ def signed(again: Workspace) -> Workspace:
 def test_a_signature(signed: Workspace) -> None:
     signer = signed.folder / "s.pem.pub"
     outcome = signed.run("verify", signed.output, "--signer", signer)
-    assert outcome.code == 0 and lines_of(outcome)["signature"] == "ok"
+    assert outcome.code == 0 and check_results(outcome)["signature"] == "ok"
     # What nothing else notices, the signature does.
     edited(signed.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
     assert signed.run("verify", signed.output).code == 0
@@ -420,8 +420,8 @@ def test_a_replay_is_the_release_bit_for_bit(released: Workspace) -> None:
     ):
         outcome = released.run("verify", released.output, *options)
         assert (outcome.code, outcome.err) == (0, ""), outcome
-        assert lines_of(outcome)["replay"] == "ok"
-        assert lines_of(outcome).get("key") == ("ok" if options[0] == "--key" else None)
+        assert check_results(outcome)["replay"] == "ok"
+        assert check_results(outcome).get("key") == ("ok" if options[0] == "--key" else None)
     assert sorted(released.folder.rglob("*")) == before
 
 
@@ -505,9 +505,11 @@ def test_a_replay_writes_nothing(released: Workspace) -> None:
     run = [sys.executable, "-c", HEARD, str(released.output), released.configure()]
     environment = os.environ | {"PYTHONPATH": search_path()}
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
-    told = done.stderr.splitlines()[-1]
+    printed = done.stderr.splitlines()[-1]
     place = r"'\S+/beam-pipeline-temp\w+'"
-    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
+    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", printed), (
+        printed
+    )
 
 
 def test_a_killed_replay_leaves_nothing(again: Workspace, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield path
 
 
-def codes_of(path: Path) -> country.Integers:
+def read_codes(path: Path) -> country.Integers:
     """The codes in a file."""
     table = pq.read_table(path)
     assert table.schema.equals(country.SCHEMA)
@@ -43,9 +43,9 @@ def codes_of(path: Path) -> country.Integers:
     return codes
 
 
-def files_of(folder: Path) -> list[country.Integers]:
+def read_files(folder: Path) -> list[country.Integers]:
     """The codes in each file of rows."""
-    return [codes_of(path) for path in sorted((folder / "rows").glob("part-*.parquet"))]
+    return [read_codes(path) for path in sorted((folder / "rows").glob("part-*.parquet"))]
 
 
 @pytest.mark.parametrize("fraction", [TINY, 0.01])
@@ -76,9 +76,9 @@ def test_states_are_very_unequal() -> None:
 
 
 def test_rows_are_the_populations(folder: Path) -> None:
-    universe = codes_of(folder / "blocks.parquet")
+    universe = read_codes(folder / "blocks.parquet")
     np.testing.assert_array_equal(universe, country.block_codes(TINY))
-    rows = np.concatenate(files_of(folder))
+    rows = np.concatenate(read_files(folder))
     places = np.minimum(np.searchsorted(universe, rows), len(universe) - 1)
     np.testing.assert_array_equal(universe[places], rows)  # all of them are in the universe
     found = np.bincount(places, minlength=len(universe))
@@ -99,7 +99,7 @@ def test_populations_are_heavy_tailed_and_often_zero() -> None:
 
 def test_files_are_even_samples_in_no_order(folder: Path) -> None:
     universe, people = country.block_codes(TINY), country.populations(TINY)
-    files = files_of(folder)
+    files = read_files(folder)
     assert len(files) == 4
     for rows in files:
         here = np.bincount(np.searchsorted(universe, rows), minlength=len(universe))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.synthetic.hierarchy import codes_of, depth, diameters, intervals_of, partition_of
+from benchmarks.synthetic.hierarchy import (
+    box_intervals,
+    depth,
+    diameters,
+    encode_points,
+    make_partition,
+)
 from benchmarks.synthetic.partition import Partition
 
 
@@ -23,15 +29,15 @@ def test_codes_one_point_at_a_time(dimensions: int) -> None:
             (lower if right else upper)[column] = middle
             code = 2 * code + right
         expected.append(code)
-    assert codes_of(points).tolist() == expected
+    assert encode_points(points).tolist() == expected
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 5])
 def test_points_lie_in_the_boxes_of_their_codes(dimensions: int) -> None:
     points = np.random.default_rng(0).random((50, dimensions))
     for level in (0, 1, 3, 17, depth(dimensions)):
-        codes = codes_of(points) >> depth(dimensions) - level
-        boxes = partition_of(codes, np.full(50, level), np.ones(50), dimensions)
+        codes = encode_points(points) >> depth(dimensions) - level
+        boxes = make_partition(codes, np.full(50, level), np.ones(50), dimensions)
         assert ((boxes.lower <= points) & (points < boxes.upper)).all()
         sides = (boxes.upper - boxes.lower).max(axis=1)
         assert (sides == diameters(level, dimensions)[level]).all()
@@ -39,9 +45,9 @@ def test_points_lie_in_the_boxes_of_their_codes(dimensions: int) -> None:
 
 def test_intervals_of_nodes_and_of_what_is_none() -> None:
     codes, levels = np.array([0, 2, 3]), np.array([1, 2, 2])
-    first, last = intervals_of(partition_of(codes, levels, np.ones(3), 2))
+    first, last = box_intervals(make_partition(codes, levels, np.ones(3), 2))
     assert first.tolist() == [0.0, 0.5, 0.75]
     assert last.tolist() == [0.5, 0.75, 1.0]
     third = Partition(lower=np.array([[0.25]]), upper=np.array([[0.75]]), mass=np.ones(1))
     with pytest.raises(ValueError, match="no node"):
-        intervals_of(third)
+        box_intervals(third)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic import measures
-from benchmarks.synthetic.hierarchy import partition_of
+from benchmarks.synthetic.hierarchy import make_partition
 from benchmarks.synthetic.partition import Partition, whole_cube
 from dpcore.arrays import Floats
 
@@ -35,7 +35,7 @@ def random_nodes(rng: np.random.Generator, dimensions: int, splits: int) -> Part
         leaves += [(2 * code, level + 1), (2 * code + 1, level + 1)]
     codes, levels = np.array(leaves).T
     mass = rng.exponential(size=len(leaves)) * (rng.random(len(leaves)) < 0.7)
-    return partition_of(codes, levels, mass, dimensions)
+    return make_partition(codes, levels, mass, dimensions)
 
 
 # --- one column ---
@@ -230,8 +230,8 @@ def test_a_sample_of_a_partition_is_close_to_it(seed: int) -> None:
     partition, rows = random_nodes(rng, 2, 20), 20_000
     limit = np.sqrt(np.log(4 / 1e-7) / (2 * rows))
     assert measures.kolmogorov_smirnov(partition.sample(rng, rows), partition) < limit
-    wrong = partition_of(np.array([0, 1]), np.array([1, 1]), np.array([0.3, 0.7]), 2)
-    right = partition_of(np.array([0, 1]), np.array([1, 1]), np.array([0.35, 0.65]), 2)
+    wrong = make_partition(np.array([0, 1]), np.array([1, 1]), np.array([0.3, 0.7]), 2)
+    right = make_partition(np.array([0, 1]), np.array([1, 1]), np.array([0.35, 0.65]), 2)
     assert measures.kolmogorov_smirnov(wrong.sample(rng, rows), right) > limit
 
 

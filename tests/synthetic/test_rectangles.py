@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.rectangles import MECHANISMS, PRODUCTS, Data, Rectangles, measured, table_of
+from benchmarks.rectangles import MECHANISMS, PRODUCTS, Data, Rectangles, measured, table_lines
 
 
-def data_of(shape: tuple[int, int] = (20, 27)) -> Data:
+def make_data(shape: tuple[int, int] = (20, 27)) -> Data:
     counts = np.random.default_rng(2).poisson(3.0, shape)
     return Data(name="small", counts=counts)
 
 
 def test_sums_are_those_of_cells() -> None:
-    data = data_of()
+    data = make_data()
     drawn = Rectangles.drawn(data.counts.shape, 0.5, np.random.default_rng(0))
     found = drawn.sums(data.counts.astype(np.float64))
     for (a, b, c, d), own in list(zip(drawn.corners.tolist(), found, strict=True))[:200]:
@@ -24,7 +24,7 @@ def test_sums_are_those_of_cells() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_much_budget_gives_the_data(mechanism: str) -> None:
-    data = data_of()
+    data = make_data()
     for table in MECHANISMS[mechanism](data, 200.0, np.random.default_rng(1)).values():
         assert table.shape == data.counts.shape
         assert table.sum() == pytest.approx(data.rows, rel=0.01)
@@ -32,13 +32,13 @@ def test_much_budget_gives_the_data(mechanism: str) -> None:
 
 
 def test_a_table_has_every_mechanism_and_product() -> None:
-    found, many = {}, Data(name="small", counts=1000 * data_of().counts)
+    found, many = {}, Data(name="small", counts=1000 * make_data().counts)
     for product in PRODUCTS:
         found |= measured(many, "adaptive, for counts", product, 2)
-    lines = list(table_of(found, ["small"]))
+    lines = list(table_lines(found, ["small"]))
     assert lines[0].startswith("| geometric mean | n epsilon = 100 |")
     assert sum(line.startswith("| adaptive, for counts, count |") for line in lines) == 4
-    again = list(table_of(found, ["small"], ["small"]))
+    again = list(table_lines(found, ["small"], ["small"]))
     ratios = again[2].split(" | ")[1:]
     assert again[0].startswith("| over those of adaptive, for counts, count | n epsilon = 100 |")
     assert again[2].startswith("| adaptive, for counts, estimate |") and len(ratios) == 4

@@ -39,7 +39,7 @@ UNIT_HAND_OVERS = (
     *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
     *("counts of rows alone", "counts of shards"),
 )
-# Where groups ask their places.
+# The step in which groups query their places.
 ROUND_HAND_OVERS = ("answers", "asked", "asked last", "counts after rounds")
 # Where leaves are matched in parts.
 SLOT_HAND_OVERS = ("counts of slots", "empty slots", "matched counts", "balance of slots")
@@ -225,15 +225,15 @@ class EagerRelease:
         return self._over("the recorded digest", found.get(MAIN, []))
 
     def _after_rounds(self, counts: list[Any], recorded: list[bytes]) -> list[Any]:
-        asked: dict[Any, bytes] = {}
+        requests: dict[Any, bytes] = {}
         last: list[Any] = []
         for number in range(rounds.round_count(self._plan)):
-            sides = recorded, asked, number
+            sides = recorded, requests, number
             found = self._each(rounds._Answer(*self._keyed), counts, *sides)
             groups = grouped(self._over("answers", found.get(MAIN, [])))
-            told = self._each(rounds._Ask(*self._keyed), groups, *sides)
-            asked = dict(self._over("asked", told.get(MAIN, [])))
-            last += told.get(rounds._LAST, [])
+            requested = self._each(rounds._Ask(*self._keyed), groups, *sides)
+            requests = dict(self._over("asked", requested.get(MAIN, [])))
+            last += requested.get(rounds._LAST, [])
         final = dict(self._over("asked last", last))
         found = self._each(rounds._Asked(self._plan), counts, final)
         return self._over("counts after rounds", found.get(MAIN, []))

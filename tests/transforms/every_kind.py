@@ -40,9 +40,9 @@ from dpcore.sketches.shape import SketchKind
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.adaptive_hierarchies import adaptive_question
-from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.series_runs import series_plan
-from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import NONCE, sparse_question
 from transforms.layout import concluded_file, parquet_bytes, part_file, planned_parts, sha256
@@ -89,7 +89,7 @@ def ordered_question(
 
 
 def _alone(question: Question) -> ReleasePlan:
-    return release_plan_of(question)  # type: ignore[arg-type]
+    return make_release_plan(question)  # type: ignore[arg-type]
 
 
 def _sparse() -> ReleasePlan:
@@ -205,7 +205,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "hierarchy": lambda: _alone(hierarchy_question("digits", chunk_leaves=4)),
     "sums": lambda: _alone(hierarchy_question("columns", measure=SUMS, keys=RACES, chunk_leaves=4)),
     "as measured": lambda: _alone(hierarchy_question("digits", estimation="none", chunk_leaves=4)),
-    "thresholds": lambda: stated_plan_of(threshold_question("paths", name="thresholds")),
+    "thresholds": lambda: make_stated_plan(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
     "selection": _selection,
     "keys of a table": _keys_of_a_table,

@@ -22,7 +22,7 @@ DELTA = Fraction(1, 10**4)
 NONCE = bytes(range(16))  # as in conftest
 
 
-def files_of(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
+def release_in_memory(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
     columns = {name: rows[name] for name in rows.column_names}
     counts: dict[str, Any] = {

@@ -18,7 +18,7 @@ from dpcore.privacy.unit import NullUnits
 from dpcore.release.in_memory import _bounded_increments
 from dpcore.release.plan import ReleasePlan
 from tests.dpcore.bounding.slow_choice import slow_choice
-from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import unit_releases
 from tests.transforms.conftest import LOCAL_RUNNER, NONCE
 from tests.transforms.eager import MAIN, UNIT_HAND_OVERS, EagerRelease, outputs
@@ -96,7 +96,7 @@ def kept_rows(plan: ReleasePlan, key: Any, rows: pa.Table) -> Counter[tuple[int,
 @pytest.mark.parametrize("keyed", [False, True])
 def test_what_is_counted_row_by_row(unit, keyed, key) -> None:
     """By a slow choice, and policies written again by hand."""
-    plan = release_plan_of(ordered_question(keyed=keyed, unit=unit, chunk_leaves=16))
+    plan = make_release_plan(ordered_question(keyed=keyed, unit=unit, chunk_leaves=16))
     people, alone = [], Counter[tuple[int, int]]()
     races = ("white", "black", "nobody")
     for row in ROWS.select(["person", "number", "race"]).to_pylist():
@@ -116,7 +116,7 @@ def test_what_is_counted_row_by_row(unit, keyed, key) -> None:
         most=6,
         keys=2,
         per_key=4,
-        key_of=(lambda cell: cell // 30) if keyed else None,
+        cell_key=(lambda cell: cell // 30) if keyed else None,
     )
     for (_, cell, value), times in kept.items():
         alone[cell, value] += times
@@ -299,7 +299,7 @@ def test_units_of_several_columns_and_types(key) -> None:
     totals = []
     for columns in (("person",), ("name",), ("person", "name")):
         unit = replace(person(rows=3, keys=None, rows_per_key=None), columns=columns)
-        plan = release_plan_of(ordered_question(unit=unit))
+        plan = make_release_plan(ordered_question(unit=unit))
         assert plan.columns == ("number", *columns)
         totals.append(sum(kept_rows(plan, key, named).values()))
     sizes = Counter(each for each in ROWS["person"].to_pylist() if each is not None)

@@ -20,7 +20,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
-from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.conftest import NONCE
 from tests.transforms.every_kind import ROWS, tables_in_memory
@@ -106,7 +106,7 @@ def test_neither_the_log_nor_a_file_reports_an_exact_count(
 
 def spreads(question: HypercubeQuestion, key: ReleaseKey, rows: pa.Table) -> list[float | None]:
     """The standard errors of all nodes of a release in memory."""
-    plan = release_plan_of(question)
+    plan = make_release_plan(question)
     released = release_rows(plan, rows.to_batches(), key)
     tables = (released._read("nodes", question.name, 0, depth) for depth in question.plan.depths)
     return [each for table in tables for each in table["std_error"].to_pylist()]

@@ -24,9 +24,9 @@ from dpcore.series.temporal import TemporalTree
 from dpcore.trees.chunks import SPINE, branch_index
 from pipelines.hierarchy.chosen_nodes import _range_parts
 from pipelines.release_folder import ReleaseFolder
-from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
-from tests.transforms.hierarchy_releases import NONCE, files_of
+from tests.transforms.hierarchy_releases import NONCE, release_in_memory
 from tests.transforms.test_conservation import Planted, drop, repeat
 from transforms.errors import ConservationError
 from transforms.layout import part_names
@@ -58,7 +58,7 @@ def branched(**fields: object) -> HierarchyQuestion[IrregularMechanism]:
 
 
 def plan() -> ReleasePlan:
-    return release_plan_of(
+    return make_release_plan(
         branched(name="counts"),
         branched(name="keys", keys=("white", "black", "nobody")),
         branched(name="whole", spine_leaves=2**20),
@@ -95,7 +95,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
         monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
     run_steps(plan(), ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert {k: v for k, v in found.items() if "/" in k} == files_of(plan(), ROWS, key)
+    assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)
     assert sum("-branch-" in name for name in found) == 4 * BRANCHES
     names = part_names(["counts", "keys", "whole"])
     assert all(names.fullmatch(name.split("/")[1]) for name in found if "/" in name)
@@ -107,7 +107,7 @@ def test_the_same_on_beam_however_often_bundles_run(
     pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=700)
     run(plan(), str(tmp_path / "rows.parquet"), tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert {k: v for k, v in found.items() if "/" in k} == files_of(plan(), ROWS, key)
+    assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)
 
 
 def zero_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
         branched(name=name, keys=keys, budget=budget, estimation="none")
         for name, keys in (("counts", ()), ("keys", ("white", "black", "nobody")))
     ]
-    run_steps(release_plan_of(*measured), ROWS.slice(0, 0), tmp_path / "out")
+    run_steps(make_release_plan(*measured), ROWS.slice(0, 0), tmp_path / "out")
     tables = {p.name: pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir()}
     noises = [
         tuple(table["estimate"].to_pylist()) for name, table in tables.items() if "branch" in name
@@ -171,7 +171,7 @@ def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
 @pytest.mark.parametrize("change", [drop, repeat])
 @pytest.mark.parametrize("place", BRANCH_HAND_OVERS)
 def test_a_loss_at_every_hand_over(place, change, tmp_path, reference) -> None:
-    fault, own = Planted(place, change), release_plan_of(branched())
+    fault, own = Planted(place, change), make_release_plan(branched())
     release = EagerRelease(own, reference, str(tmp_path / "out"), NONCE, fault)
     with pytest.raises(ConservationError, match="the engine lost or repeated data"):
         release.run([ROWS.to_batches(), []])

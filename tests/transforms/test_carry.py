@@ -25,7 +25,7 @@ from transforms.readers.read import BALANCE
 TEMPORAL = TemporalTree.from_fanout(4, 2)
 
 
-def plan_of(period: int) -> ReleasePlan:
+def make_plan(period: int) -> ReleasePlan:
     return series_plan(ordered_question("tree"), TEMPORAL, period)
 
 
@@ -63,7 +63,7 @@ def opened(plan: ReleasePlan, reference: KeyReference, output: str) -> dict[str,
 def first(tmp_path: Path, reference: KeyReference) -> str:
     """The folder of a series whose first run is complete."""
     output = str(tmp_path / "series")
-    Run(plan_of(1), reference, run_folder(output, 1), bytes(16), carried={}).run(bundles())
+    Run(make_plan(1), reference, run_folder(output, 1), bytes(16), carried={}).run(bundles())
     return output
 
 
@@ -72,26 +72,26 @@ def bundles() -> list[list[pa.RecordBatch]]:
 
 
 def second(reference: KeyReference, output: str, carried: dict[str, list[Any]]) -> list[str]:
-    return Run(plan_of(2), reference, run_folder(output, 2), bytes([1] * 16), carried=carried).run(
-        bundles()
-    )
+    return Run(
+        make_plan(2), reference, run_folder(output, 2), bytes([1] * 16), carried=carried
+    ).run(bundles())
 
 
 def test_only_runs_with_open_nodes_carry() -> None:
-    assert [carries(plan_of(period)) for period in (1, 2, 3, 4)] == [False, True, True, True]
-    alone = replace(plan_of(1), questions=(ordered_question("tree"),))
+    assert [carries(make_plan(period)) for period in (1, 2, 3, 4)] == [False, True, True, True]
+    alone = replace(make_plan(1), questions=(ordered_question("tree"),))
     assert not carries(alone)
     check_turn(alone, "anywhere")
 
 
 def test_a_run_goes_on(first: str, reference: KeyReference) -> None:
-    check_turn(plan_of(2), run_folder(first, 2))
-    assert second(reference, first, opened(plan_of(2), reference, first))
+    check_turn(make_plan(2), run_folder(first, 2))
+    assert second(reference, first, opened(make_plan(2), reference, first))
 
 
 @pytest.mark.parametrize("lost", ["a count", "a count and its balance", "all", "the balance"])
 def test_what_is_lost_stops_the_job(first: str, reference: KeyReference, lost: str) -> None:
-    carried = opened(plan_of(2), reference, first)
+    carried = opened(make_plan(2), reference, first)
     counts, balance = carried["main"], carried[BALANCE]
     assert len(counts) > 1 and len(balance) == 2 * len(counts)
     broken = {
@@ -107,7 +107,7 @@ def test_what_is_lost_stops_the_job(first: str, reference: KeyReference, lost: s
 
 @pytest.mark.parametrize("repeated", ["a count", "a count and its balance"])
 def test_what_comes_twice_stops_the_job(first: str, reference: KeyReference, repeated: str) -> None:
-    carried = opened(plan_of(2), reference, first)
+    carried = opened(make_plan(2), reference, first)
     counts, balance = carried["main"], carried[BALANCE]
     again = balance[:2] if "balance" in repeated else []
     with pytest.raises(ConservationError, match="do not balance"):
@@ -116,4 +116,4 @@ def test_what_comes_twice_stops_the_job(first: str, reference: KeyReference, rep
 
 def test_the_folder_of_a_run_has_its_name(first: str) -> None:
     with pytest.raises(SeriesError, match="the folder of period 2 is period-0002"):
-        check_turn(plan_of(2), f"{first}/second")
+        check_turn(make_plan(2), f"{first}/second")

@@ -37,7 +37,7 @@ def repeat(element: Any) -> list[Any]:
     return [element, element]
 
 
-def tag_of(element: Any) -> str | None:
+def output_tag(element: Any) -> str | None:
     return element.tag if isinstance(element, beam.pvalue.TaggedOutput) else MAIN
 
 
@@ -51,7 +51,7 @@ def plant_output(
     @wraps(original)
     def changed(*arguments: Any, **named: Any) -> Iterator[Any]:
         for element in original(*arguments, **named) or ():
-            if not planted and tag_of(element) == tag:
+            if not planted and output_tag(element) == tag:
                 planted.append(element)
                 yield from change(element)
             else:
@@ -183,8 +183,8 @@ def faults_at(places: Iterable[str]) -> list[Fault]:
     ]
 
 
-def shape_of(kind: str) -> tuple[Any, ...]:
-    """What the steps of a plan depend on."""
+def graph_shape(kind: str) -> tuple[Any, ...]:
+    """Return the properties of a plan that determine its steps."""
     plan = every_kind.PLANS[kind]()
     places = len(plan.questions[0].places)
     absent = every_kind.ABSENT.get(kind, set())
@@ -193,7 +193,7 @@ def shape_of(kind: str) -> tuple[Any, ...]:
 
 def test_every_shape_has_a_plan_with_all_faults() -> None:
     every, planted = (
-        {str(shape_of(kind)) for kind in kinds} for kinds in (every_kind.PLANS, ROADS)
+        {str(graph_shape(kind)) for kind in kinds} for kinds in (every_kind.PLANS, ROADS)
     )
     assert every == planted
 

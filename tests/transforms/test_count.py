@@ -17,8 +17,8 @@ from transforms.readers.read import BALANCE
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
-def counts_of(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[object, list[int]]:
-    """The sum of the partial counts of bundles of batches, without an engine."""
+def sum_counts(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[object, list[int]]:
+    """Sum the partial counts of bundles of batches, without an engine."""
     stops = np.cumsum(sizes).tolist()
     bundles = [batches[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
     found = dict(grouped(outputs(counted(plan, bundles))[MAIN]))
@@ -51,7 +51,7 @@ def test_partial_counts_sum_to_the_exact_counts(
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 15)
     assert len(batches) == sum(sizes)
     truth = exact_counts(plan, rows)
-    for (name, key, index), counts in counts_of(plan, batches, sizes).items():
+    for (name, key, index), counts in sum_counts(plan, batches, sizes).items():
         chunking = plan.question(name).forest.chunking
         chunk = chunking[chunking.number(key, index)]
         assert counts == truth[name][chunk.start : chunk.start + chunk.leaves].tolist()

@@ -19,7 +19,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
-from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
@@ -101,7 +101,7 @@ def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, bu
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     question = replace(questions(parted())[4], chunk_leaves=5)
     assert question.is_matched and question.domain.unknown == "other"
-    plan = release_plan_of(question)
+    plan = make_release_plan(question)
     first = counted(plan, pa.table({"code": ["0100"] * 2000}), "first")
     for code in ("9001", "0199", "7700", None):
         rows = pa.table({"code": pa.array(["0100"] * 1999 + [code])})
@@ -125,7 +125,7 @@ def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None
 
 def test_quantiles_in_rounds(counted) -> None:
     """Wherever rows are, and whatever their keys: every chunk is queried, and answers."""
-    plan = release_plan_of(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))
+    plan = make_release_plan(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))
     first = counted(plan, pa.table({"value": [0.1, 0.2, 0.15], "carrier": ["UA"] * 3}), "first")
     other = pa.table({"value": [0.1, 0.2, 9.9], "carrier": ["UA", "UA", "AA"]})
     assert first == counted(plan, other, "other")
@@ -135,7 +135,7 @@ def test_quantiles_in_rounds(counted) -> None:
 def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
     """However their counts are held, also where codes leave before their bundle ends."""
     monkeypatch.setattr("dpcore.hypercube.code_counts.BUFFERED_ROWS", buffered)
-    plan = release_plan_of(
+    plan = make_release_plan(
         box_question("dense", holding=Holding.DENSE),
         box_question("sparse", holding=Holding.SPARSE),
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=3),
@@ -154,7 +154,7 @@ def test_a_box_that_sends_no_empty_shards_is_found(counted, small_splits, monkey
     monkeypatch.setattr(
         code_counts, "code_partials", lambda *given: (each for each in sent(*given) if each.data)
     )
-    plan = release_plan_of(box_question(holding=Holding.SPARSE))
+    plan = make_release_plan(box_question(holding=Holding.SPARSE))
     columns = {"amount": [1.0] * 3000, "race": ["white"] * 3000}
     counts = [
         counted(plan, pa.table(columns | {"number": [3] * 2999 + [last]}), f"last {last}")

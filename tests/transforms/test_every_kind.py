@@ -75,12 +75,12 @@ def check_places(plan: ReleasePlan) -> None:
             kept = counter.add(increments, ROWS.num_rows)
             partials = list(counter.take())
             assert {partial.place for partial in partials} <= set(places)
-            merged = merged_of(question, partials)
+            merged = merge_by_place(question, partials)
             assert kept == sum(c.total for p, c in merged.items() if question.place_balance(p) == 0)
             assert all(not partial.data for partial in counter.take())
 
 
-def merged_of(question: Question, partials: list[Partial]) -> dict[Place, Counts]:
+def merge_by_place(question: Question, partials: list[Partial]) -> dict[Place, Counts]:
     by_place: dict[Place, list[bytes]] = {place: [] for place in question.places}
     for place, data, _ in partials:
         by_place[place].append(data)
@@ -196,10 +196,12 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
             values = 1 if increments.values is None else increments.values
             np.add.at(given, increments.cells, values)
         partials = list(question.split_counts(given, CHOICES))
-        mine = {place: each.to_bytes() for place, each in merged_of(question, partials).items()}
+        mine = {
+            place: each.to_bytes() for place, each in merge_by_place(question, partials).items()
+        }
         theirs = {
             place: each.to_bytes()
-            for place, each in merged_of(question, list(counter.take())).items()
+            for place, each in merge_by_place(question, list(counter.take())).items()
         }
         assert mine == theirs
 
@@ -227,7 +229,7 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
 
 def test_chunks_of_no_leaves_are_refused(plan) -> None:
     for question in plan.questions:
-        if "chunk_leaves" in fields_of(question):
+        if "chunk_leaves" in field_names(question):
             with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):
                 replace(question, chunk_leaves=0)
 
@@ -235,7 +237,7 @@ def test_chunks_of_no_leaves_are_refused(plan) -> None:
 # --- kinds that break a rule ---------------------------------------------------------------------
 
 
-def fields_of(value: Any) -> list[str]:
+def field_names(value: Any) -> list[str]:
     return [each.name for each in fields(value)]
 
 
@@ -244,7 +246,7 @@ def planted(**methods: Any) -> ReleasePlan:
     plan = every_kind.PLANS["ordered"]()
     (question,) = plan.questions
     kind = type("Planted", (type(question),), methods)
-    given = {name: getattr(question, name) for name in fields_of(question)}
+    given = {name: getattr(question, name) for name in field_names(question)}
     return replace(plan, questions=(kind(**given | {"chunk_leaves": 30}),))
 
 
@@ -267,7 +269,7 @@ def test_a_kind_whose_noise_does_not_hang_on_the_counts_is_found(key) -> None:
             def for_counts(self, counts: Any) -> NoiseSource:
                 return self
 
-        given = {name: getattr(noise, name) for name in fields_of(noise)}
+        given = {name: getattr(noise, name) for name in field_names(noise)}
         own = Blind(**given | {"global_digest": b"", "nonce": b""})
         return ordered.draw(self, place, counts, own)
 

@@ -13,8 +13,8 @@ from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 
-def graph_of(plan, reference, data: str, output: str) -> tuple[Any, Any]:
-    """The job as an engine gets it, and what reads its coders."""
+def build_graph(plan, reference, data: str, output: str) -> tuple[Any, Any]:
+    """Build the job as an engine receives it, and the context that reads its coders."""
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
     rows = pipeline | "Read" >> ReadBatches(patterns=(data,), format="parquet", plan=plan)
     rows | "Release" >> ReleaseTrees(plan, key=reference, output=output)
@@ -28,14 +28,14 @@ def coders_of_shuffles(proto, context) -> dict[str, list[Coder]]:
         if transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn:
             (name,) = transform.inputs.values()
             coder = proto.components.pcollections[name].coder_id
-            found[transform.unique_name] = list(parts_of(context.coders.get_by_id(coder)))
+            found[transform.unique_name] = list(component_coders(context.coders.get_by_id(coder)))
     return found
 
 
-def parts_of(coder: Coder) -> Iterator[Coder]:
+def component_coders(coder: Coder) -> Iterator[Coder]:
     yield coder
     for part in coder._get_component_coders():
-        yield from parts_of(part)
+        yield from component_coders(part)
 
 
 PICKLES = (
@@ -48,7 +48,7 @@ PICKLES = (
 
 def test_what_is_shuffled_is_not_pickled(make_plan, reference, data, tmp_path) -> None:
     plan = make_plan("value", "carrier")
-    found = coders_of_shuffles(*graph_of(plan, reference, data, str(tmp_path / "out")))
+    found = coders_of_shuffles(*build_graph(plan, reference, data, str(tmp_path / "out")))
     # Reshuffle, of a few files and splits, adds a pickle of its own around each element.
     names = [name for name in found if "Reshuffle" not in name]
     assert len(names) >= 5  # by place, digest, balance, by group, both ways, receipts
@@ -60,7 +60,7 @@ def test_what_is_shuffled_is_not_pickled(make_plan, reference, data, tmp_path) -
 def test_faults_are_planted_in_steps_of_the_job(make_plan, reference, data, tmp_path) -> None:
     """Check that the steps that faults wait for by name exist: those tests need engines that are
     mostly not installed."""
-    proto, _ = graph_of(make_plan("value"), reference, data, str(tmp_path / "out"))
+    proto, _ = build_graph(make_plan("value"), reference, data, str(tmp_path / "out"))
     names = [each.unique_name for each in proto.components.transforms.values()]
     assert all(any(step in name for name in names) for step in STEPS)
 
@@ -69,4 +69,4 @@ def test_the_search_knows_a_pickle() -> None:
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
     pairs = pipeline | beam.Create([(1, object)]) | beam.Map(lambda pair: pair)
     coder = coders.registry.get_coder(pairs.element_type)
-    assert any(isinstance(part, PICKLES) for part in parts_of(coder))
+    assert any(isinstance(part, PICKLES) for part in component_coders(coder))

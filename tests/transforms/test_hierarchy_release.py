@@ -21,16 +21,16 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import unpack
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
-    domain_of,
     hierarchy_question,
     leaf_counts,
+    make_release_plan,
     node_sums,
     random_rows,
-    release_plan_of,
+    universe_domain,
 )
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 from tests.transforms.eager import summed as balances
-from tests.transforms.hierarchy_releases import files_of
+from tests.transforms.hierarchy_releases import release_in_memory
 from transforms.conservation import tree_rows
 from transforms.count import _MergePlace
 from transforms.key_reference import KeyReference
@@ -53,8 +53,8 @@ def keyed(form: str, **fields: object) -> HierarchyQuestion[IrregularMechanism]:
 def add_remove() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
     """The universe's form, and the question."""
     signed = {"name": "signed", "measure": SIGNED}
-    unknown = domain_of("digits", unknown="other")
-    missing = domain_of("columns", missing="other")
+    unknown = universe_domain("digits", unknown="other")
+    missing = universe_domain("columns", missing="other")
     return [
         ("digits", hierarchy_question("digits", name="digits")),
         ("columns", hierarchy_question("columns", name="columns")),
@@ -70,7 +70,7 @@ def add_remove() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
 
 
 def public() -> list[tuple[str, HierarchyQuestion[IrregularMechanism]]]:
-    total, invariants = domain_of("digits", **OTHERS), domain_of("paths", **OTHERS)
+    total, invariants = universe_domain("digits", **OTHERS), universe_domain("paths", **OTHERS)
     plain = {"unit": SUBSTITUTE}
     return [
         ("digits", hierarchy_question(name="total", domain=total, public_level=0, **plain)),
@@ -97,7 +97,7 @@ RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion[IrregularMech
 
 def plan_for(name: str, chunk_leaves: int = 4) -> ReleasePlan:
     questions = (question for _, question in RELEASES[name]())
-    return release_plan_of(*(replace(each, chunk_leaves=chunk_leaves) for each in questions))
+    return make_release_plan(*(replace(each, chunk_leaves=chunk_leaves) for each in questions))
 
 
 def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
@@ -134,13 +134,13 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run_steps(plan, ROWS, tmp_path / "out")
-    check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
+    check(plan, release_files(tmp_path / "out"), release_in_memory(plan, ROWS, key))
 
 
 def test_public_nodes_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
     plan = plan_for("public")
     run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
-    check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
+    check(plan, release_files(tmp_path / "out"), release_in_memory(plan, ROWS, key))
 
 
 def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
@@ -148,7 +148,7 @@ def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
     plan = plan_for("add_remove")
     run_steps(plan, rows, tmp_path / "out")
     found = release_files(tmp_path / "out")
-    check(plan, found, files_of(plan, rows, key))
+    check(plan, found, release_in_memory(plan, rows, key))
     # One for each universe, however many trees share it.
     assert sum(name.startswith("universe-") for name in found) == 3
 
@@ -158,11 +158,11 @@ def test_a_hierarchy_beside_an_ordered_tree(
 ) -> None:
     ordered = make_plan("value", "carrier", fanouts=(4, 4, 2))
     both = rows.append_column("code", ROWS["code"].combine_chunks().take(np.arange(3000) % 2600))
-    plan = release_plan_of(*ordered.questions, hierarchy_question("digits"))
+    plan = make_release_plan(*ordered.questions, hierarchy_question("digits"))
     run_steps(plan, both, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert "quantiles.parquet" in found
-    check(plan, found, files_of(plan, both, key))
+    check(plan, found, release_in_memory(plan, both, key))
 
 
 @pytest.mark.parametrize("name", ["add_remove", "public"])
@@ -236,7 +236,7 @@ def test_dense_and_sparse_sums_are_exact(
 
 def test_sums_of_the_largest_bounds_do_not_overflow(reference) -> None:
     measure = MeasureColumn(column="amount", lower=-(2**31), upper=2**31)
-    plan = release_plan_of(hierarchy_question("digits", measure=measure))
+    plan = make_release_plan(hierarchy_question("digits", measure=measure))
     rows = ROWS.set_column(6, "amount", pa.array([1e300, -1e300] * 1300))
     batches = rows.combine_chunks().to_batches(max_chunksize=900)
     found = summed(plan, batches, [3], reference)["places"]
@@ -252,7 +252,7 @@ def test_a_plan_in_flight_is_small(tmp_path) -> None:
 
     universe = universe_from_codes(pa.array([f"{n:05d}" for n in range(50_000)]), (2, 3))
     domain = HierarchyDomain(universe=universe, columns=("code",))
-    plan = release_plan_of(hierarchy_question("digits", domain=domain))
+    plan = make_release_plan(hierarchy_question("digits", domain=domain))
     shared = share_universes(plan, str(tmp_path / "out"))
     assert len(pickle.dumps(plan)) > 50_000 > 5_000 > len(pickle.dumps(shared))
     again = pickle.loads(pickle.dumps(shared))

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
@@ -77,16 +79,85 @@ def test_a_job_of_another_plan_records_nothing(plans, tmp_path, make_plan) -> No
         check_kept(str(tmp_path), make_plan(cells=29).digest)
 
 
-@pytest.mark.parametrize("name", ["request", "spec", "seal"])
-def test_a_plan_whose_seal_is_not_its_own_is_refused(
-    plans, tmp_path, make_plan, reference, name
-) -> None:
+EDITS: dict[str, Any] = {
+    "request": {},
+    "spec": {"trees": []},
+    "trees": [],
+    "digest": 64 * "0",
+    "dptrees": "0.0.1",
+    "seal": 64 * "0",
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_plan_whose_seal_is_not_its_own_is_refused(tmp_path, make_plan, reference, name) -> None:
     kept = kept_by(str(tmp_path), make_plan(), REQUEST, reference.checked())
-    change = {"seal": 64 * "0", "request": {}, "spec": {**kept.spec, "budget": "2"}}
-    edited = replace(kept, **{name: change[name]})
+    edited = replace(kept, **{name: EDITS[name]})
     (tmp_path / PLAN).write_bytes(edited.to_bytes())
     with pytest.raises(KeptPlanError, match="that no run under the key"):
         kept_by(str(tmp_path), make_plan(), REQUEST, reference.checked())
+
+
+def test_a_plan_of_the_earlier_format_is_used(plans, tmp_path, make_plan, reference) -> None:
+    key = reference.checked()
+    earlier = replace(KeptPlan.sealed(make_plan(), REQUEST, key.load()), format=1)
+    earlier = replace(earlier, seal=earlier.own_seal(key.load()))
+    (tmp_path / PLAN).write_bytes(earlier.to_bytes())
+    assert kept_by(str(tmp_path), make_plan(), REQUEST, key) == earlier
+    for name in ("request", "spec", "seal", "format"):
+        edited = replace(earlier, **{name: EDITS.get(name, 2)})
+        (tmp_path / PLAN).write_bytes(edited.to_bytes())
+        with pytest.raises(KeptPlanError, match="that no run under the key"):
+            kept_by(str(tmp_path), make_plan(), REQUEST, key)
+
+
+def test_a_seal_does_not_hold_under_the_earlier_format(tmp_path, make_plan, reference) -> None:
+    """Else the entries that only the later format seals could be edited."""
+    kept = kept_by(str(tmp_path), make_plan(), REQUEST, reference.checked())
+    (tmp_path / PLAN).write_bytes(replace(kept, format=1, trees=[]).to_bytes())
+    with pytest.raises(KeptPlanError, match="that no run under the key"):
+        kept_by(str(tmp_path), make_plan(), REQUEST, reference.checked())
+
+
+NO_TEXT = (None, True, 7, [], {}, "\udc80")
+NO_OBJECT = (None, True, 7, "x", [])
+NO_LIST = (None, True, 7, "x", {}, [None], [[]], ["x"])
+DAMAGES: dict[str, tuple[Any, ...]] = {
+    "format": (None, True, 0, 3, "2", [], {}),
+    "dptrees": NO_TEXT,
+    "digest": NO_TEXT,
+    "key_id": NO_TEXT,
+    "seal": NO_TEXT,
+    "request": NO_OBJECT,
+    "spec": (*NO_OBJECT, {}, *({"trees": value} for value in NO_LIST)),
+    "trees": NO_LIST,
+    "more": (1,),
+}
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_every_damage_is_found(plans, tmp_path, format) -> None:
+    """Also where somebody wrote another checksum."""
+    path = tmp_path / PLAN
+    path.write_bytes(replace(plans[0], format=format).to_bytes())
+    entries = json.loads(path.read_bytes())
+    assert find_kept(str(tmp_path)) is not None
+    names = entries.keys() - {CHECKSUM}
+    changes = [{n: old for n, old in entries.items() if n != name} for name in names]
+    changes += [entries | {name: value} for name in DAMAGES for value in DAMAGES[name]]
+    for change in changes:
+        path.write_text(json.dumps(change | {CHECKSUM: manifest_checksum(change)}))
+        with pytest.raises(KeptPlanError, match="is damaged, or another version"):
+            find_kept(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff", b"[]", b"null", b"{}", 100_000 * b"[", b"9" * 5_000]
+)
+def test_what_is_no_plan_is_found(tmp_path, data) -> None:
+    (tmp_path / PLAN).write_bytes(data)
+    with pytest.raises(KeptPlanError, match="is damaged, or another version"):
+        find_kept(str(tmp_path))
 
 
 def test_a_flipped_byte_is_found(plans) -> None:

@@ -67,8 +67,8 @@ def holds(data: bytes, needles: list[bytes], depth: int = DEPTH) -> bool:
     return depth > 0 and any(holds(part, needles, depth - 1) for part in inner(data) if part)
 
 
-def secrets_of(key: ReleaseKey) -> list[bytes]:
-    """The key in every plain form; halves, so that a key broken in two is found as well."""
+def plain_forms(key: ReleaseKey) -> list[bytes]:
+    """Return the key in every plain form; halves, so that a key broken in two is found as well."""
     text = key.to_text().removeprefix("dptrees-key-1:")
     secret = base64.urlsafe_b64decode(text)
     forms = [secret, base64.b64encode(secret), text.encode()]
@@ -100,7 +100,7 @@ class Carrier(beam.DoFn):
 
 def test_the_job_does_not_hold_the_key(make_plan, reference, key, data, tmp_path) -> None:
     job = graph(make_plan("value", "carrier"), reference, data, tmp_path / "out")
-    assert not holds(job, secrets_of(key))
+    assert not holds(job, plain_forms(key))
     # Not because the payloads stay closed: what the steps do hold is found in them.
     assert holds(job, [reference.check_value])
     assert holds(job, [reference.reference.encode()])
@@ -123,8 +123,8 @@ def test_the_search_finds_a_key_that_a_step_holds(
     step = beam.ParDo(Carrier(form(key)))
     job = graph(make_plan(), reference, data, tmp_path / "out", step)
     # In the bytes as they are nothing is seen, which is why payloads are opened.
-    assert not any(needle in job for needle in secrets_of(key))
-    assert holds(job, secrets_of(key))
+    assert not any(needle in job for needle in plain_forms(key))
+    assert holds(job, plain_forms(key))
 
 
 def test_neither_the_release_nor_the_log_holds_the_key(
@@ -132,7 +132,7 @@ def test_neither_the_release_nor_the_log_holds_the_key(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     run(make_plan("value", "carrier"), data, tmp_path / "out")
-    needles = secrets_of(key)
+    needles = plain_forms(key)
     for name, content in release_files(tmp_path / "out").items():
         assert not holds(content, needles, depth=2), name
         if name.endswith(".parquet"):

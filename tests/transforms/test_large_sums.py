@@ -14,7 +14,7 @@ from dpcore.questions.leaf_counts import merged_chunk
 from dpcore.rows.packing import unpack
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
 from dpcore.trees.exact_sums import LARGEST_SUM
-from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, release_plan_of
+from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, make_release_plan
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 from transforms.conservation import residue, tree_rows
 from transforms.count import _CountRows, _MergePlace
@@ -23,7 +23,7 @@ from transforms.readers.read import BALANCE
 BOUND = LARGEST_BOUND
 SUMS = MeasureColumn(column="amount", lower=-BOUND, upper=BOUND)
 PLAN, PLAN_IN_CHUNKS = (
-    release_plan_of(hierarchy_question("digits", measure=SUMS, chunk_leaves=leaves))
+    make_release_plan(hierarchy_question("digits", measure=SUMS, chunk_leaves=leaves))
     for leaves in (2**17, 4)
 )
 NOTHING = pa.array([], pa.null())

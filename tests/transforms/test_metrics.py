@@ -126,10 +126,12 @@ def test_no_other_module_makes_metrics() -> None:
     assert makes_metrics("from apache_beam.metrics import Metrics")
     assert makes_metrics("beam.metrics.Metrics.counter('a', 'b').inc()")
     assert not makes_metrics("question.counter(dense=True)")  # of rows
-    modules = [path for layer in ("dpcore", "transforms", "pipelines") for path in layer_of(layer)]
+    modules = [
+        path for layer in ("dpcore", "transforms", "pipelines") for path in package_modules(layer)
+    ]
     made = [path.name for path in modules if makes_metrics(path.read_text())]
     assert made == ["metrics.py", "preflight.py"]
 
 
-def layer_of(name: str) -> list[Path]:
+def package_modules(name: str) -> list[Path]:
     return sorted((PROJECT / name).glob("*.py"))

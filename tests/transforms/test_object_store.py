@@ -1,8 +1,8 @@
 """A release on an object store: made straight at its names, whole or not at all, and read there.
 
 The store in memory has an object store's ways (no folders, no rename, an object appears when its
-upload is closed, even after a failure) and fails where it is told to. The S3 server speaks the real
-protocol to Beam's own client, also in another process that is killed.
+upload is closed, even after a failure) and fails where a test says so. The S3 server speaks the
+real protocol to Beam's own client, also in another process that is killed.
 """
 
 import io
@@ -282,8 +282,8 @@ def test_query_and_report_read_the_store(released, store, capsys) -> None:
     assert main(["report", OUTPUT]) == 0
     assert capsys.readouterr().out == f"{OUTPUT}/report.html\n"
     assert store[f"{OUTPUT}/report.html"] == page
-    ask = ["query", OUTPUT, "quantile", "0.5", "--tree", "places", "--key", "UA", "--json"]
-    assert main(ask) == 0
+    query = ["query", OUTPUT, "quantile", "0.5", "--tree", "places", "--key", "UA", "--json"]
+    assert main(query) == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]
     table = pq.read_table(pa.BufferReader(store[f"{OUTPUT}/quantiles.parquet"])).to_pylist()
     assert answer["value"] == next(row["value"] for row in table if row["key"] == "UA")
@@ -323,7 +323,7 @@ WRITES = [
 ]
 
 
-def test_a_failing_write_is_told_and_the_run_completed_later(
+def test_a_failing_write_is_reported_and_the_run_completed_later(
     plan, data, rows, run, store, expected_files
 ) -> None:
     """One after the other in one folder, so that each run comes further than the one before."""
@@ -402,13 +402,13 @@ def test_a_page_is_written_as_one(store, monkeypatch) -> None:
 
 def test_beam_s_own_writer_is_not_used() -> None:
     """`fileio.WriteToFiles` of Beam 2.77 logs a failing rename and goes on."""
-    sources = [path for folder in ("transforms", "pipelines") for path in folder_of(folder)]
+    sources = [path for folder in ("transforms", "pipelines") for path in package_modules(folder)]
     assert len(sources) > 20
     for path in sources:
         assert "fileio" not in path.read_text(), path
 
 
-def folder_of(name: str) -> list[Path]:
+def package_modules(name: str) -> list[Path]:
     return sorted((PROJECT / name).rglob("*.py"))
 
 
@@ -524,7 +524,7 @@ def s3_configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable
 
 @pytest.fixture
 def reached(bucket: Bucket, store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process may use the bucket, once it is told the server's address."""
+    """This process may use the bucket, once it has the server's address."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, text in S3_KEYS.items():

@@ -20,13 +20,13 @@ from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     CODES,
-    domain_of,
     hierarchy_question,
+    make_release_plan,
     random_rows,
-    release_plan_of,
+    universe_domain,
 )
 from tests.transforms.eager import SLOT_HAND_OVERS, EagerRelease
-from tests.transforms.hierarchy_releases import files_of
+from tests.transforms.hierarchy_releases import release_in_memory
 from tests.transforms.test_hierarchy_release import rows_in_two_files
 from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
@@ -76,7 +76,7 @@ def questions(
         {"missing": "other"},
         {"unknown": "other", "missing": "other"},
     ]
-    domains = [domain_of("digits", universe=universe, **each) for each in policies]
+    domains = [universe_domain("digits", universe=universe, **each) for each in policies]
     kinds = [{}, {"measure": SIGNED}, {"keys": RACES}, {"keys": RACES, "measure": SIGNED}]
     return [
         hierarchy_question("digits", name=f"t{i}{j}", domain=domain, unit=unit, **kind)  # type: ignore[arg-type]
@@ -85,13 +85,13 @@ def questions(
     ]
 
 
-def plan_of(universe: Universe, chunks: int, *, every: int = 1) -> ReleasePlan:
-    """The plan of every first, second or later question."""
+def make_plan(universe: Universe, chunks: int, *, every: int = 1) -> ReleasePlan:
+    """Make the plan of every nth question."""
     chosen = questions(universe)[::every]
-    return release_plan_of(*(replace(each, chunk_leaves=chunks) for each in chosen))
+    return make_release_plan(*(replace(each, chunk_leaves=chunks) for each in chosen))
 
 
-def tables_of(found: dict[str, bytes]) -> dict[str, bytes]:
+def select_tables(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if "/" in name}
 
 
@@ -100,31 +100,31 @@ def tables_of(found: dict[str, bytes]) -> dict[str, bytes]:
 def test_the_release_is_that_of_the_universe_held_whole(
     chunks, tmp_path, key, run_steps, release_files
 ) -> None:
-    plan = plan_of(parted(), chunks)
+    plan = make_plan(parted(), chunks)
     assert all(question.is_matched for question in plan.questions)
-    assert plan.digest == plan_of(BLOCKS, chunks).digest
+    assert plan.digest == make_plan(BLOCKS, chunks).digest
     run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert tables_of(found) == files_of(plan_of(BLOCKS, chunks), ROWS, key)
+    assert select_tables(found) == release_in_memory(make_plan(BLOCKS, chunks), ROWS, key)
 
 
 def test_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
     """Each policy once, and each of counts, sums and keys."""
-    plan = plan_of(parted(), 5, every=5)
+    plan = make_plan(parted(), 5, every=5)
     run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert tables_of(found) == files_of(plan_of(BLOCKS, 5, every=5), ROWS, key)
+    assert select_tables(found) == release_in_memory(make_plan(BLOCKS, 5, every=5), ROWS, key)
 
 
 def test_in_memory(key) -> None:
-    wanted, found = (
-        release_rows(plan_of(each, 5), ROWS.combine_chunks().to_batches(), key)
+    expected, found = (
+        release_rows(make_plan(each, 5), ROWS.combine_chunks().to_batches(), key)
         for each in (BLOCKS, parted())
     )
-    for question in wanted.plan.questions:
+    for question in expected.plan.questions:
         for part in question.parts():
             place = part.kind, part.tree, part.key, part.index
-            assert found._read(*place) == wanted._read(*place)
+            assert found._read(*place) == expected._read(*place)
 
 
 def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None:
@@ -138,7 +138,7 @@ def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None
 @pytest.mark.parametrize("many", [0, 2], ids=["lost", "twice"])
 @pytest.mark.parametrize("place", SLOT_HAND_OVERS)
 def test_nothing_is_lost_on_the_way(place, many, tmp_path, reference) -> None:
-    plan = release_plan_of(questions(parted())[6])
+    plan = make_release_plan(questions(parted())[6])
 
     def fault(name: str, elements: list[object]) -> list[object]:
         if name != place:
@@ -168,7 +168,7 @@ def test_a_unit_that_is_bounded_looks_its_rows_up(key) -> None:
 
 
 def shared_plan(folder: Path) -> ReleasePlan:
-    return share_universes(release_plan_of(*questions(parted())[:2]), str(folder))
+    return share_universes(make_release_plan(*questions(parted())[:2]), str(folder))
 
 
 def test_the_file_is_the_one_that_every_universe_has(tmp_path) -> None:
@@ -199,14 +199,14 @@ def test_a_worker_reads_the_upper_levels_and_what_it_requests(tmp_path, monkeypa
     universe_file._LOADED.clear()
     monkeypatch.setattr(files, "read_bytes", lambda path: pytest.fail(path))
     plan = pickle.loads(message)
-    assert plan.digest == release_plan_of(*questions(BLOCKS)[:2]).digest
+    assert plan.digest == make_release_plan(*questions(BLOCKS)[:2]).digest
     assert plan.questions[0].node_labels(3, np.array([9, 0])).to_pylist() == ["9001", "0100"]
 
 
 def test_on_an_object_store(monkeypatch) -> None:
     monkeypatch.setattr(MemoryStore, "objects", {})
     monkeypatch.setattr(MemoryStore, "failure", [])
-    message = pickle.dumps(share_universes(plan_of(parted(), 5), f"{BUCKET}/out"))
+    message = pickle.dumps(share_universes(make_plan(parted(), 5), f"{BUCKET}/out"))
     assert list(MemoryStore.objects) == [f"{BUCKET}/out/{universe_name(BLOCKS.digest)}"]
     universe_file._LOADED.clear()
     question = pickle.loads(message).questions[0]
@@ -255,8 +255,8 @@ def test_a_list_that_changes_is_reported() -> None:
 
 @pytest.mark.parametrize("fault", ["gone", "cut"])
 def test_a_worker_without_the_file_says_so(fault, tmp_path, monkeypatch) -> None:
-    domain = domain_of("digits", universe=parted())
-    plan = release_plan_of(hierarchy_question("digits", domain=domain))
+    domain = universe_domain("digits", universe=parted())
+    plan = make_release_plan(hierarchy_question("digits", domain=domain))
     travelling = pickle.dumps(share_universes(plan, str(tmp_path)))
     monkeypatch.setattr(universe_file, "_LOADED", {})
     (file,) = tmp_path.glob("universe-*")
@@ -281,8 +281,8 @@ def test_a_list_that_changes_before_it_is_written_is_reported(tmp_path) -> None:
     held = universe.level_labels[-1].codes
     if hasattr(held, "_held"):
         held._held.clear()
-    plan = release_plan_of(
-        hierarchy_question("digits", domain=domain_of("digits", universe=universe))
+    plan = make_release_plan(
+        hierarchy_question("digits", domain=universe_domain("digits", universe=universe))
     )
     with pytest.raises(ReleaseError, match="changed while it was read") as caught:
         share_universes(plan, str(tmp_path))

@@ -5,7 +5,7 @@ from collections import Counter
 from glob import glob
 
 from transforms.layout import planned_parts
-from transforms.progress import advance, listen
+from transforms.metrics import advance, listen
 
 
 def test_listeners_come_and_go() -> None:

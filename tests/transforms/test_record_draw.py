@@ -54,14 +54,14 @@ def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_
 
 def test_a_witness_is_requested_before_anything_is_recorded(make_plan, reference, tmp_path) -> None:
     plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
-    chunks, asked = len(plan.questions[0].places), []
+    chunks, records = len(plan.questions[0].places), []
     folder_nonce(str(tmp_path / "out"), bytes(range(16)))
 
     def refuse(record: bytes) -> None:
-        asked.append(record)
+        records.append(record)
         raise ReleaseError("refused")
 
-    for witness, recorded in ((refuse, False), (asked.append, True)):
+    for witness, recorded in ((refuse, False), (records.append, True)):
         step = _Record(plan, reference, str(tmp_path / "out"), bytes(range(16)), witness)
         step.setup()
         drawn = step.process(pack_digest(5, chunks), {"chunks of tree value": chunks})
@@ -72,20 +72,20 @@ def test_a_witness_is_requested_before_anything_is_recorded(make_plan, reference
                 list(drawn)
         assert (tmp_path / "out" / "record.json").exists() is recorded
     text = (tmp_path / "out" / "record.json").read_text()
-    assert asked[0] == asked[1] and asked[0].hex() in text
+    assert records[0] == records[1] and records[0].hex() in text
 
 
 @pytest.mark.parametrize("left", ["nothing", "another", "damaged"])
 def test_a_job_that_outlived_its_folder_draws_nothing(left, make_plan, reference, tmp_path) -> None:
     """Run a step again, as a jar or a template does, under a nonce that was used."""
-    plan, asked, out = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8), [], tmp_path / "out"
+    plan, records, out = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8), [], tmp_path / "out"
     chunks = len(plan.questions[0].places)
     if left != "nothing":
         folder_nonce(str(out), bytes(range(1, 17)))
     if left == "damaged":
         (out / "nonce.json").write_text("{")
-    step = _Record(plan, reference, str(out), bytes(range(16)), asked.append)
+    step = _Record(plan, reference, str(out), bytes(range(16)), records.append)
     step.setup()
     with pytest.raises(NonceError, match="no longer begun in"):
         list(step.process(pack_digest(5, chunks), {"chunks of tree value": chunks}))
-    assert not asked and not (out / "record.json").exists()
+    assert not records and not (out / "record.json").exists()

@@ -29,9 +29,9 @@ def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> E
     """Quantiles of 30 cells in chunks of 8."""
     keys = KeyList(column="carrier", keys=("UA", "AA", "none of them")) if keyed else None
     domain = NumberDomain(column="value", lower=0, upper=10, cells=30, missing="drop")
-    asked = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
+    workload = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
     one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    return replace(asked.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
+    return replace(workload.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def plan(make_plan) -> ReleasePlan:
 
 
 @pytest.fixture
-def wanted(plan, rows, expected_files) -> dict[str, bytes]:
+def expected_tables(plan, rows, expected_files) -> dict[str, bytes]:
     return expected_files(plan, rows)
 
 
@@ -57,30 +57,30 @@ def tables(found: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("bundles", [1, 3, 17])
 def test_however_rows_are_bundled(
-    bundles: int, plan, rows, wanted, reference, tmp_path, release_files
+    bundles: int, plan, rows, expected_tables, reference, tmp_path, release_files
 ) -> None:
     size = -(-rows.num_rows // bundles)
     batches = [
         rows.slice(each * size, size).combine_chunks().to_batches() for each in range(bundles)
     ]
     EagerRelease(plan, reference, str(tmp_path / "out"), NONCE).run(batches)
-    assert tables(release_files(tmp_path / "out")) == wanted
+    assert tables(release_files(tmp_path / "out")) == expected_tables
 
 
 def test_on_beam_however_often_bundles_run(
-    plan, data, run, wanted, tmp_path, release_files, small_splits
+    plan, data, run, expected_tables, tmp_path, release_files, small_splits
 ) -> None:
     options = ["--direct_runner_bundle_repeat=2"]
     run(plan, data, tmp_path / "out", pipeline_options=options)
-    assert tables(release_files(tmp_path / "out")) == wanted
+    assert tables(release_files(tmp_path / "out")) == expected_tables
 
 
-def test_in_a_plain_loop(plan, rows, wanted, reference, tmp_path, release_files) -> None:
+def test_in_a_plain_loop(plan, rows, expected_tables, reference, tmp_path, release_files) -> None:
     output = str(tmp_path / "out")
     with beam.Pipeline(runner=LoopRunner()) as pipeline:
         batches = pipeline | beam.Create(rows.to_pylist(), reshuffle=False)
         batches | ReleaseTrees(plan, key=reference, output=output, nonce=NONCE, schema=rows.schema)
-    assert tables(release_files(tmp_path / "out")) == wanted
+    assert tables(release_files(tmp_path / "out")) == expected_tables
 
 
 @pytest.mark.parametrize("change", [drop, repeat])

@@ -22,14 +22,14 @@ BITS = 12
 KINDS = pytest.mark.parametrize("kind", SketchKind)
 
 
-def sketches_of(kind: SketchKind) -> PrefixSketches:
+def make_sketches(kind: SketchKind) -> PrefixSketches:
     shape = SketchShape(kind=kind, rows=2, width=8)
     return PrefixSketches(shape=shape, code_bits=BITS, levels=(5, BITS))
 
 
 def expected(kind: SketchKind, key: ReleaseKey, batches: list[np.ndarray]) -> bytes:
     """All codes at once, without Beam."""
-    sketches = sketches_of(kind)
+    sketches = make_sketches(kind)
     tables = sketches.empty()
     codes = np.concatenate([np.zeros(0, np.uint64), *batches])
     sketches.update(sketches.hashes(key, *NAME), tables, codes)
@@ -81,7 +81,7 @@ def test_any_bundling_and_order_of_merges(
     reference: KeyReference,
     key: ReleaseKey,
 ) -> None:
-    combiner = pickle.loads(pickle.dumps(SketchCodes(sketches_of(kind), reference, NAME)))
+    combiner = pickle.loads(pickle.dumps(SketchCodes(make_sketches(kind), reference, NAME)))
     combiner.setup()
     assert combined(combiner, batches, data) == expected(kind, key, batches)
 
@@ -90,7 +90,7 @@ def test_any_bundling_and_order_of_merges(
 def test_after_it_was_made_compact_more_is_added(
     kind: SketchKind, reference: KeyReference, key: ReleaseKey
 ) -> None:
-    combiner = SketchCodes(sketches_of(kind), reference, NAME)
+    combiner = SketchCodes(make_sketches(kind), reference, NAME)
     combiner.setup()
     codes = np.arange(100, dtype=np.uint64)
     accumulator = combiner.compact(combiner.add_input(combiner.create_accumulator(), codes))
@@ -109,13 +109,13 @@ def test_in_a_pipeline(
         sketched = (
             pipeline
             | "Batches" >> beam.Create(batches)
-            | "Sketch" >> beam.CombineGlobally(SketchCodes(sketches_of(kind), reference, NAME))
+            | "Sketch" >> beam.CombineGlobally(SketchCodes(make_sketches(kind), reference, NAME))
         )
         assert_that(sketched, equal_to([expected(kind, key, batches)]))
 
 
 def test_what_travels_holds_the_key_s_place_alone(reference: KeyReference, key: ReleaseKey) -> None:
-    sketches = sketches_of(SketchKind.COUNT_SKETCH)
+    sketches = make_sketches(SketchKind.COUNT_SKETCH)
     combiner = SketchCodes(sketches, reference, NAME)
     assert key.to_text().encode() not in pickle.dumps(combiner)
     combiner.setup()
@@ -126,10 +126,10 @@ def test_what_travels_holds_the_key_s_place_alone(reference: KeyReference, key: 
 def test_a_worker_with_another_key_fails(reference: KeyReference, key_file: Any) -> None:
     key_file.write_text(ReleaseKey(bytes(32)).to_text())
     with pytest.raises(KeyReferenceError, match="another key than the launcher's"):
-        SketchCodes(sketches_of(SketchKind.COUNT_MIN), reference, NAME).setup()
+        SketchCodes(make_sketches(SketchKind.COUNT_MIN), reference, NAME).setup()
 
 
 def test_it_takes_arrays_alone(reference: KeyReference) -> None:
-    combiner = SketchCodes(sketches_of(SketchKind.COUNT_MIN), reference, NAME)
+    combiner = SketchCodes(make_sketches(SketchKind.COUNT_MIN), reference, NAME)
     with pytest.raises(beam.typehints.decorators.TypeCheckError, match="ndarray"):
         beam.Pipeline() | beam.Create(["text"]) | beam.CombineGlobally(combiner)

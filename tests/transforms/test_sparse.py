@@ -22,7 +22,7 @@ from dpcore.sparse import question
 from dpcore.sparse.counter import SparseCounter
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
-from tests.transforms.hierarchy_releases import DELTA, files_of, sparse_question
+from tests.transforms.hierarchy_releases import DELTA, release_in_memory, sparse_question
 from transforms.conservation import expected_balance, tree_chunks
 from transforms.count import _DIGEST, _EmptyPlaces, _MergePlace
 from transforms.readers.read import BALANCE
@@ -83,7 +83,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     plan = sparse_plan(*FORMS, prune=prune)
     run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert tables(found) == files_of(plan, ROWS, key)
+    assert tables(found) == release_in_memory(plan, ROWS, key)
     assert found.keys() - tables(found).keys() == {"manifest.json", "nonce.json", "record.json"}
     parts = json.loads(found["manifest.json"])["parts"]
     assert [(part["tree"], part["chunk"]) for part in parts] == sorted(
@@ -96,7 +96,7 @@ def test_beside_hierarchies(tmp_path, key, run_steps, release_files) -> None:
     plan = mixed_plan(chunk_leaves=4)
     run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
-    assert tables(found) == files_of(plan, ROWS, key)
+    assert tables(found) == release_in_memory(plan, ROWS, key)
     assert {name.split("/")[1].split("-")[0] for name in tables(found)} == {
         "paths",
         "places",
@@ -110,7 +110,7 @@ def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
     plan = sparse_plan(*FORMS)
     run_steps(plan, rows, tmp_path / "out")
     found = tables(release_files(tmp_path / "out"))
-    assert found == files_of(plan, rows, key)
+    assert found == release_in_memory(plan, rows, key)
     sizes = {name: pq.read_table(pa.BufferReader(data)).num_rows for name, data in found.items()}
     roots = [size for name, size in sizes.items() if "-000000-000000-" in name]
     assert roots == [1, 1, 1] and sum(sizes.values()) == 3  # nothing else passes its threshold

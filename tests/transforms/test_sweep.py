@@ -71,7 +71,7 @@ def test_of_two_draws_of_a_chunk_the_loser_is_cleared(
     def other_bytes(table: pa.Table) -> bytes:
         return parquet_bytes(table.replace_schema_metadata({"attempt": str(next(attempts))}))
 
-    monkeypatch.setattr("transforms.write.parquet_bytes", other_bytes)
+    monkeypatch.setattr("transforms.draw.parquet_bytes", other_bytes)
     out = tmp_path / "out"
     run(make_plan(), data, out, pipeline_options=["--direct_runner_bundle_repeat=2"])
     assert next(attempts) > 5

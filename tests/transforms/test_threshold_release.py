@@ -10,9 +10,9 @@ import pytest
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan
-from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
-from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
-from tests.transforms.hierarchy_releases import files_of
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
+from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
+from tests.transforms.hierarchy_releases import release_in_memory
 
 ROWS = random_rows(5, 2600)
 RACES = ("white", "black", "nobody")
@@ -20,7 +20,7 @@ RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
 
 
 def add_remove() -> ReleasePlan:
-    return stated_plan_of(
+    return make_stated_plan(
         threshold_question("digits", name="digits"),
         threshold_question("paths", name="paths"),
         threshold_question("columns", name="keys", keys=RACES),
@@ -30,14 +30,14 @@ def add_remove() -> ReleasePlan:
 
 def substitute() -> ReleasePlan:
     unit = SUBSTITUTE_ROW
-    return stated_plan_of(
+    return make_stated_plan(
         threshold_question("paths", name="paths", unit=unit),
         threshold_question("bushy", name="keys", keys=RACES, unit=unit),
     )
 
 
 def measured() -> ReleasePlan:
-    return release_plan_of(
+    return make_release_plan(
         hierarchy_question("digits", name="chains", estimation="none", budget=RHO),
         hierarchy_question("paths", name="keys", keys=RACES, estimation="none", budget=RHO),
     )
@@ -58,5 +58,5 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     tables = {path: data for path, data in found.items() if "/" in path}
-    assert tables == files_of(plan, ROWS, key)
+    assert tables == release_in_memory(plan, ROWS, key)
     assert json.loads(found["manifest.json"])["spec"] == plan.spec()

@@ -16,9 +16,9 @@ from dpcore.hierarchy.universe_table import universe_from_table
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     ROUTES,
-    domain_of,
     hierarchy_question,
-    release_plan_of,
+    make_release_plan,
+    universe_domain,
 )
 from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
@@ -53,21 +53,21 @@ def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> dict[str, SharedUniverse]
 @pytest.fixture
 def plan():
     """Three trees over two universes."""
-    return release_plan_of(
+    return make_release_plan(
         hierarchy_question("digits", name="one"),
-        hierarchy_question("digits", name="two", domain=domain_of("digits", unknown="other")),
+        hierarchy_question("digits", name="two", domain=universe_domain("digits", unknown="other")),
         hierarchy_question("columns", name="three"),
     )
 
 
-def parquet_of(folder: Path) -> list[str]:
+def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_trees_share_one_file_of_each_universe(plan, tmp_path) -> None:
     shared = share_universes(plan, str(tmp_path / "out"))
     names = sorted(universe_name(universe.digest) for universe in (BLOCKS, ROUTES))
-    assert parquet_of(tmp_path / "out") == names == sorted(universe_files(shared))
+    assert file_names(tmp_path / "out") == names == sorted(universe_files(shared))
     assert universe_files(plan) == {}
     for name, checksum in universe_files(shared).items():
         data = (tmp_path / "out" / name).read_bytes()
@@ -93,7 +93,7 @@ def test_a_folder_that_was_cleared_gets_its_universe_again(plan, tmp_path) -> No
     for path in (tmp_path / "out").iterdir():
         path.unlink()
     share_universes(plan, str(tmp_path / "out"))
-    assert parquet_of(tmp_path / "out") == sorted(universe_files(shared))
+    assert file_names(tmp_path / "out") == sorted(universe_files(shared))
 
 
 def test_a_release_that_exists_keeps_the_bytes_that_it_names(
@@ -129,7 +129,7 @@ def test_what_is_not_the_universe_is_written_anew(plan, tmp_path, wrong, nothing
 
 def test_two_folders_have_a_universe_each(plan, tmp_path) -> None:
     one, two = (share_universes(plan, str(tmp_path / name)) for name in ("one", "two"))
-    assert parquet_of(tmp_path / "one") == parquet_of(tmp_path / "two")
+    assert file_names(tmp_path / "one") == file_names(tmp_path / "two")
     assert universe_files(one) == universe_files(two)
     assert one.questions[0].domain.universe.path != two.questions[0].domain.universe.path
 
@@ -192,7 +192,7 @@ def test_a_universe_of_another_table_is_refused(plan, tmp_path, nothing_loaded) 
     bytes: what the plan says of it no longer holds, so that the plan differs."""
     shared = share_universes(plan, str(tmp_path / "out"))
     other = share_universes(
-        release_plan_of(hierarchy_question("bushy", name="one")), str(tmp_path / "other")
+        make_release_plan(hierarchy_question("bushy", name="one")), str(tmp_path / "other")
     )
     assert other.digest != shared.digest
     assert universe_files(other).keys().isdisjoint(universe_files(shared))
@@ -223,7 +223,7 @@ def test_questions_without_a_universe_are_as_they_were(make_plan, tmp_path) -> N
 
 
 def test_a_shared_universe_is_a_universe(tmp_path) -> None:
-    plan = release_plan_of(hierarchy_question("paths"))
+    plan = make_release_plan(hierarchy_question("paths"))
     shared = share_universes(plan, str(tmp_path / "out"))
     universe = shared.questions[0].domain.universe
     assert isinstance(universe, SharedUniverse)

@@ -13,8 +13,8 @@ from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
-from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
-from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
+from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.every_kind import RACES, SUMS, ordered_question
@@ -39,7 +39,7 @@ ONE = person(rows=1, keys=None, rows_per_key=None)
 
 
 def _mixed(unit: PrivacyUnit) -> ReleasePlan:
-    return release_plan_of(
+    return make_release_plan(
         ordered_question(keyed=True, unit=unit, chunk_leaves=16),
         hierarchy_question("digits", unit=unit, chunk_leaves=4),
         box_question(holding=Holding.SPARSE, unit=unit),
@@ -47,7 +47,7 @@ def _mixed(unit: PrivacyUnit) -> ReleasePlan:
 
 
 def _alone(made: Callable[[PrivacyUnit], Question], unit: PrivacyUnit) -> Callable[..., Any]:
-    return cache(lambda: release_plan_of(made(unit)))  # type: ignore[arg-type]
+    return cache(lambda: make_release_plan(made(unit)))  # type: ignore[arg-type]
 
 
 # Each is made once.
@@ -64,11 +64,11 @@ PLANS: dict[str, Callable[[], ReleasePlan]] = {
         OWN,
     ),
     "thresholds": cache(
-        lambda: stated_plan_of(threshold_question("paths", name="thresholds", unit=ONE))
+        lambda: make_stated_plan(threshold_question("paths", name="thresholds", unit=ONE))
     ),
-    "labels": cache(lambda: stated_plan_of(sparse_question("labels", unit=DROP))),
-    "paths": cache(lambda: stated_plan_of(sparse_question("paths", unit=OWN))),
-    "codes": cache(lambda: stated_plan_of(sparse_question("codes", unit=OWN))),
+    "labels": cache(lambda: make_stated_plan(sparse_question("labels", unit=DROP))),
+    "paths": cache(lambda: make_stated_plan(sparse_question("paths", unit=OWN))),
+    "codes": cache(lambda: make_stated_plan(sparse_question("codes", unit=OWN))),
     "box, dense": _alone(lambda unit: box_question(holding=Holding.DENSE, unit=unit), DROP),
     "box, sparse": _alone(lambda unit: box_question(holding=Holding.SPARSE, unit=unit), OWN),
     "box, sketch": _alone(

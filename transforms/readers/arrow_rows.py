@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from transforms.readers.file_columns import FileColumns, described
-from transforms.readers.unreadable import reading
+from transforms.readers.formats import reading
 
 COUNTS_ROWS = 0  # it would take all batches' heads
 

@@ -21,9 +21,8 @@ from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.readers.csv_header import column_names, parse_options
 from transforms.readers.csv_lines import MalformedRow, well_formed_rows
 from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import path_constants
-from transforms.readers.path_columns import path_columns, repeated
-from transforms.readers.unreadable import reading
+from transforms.readers.file_columns import path_columns, path_constants, repeated
+from transforms.readers.formats import reading
 
 COUNTS_ROWS = 0
 

@@ -2,12 +2,15 @@
 path.
 
 A name that is no column of the file may be that of a field, with dots (`address.zip`), or of a
-folder of the path (`year=2024/`), in this order.
+folder of the path, in this order. As Hive and Spark write paths, a folder `NAME=VALUE`, such as
+`year=2024/`, gives every row of the files below it the value VALUE of the column NAME; both may be
+written with %XX. `__HIVE_DEFAULT_PARTITION__` means null.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +20,11 @@ from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_values import typed
-from transforms.readers.path_columns import path_columns, repeated
 
 # What becomes of a column that a file does not have: it is refused, or all its values are null.
 MISSING_COLUMN = ("fail", "null")
 _NAMES_SHOWN = 20
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,3 +202,28 @@ def _nested_field(read: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
         # A field of what is null is null.
         column = pc.struct_field(column, column.type.get_field_index(name))
     return column
+
+
+def path_columns(path: str) -> Mapping[str, str | None]:
+    """The columns in the folders of a path, the deepest one where two have one name.
+
+    >>> path_columns("gs://visits/year=2024/place=S%C3%A3o%20Paulo/month=07/part=0.parquet")
+    {'year': '2024', 'place': 'São Paulo', 'month': '07'}
+    >>> path_columns("visits/year=__HIVE_DEFAULT_PARTITION__/0.parquet")
+    {'year': None}
+    """
+    folders = [folder.partition("=") for folder in path.split("/")[:-1]]
+    return {
+        unquote(name): None if value == _NULL_FOLDER else unquote(value)
+        for name, equals, value in folders
+        if name and equals
+    }
+
+
+def repeated(value: pa.Array, rows: int) -> pa.Array:
+    """A value, (1,), in every row.
+
+    >>> repeated(pa.array(["a"]), 2).to_pylist()
+    ['a', 'a']
+    """
+    return pa.repeat(value[0], rows) if value[0].is_valid else pa.nulls(rows, value.type)

@@ -5,12 +5,15 @@ here.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
+from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 
@@ -74,3 +77,34 @@ def format_of_names(paths: Sequence[str]) -> str:
         if all(path.endswith(endings) for path in paths):
             return format
     return "parquet"
+
+
+@contextmanager
+def reading(path: str, otherwise: str) -> Iterator[None]:
+    """Report faults of the system and of Arrow, while a file is read, as the input's: never in a
+    library's words, which may show a value.
+
+    Args:
+        path: of the file.
+        otherwise: what the file is, where it can be read and is not what it should be.
+
+    Raises:
+        InputError: it is not there, may not be read, cannot be read now, or is damaged.
+
+    >>> with reading("a.csv", "is not a CSV file"):
+    ...     raise pa.ArrowInvalid("a value")
+    Traceback (most recent call last):
+    transforms.errors.InputError: <dptrees: input: a.csv is not a CSV file, or is damaged or cut ...
+    """
+    try:
+        yield
+    except MemoryError:  # Arrow's too; it says nothing about the file
+        raise
+    except FileNotFoundError:
+        raise InputError(f"input: {path} does not exist") from None
+    except PermissionError:
+        raise InputError(f"input: {path} cannot be read: permission denied") from None
+    except (pa.ArrowException, OSError, EOFError) as error:
+        if may_pass(error):
+            raise not_now(path, error) from None
+        raise InputError(f"input: {path} {otherwise}, or is damaged or cut short") from None

@@ -20,11 +20,10 @@ from transforms.errors import InputError
 from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import ROW_BYTES
 from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import path_constants
+from transforms.readers.file_columns import path_columns, path_constants, repeated
+from transforms.readers.formats import reading
 from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
 from transforms.readers.json_objects import MalformedLine, Objects, names_in
-from transforms.readers.path_columns import path_columns, repeated
-from transforms.readers.unreadable import reading
 
 COUNTS_ROWS = 0
 

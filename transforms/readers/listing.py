@@ -14,6 +14,7 @@ from transforms.errors import InputError
 from transforms.files import failure_reason, is_local
 from transforms.passing import may_pass
 from transforms.readers.arrival import AT_ONCE, Arrival
+from transforms.readers.file_columns import path_columns
 from transforms.readers.folders import (
     all_below,
     folders_above,
@@ -23,7 +24,6 @@ from transforms.readers.folders import (
     names_folder,
 )
 from transforms.readers.input_file import InputFile, listed
-from transforms.readers.path_columns import path_columns
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from dpcore.release.plan import ReleasePlan
 from transforms.readers.file_columns import FileColumns, described
-from transforms.readers.unreadable import reading
+from transforms.readers.formats import reading
 
 # Whether a file states its number of rows before they are read.
 COUNTS_ROWS = 1

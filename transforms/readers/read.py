@@ -19,13 +19,12 @@ from dpcore.release.plan import ReleasePlan
 from transforms.conservation import residue
 from transforms.errors import InputError
 from transforms.files import failure_reason, is_local
-from transforms.metrics import SPLITS_READ
+from transforms.metrics import SPLITS_READ, advance
 from transforms.passing import may_pass
-from transforms.progress import advance
+from transforms.readers.file_columns import path_columns
 from transforms.readers.formats import find_reader
 from transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
 from transforms.readers.listing import list_files
-from transforms.readers.path_columns import path_columns
 from transforms.readers.sealed_list import SealedList
 
 BALANCE = "balance"

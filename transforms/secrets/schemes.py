@@ -1,17 +1,35 @@
-"""All kinds of places of secrets: a new one is a file beside this one, and a line here.
+"""All kinds of places of secrets: ``env:NAME``, an environment variable of the process that reads,
+is here; each other one is a file beside this one, and a line here.
 
 Another package adds one by an entry point of the group ``dptrees.secrets``, named as its scheme,
 that is a `Scheme`. Workers need that package too.
 """
 
+import os
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from transforms.secrets.amazon import AMAZON
-from transforms.secrets.environment import ENVIRONMENT
 from transforms.secrets.google import GOOGLE
 from transforms.secrets.private_file import FILE
 from transforms.secrets.scheme import Scheme, SecretError
+
+
+def _variable(reference: str, name: str) -> str:
+    variable = reference.partition(":")[2]
+    text = os.environ.get(variable, "")
+    if not text:
+        raise SecretError(f"{name}: the environment variable {variable} is not set")
+    return text
+
+
+ENVIRONMENT = Scheme(
+    name="env",
+    written="env:NAME",
+    pattern=r"env:[A-Za-z_][A-Za-z0-9_]*",
+    load=_variable,
+    remote=False,
+)
 
 SCHEMES = {each.name: each for each in (ENVIRONMENT, FILE, GOOGLE, AMAZON)}
 GROUP = "dptrees.secrets"

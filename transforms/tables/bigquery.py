@@ -14,9 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from transforms.errors import InputError
-from transforms.tables.faults import reading_table
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit
-from transforms.tables.version import version_timestamp
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table, version_timestamp
 
 _MOST_STREAMS = 256
 

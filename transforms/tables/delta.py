@@ -17,9 +17,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from transforms.errors import InputError
-from transforms.tables.faults import reading_table
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit
-from transforms.tables.version import version_number, version_timestamp
+from transforms.tables.table import (
+    UNKNOWN_ROWS,
+    TableSplit,
+    reading_table,
+    version_number,
+    version_timestamp,
+)
 
 _BATCH_ROWS = 2**17
 # Features that change nothing of how data files are read.

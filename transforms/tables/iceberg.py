@@ -13,9 +13,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from transforms.errors import InputError
-from transforms.tables.faults import reading_table
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit
-from transforms.tables.version import version_number, version_timestamp
+from transforms.tables.table import (
+    UNKNOWN_ROWS,
+    TableSplit,
+    reading_table,
+    version_number,
+    version_timestamp,
+)
 
 _METADATA = ".metadata.json"
 _DEFAULT = "default"

@@ -10,6 +10,7 @@ A snapshot alone would not do: TRUNCATE, VACUUM FULL, CLUSTER and ALTER TABLE pu
 place of those that it knows.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -20,9 +21,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from transforms.errors import InputError
-from transforms.tables.connection import database_url
-from transforms.tables.faults import reading_table
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit
+from transforms.secrets.private_file import read_private_file
+from transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table
+
+_NAME = "input.connection"
+# All that libpq takes for a URL; it takes other strings for settings. It may name several servers.
+_HOST = r"(?:\[[^\]]*\]|[^:/?,\[\]]*)(?::[0-9]*)?"
+_URL = re.compile(rf"postgres(?:ql)?://(?:[^/@]*@)?{_HOST}(?:,{_HOST})*(?:[/?].*)?")
 
 # 64 MiB of pages of 8 KiB, which are read in a second or so.
 _SPLIT_PAGES, _PAGE = 8192, 2**13
@@ -354,3 +359,29 @@ def _locked(cursor: Any) -> tuple[str, int]:
     cursor.execute(_LOCKED)
     relations, foreign = cursor.fetchone()
     return sha256(str(relations).encode()).hexdigest(), int(foreign)
+
+
+def database_url(reference: str) -> str:
+    """The URL of a database, which travels by reference: where it lies, not what it holds.
+
+    Args:
+        reference: ``env:NAME``, or ``file:PATH`` of a file that nobody else can read.
+
+    Raises:
+        InputError: there is none; the message names the place alone.
+        SecretError: the file is missing, another user's, readable by others or no text.
+
+    >>> os.environ["VISITS_URL"] = "postgresql://reader@db/visits"
+    >>> database_url("env:VISITS_URL")
+    'postgresql://reader@db/visits'
+    """
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        url = os.environ.get(place, "").strip()
+    else:
+        url = read_private_file(place, _NAME, "URL of a database", made_by=None).strip()
+    if not url:
+        raise InputError(f"{_NAME}: {reference} is not set, or empty, where rows are read")
+    if not _URL.fullmatch(url):
+        raise InputError(f"{_NAME}: {reference} holds no URL postgresql://USER@HOST/DATABASE")
+    return url

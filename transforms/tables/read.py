@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.metrics import SPLITS_READ
-from transforms.progress import advance
+from transforms.metrics import SPLITS_READ, advance
 from transforms.readers.column_types import number_columns
 from transforms.readers.file_columns import FileColumns
 from transforms.readers.read import BALANCE

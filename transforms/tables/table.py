@@ -1,10 +1,20 @@
-"""What a table is to a release: one state of its rows, in parts that workers read on their own."""
+"""What a table is to a release: one state of its rows, in parts that workers read on their own.
+
+A new kind of table is a module `transforms/tables/NAME.py` with what `InputTable` says, imported
+when needed; its name in `TABLES`, and its section in `pipelines/tables/section.py`.
+"""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timezone
 from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
+
+from transforms.errors import InputError, ReleaseError
+from transforms.passing import may_pass, system_reason
+
+TABLES = ("iceberg", "delta", "postgresql", "bigquery")
 
 # How many rows a part has is not known before they are read.
 UNKNOWN_ROWS = -1
@@ -98,3 +108,70 @@ class InputTable(Protocol):
         Raises:
             InputError: it cannot be read.
         """
+
+
+def version_number(version: str) -> int | None:
+    """The number that a version is; None where it is none.
+
+    >>> version_number("12"), version_number("2026-11-01T00:00Z")
+    (12, None)
+    """
+    return int(version) if version.isascii() and version.isdigit() else None
+
+
+def version_timestamp(version: str) -> datetime | None:
+    """The moment that a version is; None where it is none.
+
+    Raises:
+        InputError: it has no zone, or is yet to come, when other rows may belong to it.
+
+    >>> version_timestamp("2026-11-01T00:00:00Z")
+    datetime.datetime(2026, 11, 1, 0, 0, tzinfo=datetime.timezone.utc)
+    """
+    try:
+        moment = datetime.fromisoformat(version.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        raise InputError(f"input.version: {version} has no zone; write 2026-11-01T00:00:00Z")
+    if moment > datetime.now(timezone.utc):
+        raise InputError(
+            f"input.version: {version} is yet to come, so that its rows may still change"
+        )
+    return moment
+
+
+@contextmanager
+def reading_table(name: str, extra: str) -> Iterator[None]:
+    """Report faults of a library, while it reads a table, as the input's: never in the library's
+    words, which may show a value.
+
+    Args:
+        name: of the table.
+        extra: of dptrees, which installs the library.
+
+    Raises:
+        InputError: the library is not installed, or could not read the table.
+
+    >>> with reading_table("the Delta table visits", "delta"):
+    ...     raise ValueError("cannot cast 'Smith, John'")
+    Traceback (most recent call last):
+    transforms.errors.InputError: <dptrees: input: the Delta table visits cannot be read (Value...
+    """
+    try:
+        yield
+    except (ReleaseError, MemoryError):
+        raise
+    except ImportError:
+        raise InputError(
+            f"input: {name} needs dptrees[{extra}] installed where it is read"
+        ) from None
+    except Exception as error:  # every library has errors of its own
+        if may_pass(error):
+            raise InputError(
+                f"input: {name} cannot be read now: {system_reason(error)}", again=True
+            ) from None
+        raise InputError(
+            f"input: {name} cannot be read ({type(error).__name__}; what the library says of it is "
+            "not told, since it may show a value)"
+        ) from None

@@ -139,10 +139,10 @@ def test_what_is_released_reports_all_that_was_solved(kind: str, seed: int) -> N
     exact = rng.poisson(rng.choice([0.3, 5, 40], (3, tree.leaves)))
     solved = solve_adaptive(forest, exact, source(seed))
     drawn = DrawnTrees(plan, [level["ended"] for level in solved.levels])
-    told = drawn.levels(
+    levels = drawn.levels(
         [(np.arange(each["ended"].shape[1]), each["estimate"]) for each in solved.levels]
     )
-    for own, level in zip(told, solved.levels, strict=True):
+    for own, level in zip(levels, solved.levels, strict=True):
         np.testing.assert_allclose(own.variance, level["variance"], rtol=1e-9)
         np.testing.assert_allclose(own.holder_variance, level["holder_variance"], rtol=1e-9)
         np.testing.assert_allclose(own.holder_estimate, level["holder_estimate"], atol=1e-7)

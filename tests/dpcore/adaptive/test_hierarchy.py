@@ -21,7 +21,12 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.release.plan import plan_from_spec
 from dpcore.trees.exact_sums import level_sums
 from tests.dpcore.adaptive_hierarchies import DOMAIN, GROUPS, adaptive_question, released
-from tests.dpcore.hierarchy_questions import domain_of, leaf_counts, random_rows, release_plan_of
+from tests.dpcore.hierarchy_questions import (
+    leaf_counts,
+    make_release_plan,
+    random_rows,
+    universe_domain,
+)
 from tests.dpcore.mechanisms import changed, drawn_tree
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +36,7 @@ RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 SURE = Budget(measure=Measure.EPSILON, amount=Fraction(4000))
 
 
-def rows_of(tree: ReleasedHierarchy) -> list[dict[str, Any]]:
+def node_rows(tree: ReleasedHierarchy) -> list[dict[str, Any]]:
     question = tree.question
     parts = [
         tree._read(part.kind, question.name, part.key, part.index) for part in question.parts()
@@ -46,14 +51,16 @@ QUESTIONS: dict[str, HierarchyQuestion[AdaptiveMechanism]] = {
     "public": adaptive_question(unit=SUBSTITUTE_ROW, public=True),
     "substitute": adaptive_question(unit=SUBSTITUTE_ROW),
     "keys": adaptive_question("digits", keys=("white", "black")),
-    "paths": adaptive_question("paths", domain=domain_of("paths", unknown="other"), threshold=60),
+    "paths": adaptive_question(
+        "paths", domain=universe_domain("paths", unknown="other"), threshold=60
+    ),
 }
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_it_is_read_back(name: str) -> None:
     question = QUESTIONS[name]
-    plan = release_plan_of(question)
+    plan = make_release_plan(question)
     universe = question.domain.universe
     again = plan_from_spec(json.loads(json.dumps(plan.spec())), lambda digest: universe)
     assert again == plan and again.digest == plan.digest
@@ -65,7 +72,7 @@ def test_it_is_read_back(name: str) -> None:
 @pytest.mark.parametrize("guess", ["20000", [], True])
 def test_a_guess_that_is_no_number_is_refused(guess: object) -> None:
     question = QUESTIONS["estimates"]
-    spec = json.loads(json.dumps(release_plan_of(question).spec()))
+    spec = json.loads(json.dumps(make_release_plan(question).spec()))
     spec["trees"][0]["guessed_rows"] = guess
     with pytest.raises(ValueError, match="guessed_rows"):
         plan_from_spec(spec, lambda digest: question.domain.universe)
@@ -77,7 +84,7 @@ def test_its_tables_say_which_nodes_were_split(name: str, chunk_leaves: int) -> 
     question = replace(QUESTIONS[name], chunk_leaves=chunk_leaves)
     counts = leaf_counts(question, random_rows(3, 150)) if name in ("keys", "paths") else LEAVES
     tree = released(question, counts, 5)
-    rows = {(row["key"], row["level"], row["node"]): row for row in rows_of(tree)}
+    rows = {(row["key"], row["level"], row["node"]): row for row in node_rows(tree)}
     shape, universe = question.plan.tree, question.domain.tree
     assert any(row["ended"] is not None and row["ended"] < row["level"] for row in rows.values())
     for (key, level, node), row in rows.items():
@@ -116,14 +123,14 @@ def test_without_noise_counts_are_exact() -> None:
         tree = released(sure, counts)
         total = level_sums(sure.plan.tree, counts.reshape(sure.key_count, -1))
         codes = dict(zip(sure.labels_between(0, sure.key_count), range(9), strict=False))
-        for row in rows_of(tree):
+        for row in node_rows(tree):
             exact = int(total[row["level"]][codes[row["key"]], row["node"]])
             assert row["count"] == exact and round(row["estimate"]) == exact
 
 
 def test_a_node_that_was_not_split_bounds_what_is_inside() -> None:
     tree = released(QUESTIONS["counts"], LEAVES, 5)
-    inside = [row for row in rows_of(tree) if row["std_error"] is None]
+    inside = [row for row in node_rows(tree) if row["std_error"] is None]
     row = next(row for row in inside if row["level"] == 3 and row["ended"] == 2)
     group = tree.at_path(row["label"][:2])
     block = tree.at_path(row["label"])
@@ -140,7 +147,7 @@ def test_a_node_that_was_not_split_bounds_what_is_inside() -> None:
 
 def test_sums_at_edges_have_errors_and_others_are_bounded() -> None:
     tree = released(QUESTIONS["counts"], LEAVES, 5)
-    ended = {row["label"]: row["ended"] for row in rows_of(tree)}
+    ended = {row["label"]: row["ended"] for row in node_rows(tree)}
     assert ended["00"] is None and ended["01"] == ended["02"] == 2, "the seed does not fit"
     both = tree.sum(["01", "02"])
     drawn = drawn_tree(tree)
@@ -173,7 +180,7 @@ def scores(*, counts: bool) -> tuple[Array, int, int]:
     squares, held, requested = [], 0, 0
     for seed in range(200):
         own: list[float] = []
-        for row in rows_of(released(question, LEAVES, seed)):
+        for row in node_rows(released(question, LEAVES, seed)):
             if row["level"] != 2:
                 continue
             truth = float(exact[2][0, row["node"]])

@@ -13,7 +13,7 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from tests.dpcore.adaptive.test_ordered import CELLS, exact, question_of, released
+from tests.dpcore.adaptive.test_ordered import CELLS, exact, make_question, released
 from tests.dpcore.mechanisms import drawn_tree
 
 
@@ -31,7 +31,7 @@ def rank_variance(drawn: DrawnTree, edge: int, quantile: float) -> float:
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 @pytest.mark.parametrize("quantile", [0.05, 0.5, 0.9])
 def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: float) -> None:
-    question = question_of(measure=measure, unit=unit)
+    question = make_question(measure=measure, unit=unit)
     tree = released(question, exact())
     drawn, widths = drawn_tree(tree), question.widths
     estimate = tree._cdf_rows(0)["estimate"].to_numpy()
@@ -51,7 +51,7 @@ def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: f
 
 
 def test_ends_inside_a_node_are_those_of_its_edges() -> None:
-    question = question_of()
+    question = make_question()
     tree = released(question, exact())
     drawn = drawn_tree(tree)
     estimate = tree._cdf_rows(0)["estimate"].to_numpy()
@@ -68,7 +68,7 @@ def test_ends_inside_a_node_are_those_of_its_edges() -> None:
 
 
 def test_intervals_of_prefixes_and_nodes_at_edges() -> None:
-    question = question_of(quantiles=())
+    question = make_question(quantiles=())
     tree = released(question, exact())
     drawn, widths = drawn_tree(tree), question.widths
     rows = tree._cdf_rows(0).to_pylist()

@@ -33,7 +33,7 @@ CONFIDENCE = 0.9
 FALSE_ALARM = 1e-7
 
 
-def question_of(
+def make_question(
     *,
     measure: Measure = Measure.EPSILON,
     unit: PrivacyUnit = ADD_REMOVE_ROW,
@@ -78,7 +78,7 @@ def released(
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 @pytest.mark.parametrize("counts", [False, True])
 def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts: bool) -> None:
-    question = question_of(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
+    question = make_question(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
     spec = question.spec()
     given = {"measure": measure, "keyed": question.is_keyed}
     again = ordered_question_from_spec(
@@ -89,7 +89,7 @@ def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts:
 
 
 def test_a_released_quantile_is_the_one_requested() -> None:
-    question = question_of()
+    question = make_question()
     for number in range(20):
         tree = released(question, exact(), number + 1)
         reported = tree.quantiles()
@@ -102,7 +102,7 @@ def test_a_released_quantile_is_the_one_requested() -> None:
 
 
 def test_cdf_of_the_table_is_what_is_requested() -> None:
-    tree = released(question_of(), exact())
+    tree = released(make_question(), exact())
     rows = tree._cdf_rows(0).to_pylist()
     inside = 0
     for cell, row in enumerate(rows):
@@ -117,7 +117,7 @@ def test_cdf_of_the_table_is_what_is_requested() -> None:
 
 
 def test_bounds_and_errors_are_those_of_the_drawn_tree() -> None:
-    tree = released(question_of(), exact())
+    tree = released(make_question(), exact())
     drawn = drawn_tree(tree)
     assert isinstance(drawn, DrawnTree)
     for start in range(0, CELLS + 1, 5):
@@ -133,7 +133,7 @@ def test_bounds_and_errors_are_those_of_the_drawn_tree() -> None:
 
 
 def test_another_confidence_widens_bounds() -> None:
-    tree = released(question_of(), exact())
+    tree = released(make_question(), exact())
     wider = tree.at_confidence(0.99)
     for node in range(CELLS):
         one, other = tree.node(3, node), wider.node(3, node)
@@ -144,11 +144,11 @@ def test_another_confidence_widens_bounds() -> None:
 
 def test_no_band_at_all_values_at_once() -> None:
     with pytest.raises(ValueError, match="no band"):
-        released(question_of(), exact()).cdf(3, simultaneous=True)
+        released(make_question(), exact()).cdf(3, simultaneous=True)
 
 
 def test_a_sum_of_parts_has_the_error_of_the_drawn_tree() -> None:
-    tree = released(question_of(), exact())
+    tree = released(make_question(), exact())
     edges = drawn_tree(tree).edges
     runs = [(int(edges[0]), int(edges[1])), (int(edges[2]), int(edges[3]))]
     answer = tree.sum(runs)
@@ -160,7 +160,7 @@ def test_a_sum_of_parts_has_the_error_of_the_drawn_tree() -> None:
 @pytest.mark.parametrize("chunk_leaves", [4, 16])
 def test_chunks_hold_the_same_tables_and_quantiles(chunk_leaves: int) -> None:
     """Noise follows the chunks, so what is compared is what a chunk says of itself."""
-    tree = released(question_of(chunk_leaves=chunk_leaves), exact())
+    tree = released(make_question(chunk_leaves=chunk_leaves), exact())
     rows = tree._cdf_rows(0)
     assert len(rows) == CELLS
     counts = rows["count"].to_numpy()
@@ -200,19 +200,19 @@ LEAST = int(stats.binom.ppf(FALSE_ALARM / (2 * CELLS), RELEASES, CONFIDENCE))
 
 @pytest.mark.parametrize("measure", Measure)
 def test_intervals_hold_at_edges_and_inside(measure: Measure) -> None:
-    found = covered(question_of(measure=measure, quantiles=()), RELEASES)
+    found = covered(make_question(measure=measure, quantiles=()), RELEASES)
     assert min(found.values()) >= LEAST
 
 
 def test_a_margin_of_half_the_width_is_found_out() -> None:
-    question = question_of(quantiles=())
+    question = make_question(quantiles=())
     widths = question.widths
     question.remember_widths(replace(widths, slope=widths.slope / 2.5, offset=0.0))
     assert min(covered(question, RELEASES).values()) < LEAST
 
 
 def test_noise_if_all_split_is_that_of_whole_levels() -> None:
-    question = question_of(quantiles=())
+    question = make_question(quantiles=())
     plan = replace(question.plan, thresholds=(-(10**6),) * 3)
     assert if_all_split(plan).laws[1:] == plan.laws[1:]
     split, truth, errors = changed(question, plan=plan), exact(), []
@@ -227,7 +227,7 @@ def test_noise_if_all_split_is_that_of_whole_levels() -> None:
 @pytest.mark.parametrize("counts", [False, True])
 def test_no_interval_has_its_low_end_above_its_high_one(counts: bool) -> None:
     """Where noise is larger than what is there, and intervals are short."""
-    question = question_of(counts=counts, confidence=0.5)
+    question = make_question(counts=counts, confidence=0.5)
     for number in range(1, 31):
         rng = np.random.default_rng(number)
         rows = rng.integers(0, 40, CELLS) * (rng.random(CELLS) < 0.1)

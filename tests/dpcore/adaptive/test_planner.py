@@ -21,7 +21,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.uniform.setting import TreeSetting
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 
 def setting(leaves: int, measure: Measure = Measure.EPSILON) -> TreeSetting:
@@ -79,7 +79,7 @@ def test_less_is_spent_below_where_few_rows_are_guessed() -> None:
 def test_rows_in_units_of_the_noise() -> None:
     one = setting(100)
     assert rows_in_noise(one, 1000) == 500
-    assert rows_in_noise(replace(one, unit=of_rows(SUBSTITUTE_ROW, 5)), 1000) == 50
+    assert rows_in_noise(replace(one, unit=bounded_unit(SUBSTITUTE_ROW, 5)), 1000) == 50
     assert rows_in_noise(setting(100, Measure.RHO), 1000) == 1000
     assert most_rows(one) == 6000 and most_rows(setting(1)) == 0
 

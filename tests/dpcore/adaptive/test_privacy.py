@@ -28,12 +28,12 @@ from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import UniformTree
 from tests.dpcore.adaptive_trees import source
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 THIRD = Fraction(1, 3)
 
 
-def plan_of(tree: Shape, *, amounts: list[Fraction], **fields: Any) -> AdaptivePlan:
+def make_plan(tree: Shape, *, amounts: list[Fraction], **fields: Any) -> AdaptivePlan:
     chosen = {
         "unit": ADD_REMOVE_ROW,
         "budget": Budget(measure=Measure.EPSILON, amount=sum(amounts, Fraction(0))),
@@ -75,9 +75,9 @@ def transcripts(
     numbers = forest.measure("t", forest.chunking[0], exact, source(0))
     monkeypatch.undo()
     assert noise.used == variables
-    told = np.concatenate([each for each in numbers if each is not None], axis=1)
+    draws = np.concatenate([each for each in numbers if each is not None], axis=1)
     found: dict[bytes, float] = defaultdict(float)
-    for row, weight in zip(told, np.exp(noise.log_likelihood), strict=True):
+    for row, weight in zip(draws, np.exp(noise.log_likelihood), strict=True):
         found[row.tobytes()] += weight
     return found
 
@@ -90,19 +90,19 @@ def largest_ratio(one: dict[bytes, float], other: dict[bytes, float]) -> float:
 CODE_CASES: list[tuple[Any, list[int], list[int], range]] = [
     # Values of noise on both sides of each threshold.
     (
-        plan_of(UniformTree(leaves=4, fanouts=(2, 2)), amounts=[THIRD, THIRD, THIRD]),
+        make_plan(UniformTree(leaves=4, fanouts=(2, 2)), amounts=[THIRD, THIRD, THIRD]),
         [1, 1, 1, 0],
         [2, 1, 1, 0],
         range(-1, 2),
     ),
     (
-        plan_of(UniformTree(leaves=2, fanouts=(2,)), amounts=[Fraction(1, 4), Fraction(3, 4)]),
+        make_plan(UniformTree(leaves=2, fanouts=(2,)), amounts=[Fraction(1, 4), Fraction(3, 4)]),
         [1, 1],
         [1, 2],
         range(-3, 4),
     ),
     (
-        plan_of(
+        make_plan(
             UniformTree(leaves=2, fanouts=(2,)),
             amounts=[Fraction(1, 4), Fraction(3, 4)],
             decision_part=Fraction(1, 5),
@@ -260,7 +260,7 @@ def test_pure_epsilon_is_kept_and_used(
     tree: Shape, rows: int, relation: PrivacyUnit, part: Fraction
 ) -> None:
     amounts = [Fraction(each, 10) for each in (2, 3, 4, 1)[: tree.height + 1]]
-    plan = plan_of(tree, amounts=amounts, unit=of_rows(relation, rows), decision_part=part)
+    plan = make_plan(tree, amounts=amounts, unit=bounded_unit(relation, rows), decision_part=part)
     recursion = Recursion(plan, math.inf, reach=30)
     losses = [
         recursion.total(*pair)
@@ -280,10 +280,10 @@ def test_rho_is_kept_and_used(
     tree: Shape, rows: int, relation: PrivacyUnit, part: Fraction
 ) -> None:
     amounts = [Fraction(each, 100) for each in (2, 3, 4, 1)[: tree.height + 1]]
-    plan = plan_of(
+    plan = make_plan(
         tree,
         amounts=amounts,
-        unit=of_rows(relation, rows),
+        unit=bounded_unit(relation, rows),
         decision_part=part,
         budget=Budget(measure=Measure.RHO, amount=sum(amounts, Fraction(0))),
     )
@@ -300,11 +300,11 @@ def test_rho_is_kept_and_used(
 
 def test_rows_under_several_keys() -> None:
     """A unit of 3 rows, at most 2 of them under a key, moves two trees: losses add up."""
-    unit = replace(of_rows(ADD_REMOVE_ROW, 3), keys=2, rows_per_key=2)
+    unit = replace(bounded_unit(ADD_REMOVE_ROW, 3), keys=2, rows_per_key=2)
     amounts = [Fraction(2, 10), Fraction(3, 10), Fraction(5, 10)]
     tree, base = UniformTree(leaves=4, fanouts=(2, 2)), np.array([0, 3, 1, 0])
     for measure in Measure:
-        plan = plan_of(
+        plan = make_plan(
             tree,
             amounts=amounts,
             unit=unit,
@@ -315,7 +315,7 @@ def test_rows_under_several_keys() -> None:
         most = {
             rows: max(
                 Recursion(plan, order, reach=60).total(*pair)
-                for pair in neighbors(of_rows(ADD_REMOVE_ROW, rows), 4, base)
+                for pair in neighbors(bounded_unit(ADD_REMOVE_ROW, rows), 4, base)
             )
             for rows in (1, 2)
         }

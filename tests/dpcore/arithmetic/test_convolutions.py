@@ -47,8 +47,8 @@ def test_fewer_bits_are_less_accurate() -> None:
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 2), (3, 9), (16, 16), (20, 37), (64, 65)])
 def test_later_terms_are_those_of_the_whole_product(m: int, n: int) -> None:
     values, series = coefficients(n)
-    wanted = [float(each) for each in exact(values[:m], series)[m:]]
-    assert np.allclose(later_terms(values[:m], series), wanted, rtol=1e-12, atol=1e-7)
+    expected = [float(each) for each in exact(values[:m], series)[m:]]
+    assert np.allclose(later_terms(values[:m], series), expected, rtol=1e-12, atol=1e-7)
 
 
 def test_many_series_at_once_are_multiplied_as_each_alone() -> None:
@@ -62,7 +62,7 @@ def test_many_series_at_once_are_multiplied_as_each_alone() -> None:
 def test_the_last_bits_of_transforms_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Move every number of a transform by a few parts in 2^53, as another processor does."""
     values, series = coefficients(1000)
-    wanted, whole = series_product(values, series), np.rint(values).astype(np.int64)
+    expected, whole = series_product(values, series), np.rint(values).astype(np.int64)
     positive = np.arange(1000)
     integers = integer_series_product(whole, positive)
     later = later_terms(values[:300], series)
@@ -74,7 +74,7 @@ def test_the_last_bits_of_transforms_decide_nothing(monkeypatch: pytest.MonkeyPa
         return found * (1 + rng.integers(-4, 5, found.shape) * 2.0**-53)
 
     monkeypatch.setattr(np.fft, "rfft", off)
-    assert (series_product(values, series) == wanted).all()
+    assert (series_product(values, series) == expected).all()
     assert (integer_series_product(whole, positive) == integers).all()
     assert (later_terms(values[:300], series) == later).all()
     moved = np.fft.irfft(off(values, 2048) * off(series, 2048), 2048)[:1000]  # type: ignore[operator]
@@ -117,7 +117,7 @@ def test_infinities_and_nans_are_refused(planted: float) -> None:
 def test_integers_are_multiplied_modulo_2_to_the_64() -> None:
     rng = np.random.default_rng(9)
     values, series = rng.integers(-(2**62), 2**62, 40), rng.integers(0, 2**27, 40)
-    wanted = [
+    expected = [
         sum(int(values[i]) * int(series[t - i]) for i in range(t + 1)) % 2**64 for t in range(40)
     ]
-    assert integer_series_product(values, series).view(np.uint64).tolist() == wanted
+    assert integer_series_product(values, series).view(np.uint64).tolist() == expected

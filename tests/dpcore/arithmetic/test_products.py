@@ -34,8 +34,10 @@ def exact(a: Floats, b: Floats) -> list[list[Fraction]]:
 def test_errors_of_products_are_as_stated(size: tuple[int, int, int]) -> None:
     a, b = factors(size)
     most = np.abs(a).max(axis=1)[:, None] * np.abs(b).max(axis=0)
-    for row, wanted, bounds in zip(product(a, b).tolist(), exact(a, b), most.tolist(), strict=True):
-        for value, true, bound in zip(row, wanted, bounds, strict=True):
+    for row, expected, bounds in zip(
+        product(a, b).tolist(), exact(a, b), most.tolist(), strict=True
+    ):
+        for value, true, bound in zip(row, expected, bounds, strict=True):
             assert abs(Fraction(value) - true) <= 2.0**-52 * size[1] * bound + 2.0**-53 * abs(true)
 
 
@@ -50,8 +52,8 @@ def test_integers_are_multiplied_modulo_2_to_the_64(largest: int) -> None:
     rng = np.random.default_rng(4)
     a: Integers = rng.integers(-largest, largest, (5, 60))
     b: Integers = rng.integers(-largest, largest, (60, 3))
-    wanted = a.astype(object) @ b.astype(object) % 2**64
-    assert (integer_product(a, b).view(np.uint64).astype(object) == wanted).all()
+    expected = a.astype(object) @ b.astype(object) % 2**64
+    assert (integer_product(a, b).view(np.uint64).astype(object) == expected).all()
 
 
 def test_a_product_does_not_depend_on_the_order_of_its_terms() -> None:
@@ -103,10 +105,10 @@ def test_triangular_systems_are_those_of_linear_algebra(size: int) -> None:
     rng = np.random.default_rng(7)
     matrix = np.triu(rng.integers(0, 50, (size, size))).astype(float) + 300 * np.eye(size)
     sums = rng.normal(size=(size, 3)) * 1000
-    wanted = np.linalg.solve(matrix, sums)
-    assert np.allclose(solved_upper(matrix, sums), wanted, rtol=1e-12, atol=1e-12)
-    wanted = np.linalg.solve(matrix.T, sums)
-    assert np.allclose(solved_lower(matrix.T, sums), wanted, rtol=1e-12, atol=1e-12)
+    expected = np.linalg.solve(matrix, sums)
+    assert np.allclose(solved_upper(matrix, sums), expected, rtol=1e-12, atol=1e-12)
+    expected = np.linalg.solve(matrix.T, sums)
+    assert np.allclose(solved_lower(matrix.T, sums), expected, rtol=1e-12, atol=1e-12)
     assert np.allclose(inverse_upper(matrix), np.linalg.inv(matrix), rtol=1e-12, atol=1e-15)
 
 

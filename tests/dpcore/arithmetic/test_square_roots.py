@@ -30,11 +30,11 @@ def decimals(*matrices: Floats) -> Numbers:
     ]
 
 
-def largest_difference(left: Numbers, right: Numbers, wanted: Numbers) -> Decimal:
+def largest_difference(left: Numbers, right: Numbers, expected: Numbers) -> Decimal:
     """max |left right' - wanted|."""
     return max(
         abs(sum((x * y for x, y in zip(row, other, strict=True)), Decimal(0)) - true)
-        for row, trues in zip(left, wanted, strict=True)
+        for row, trues in zip(left, expected, strict=True)
         for other, true in zip(right, trues, strict=True)
     )
 

@@ -57,7 +57,7 @@ def slow_choice(
     most: int,
     keys: int | None = None,
     per_key: int | None = None,
-    key_of: Callable[[Any], int] | None = None,
+    cell_key: Callable[[Any], int] | None = None,
 ) -> Counter[tuple[Hashable, Hashable, int]]:
     """The multiset of rows that stay."""
     hashed = permutation(key, "rows that stay", release, tree)
@@ -69,9 +69,11 @@ def slow_choice(
     kept: Counter[tuple[Hashable, Hashable, int]] = Counter()
     for unit, own in by_unit.items():
         uid = unit_id(key, release, unit)
-        of_key = key_of or (lambda cell: 0)
-        allowed = sorted({of_key(cell) for cell, _ in own}, key=lambda k: key_hash(uid ^ k) & MASK)
-        if key_of is not None and keys is not None:
+        find_key = cell_key or (lambda cell: 0)
+        allowed = sorted(
+            {find_key(cell) for cell, _ in own}, key=lambda k: key_hash(uid ^ k) & MASK
+        )
+        if cell_key is not None and keys is not None:
             allowed = allowed[:keys]
         ranked = []
         seen: Counter[Any] = Counter()
@@ -80,7 +82,7 @@ def slow_choice(
             block = hashed(uid ^ (cell_block & (2**128 - 1 if isinstance(cell, bytes) else MASK)))
             rank = hashed(block ^ seen[cell]) & MASK
             seen[cell] += 1
-            if of_key(cell) in allowed:
+            if find_key(cell) in allowed:
                 ranked.append((rank >> 16, cell, seen[cell], value))
         ranked.sort()
         under: Counter[int] = Counter()
@@ -88,9 +90,9 @@ def slow_choice(
         for _, cell, _, value in ranked:
             if stay == most:
                 break
-            if key_of is not None and per_key is not None and under[of_key(cell)] == per_key:
+            if cell_key is not None and per_key is not None and under[find_key(cell)] == per_key:
                 continue
-            under[of_key(cell)] += 1
+            under[find_key(cell)] += 1
             stay += 1
             kept[unit, cell, value] += 1
     return kept

@@ -51,7 +51,7 @@ class Tree:
         return increments
 
 
-def unit_of(**bounds: Any) -> PrivacyUnit:
+def make_unit(**bounds: Any) -> PrivacyUnit:
     return PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), **bounds)
 
 
@@ -109,7 +109,7 @@ def slow(rows: Sequence[Row], unit: PrivacyUnit, *, keyed: bool = False) -> Coun
         most=unit.rows,
         keys=unit.keys,
         per_key=unit.rows_per_key,
-        key_of=(lambda cell: cell // CELLS) if keyed else None,
+        cell_key=(lambda cell: cell // CELLS) if keyed else None,
     )
     found: Counter[Any] = Counter()
     for (_, cell, value), count in kept.items():
@@ -140,7 +140,7 @@ BOUNDS = [
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_what_stays_is_what_the_slow_choice_keeps(bounds, keyed, valued) -> None:
-    rows, unit = many_rows(3, 1500, 40, valued=valued), unit_of(**bounds)
+    rows, unit = many_rows(3, 1500, 40, valued=valued), make_unit(**bounds)
     expected = slow(rows, unit, keyed=keyed)
     assert bounded(rows, unit, keyed=keyed, valued=valued, batches=5, flushes=2) == expected
     assert sum(expected.values()) > 0 and (sum(expected.values()) < 1500 or bounds["rows"] == 1000)
@@ -149,15 +149,15 @@ def test_what_stays_is_what_the_slow_choice_keeps(bounds, keyed, valued) -> None
 def test_cells_that_are_texts_or_codes() -> None:
     rows = many_rows(4, 800, 30, valued=False)
     texts = [(unit, f"a very long label {cell}".encode(), 1) for unit, cell, _ in rows]
-    assert bounded(texts, unit_of(rows=3), batches=4, flushes=2) == slow(texts, unit_of(rows=3))
+    assert bounded(texts, make_unit(rows=3), batches=4, flushes=2) == slow(texts, make_unit(rows=3))
     far = [(unit, (cell * 2**58 + cell) % 2**64, 1) for unit, cell, _ in rows]
-    assert bounded(far, unit_of(rows=3), codes=True, batches=4) == slow(far, unit_of(rows=3))
+    assert bounded(far, make_unit(rows=3), codes=True, batches=4) == slow(far, make_unit(rows=3))
 
 
 def test_units_that_are_texts() -> None:
     rows = many_rows(5, 800, 30, valued=True)
     named = [(f"person number {unit}" * (unit % 5), cell, value) for unit, cell, value in rows]
-    assert bounded(named, unit_of(rows=4), valued=True) == slow(named, unit_of(rows=4))
+    assert bounded(named, make_unit(rows=4), valued=True) == slow(named, make_unit(rows=4))
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,7 +171,7 @@ def test_units_that_are_texts() -> None:
     keyed=st.booleans(),
 )
 def test_it_depends_on_the_multiset_alone(rows, bounds, layout, order, keyed) -> None:
-    unit, (batches, flushes, shards) = unit_of(**bounds), layout
+    unit, (batches, flushes, shards) = make_unit(**bounds), layout
     expected = slow(rows, unit, keyed=keyed)
     shuffled = list(rows)
     order.shuffle(shuffled)
@@ -182,7 +182,7 @@ def test_it_depends_on_the_multiset_alone(rows, bounds, layout, order, keyed) ->
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_a_unit_more_moves_nothing_of_the_others(bounds) -> None:
     """And adds what the sensitivities are for, and no more."""
-    rows, unit = many_rows(6, 1500, 12, valued=False), unit_of(**bounds)
+    rows, unit = many_rows(6, 1500, 12, valued=False), make_unit(**bounds)
     whole = bounded(rows, unit, keyed=True)
     for gone in range(12):
         without = bounded([row for row in rows if row[0] != gone], unit, keyed=True)
@@ -200,7 +200,7 @@ def test_a_unit_more_moves_nothing_of_the_others(bounds) -> None:
 
 def test_the_bounds_are_reached(monkeypatch) -> None:
     rows = [(0, cell, 1) for cell in range(30) for _ in range(40)]
-    unit = unit_of(rows=9, keys=3, rows_per_key=4)
+    unit = make_unit(rows=9, keys=3, rows_per_key=4)
     assert sum(bounded(rows, unit, keyed=True).values()) == unit.moved(keyed=True)[0] == 9
     smallest = choice_module._smallest
     # Off by one: the checks above would see it.
@@ -254,10 +254,10 @@ def test_each_row_stays_equally_often() -> None:
 def test_each_value_and_each_key_stays_equally_often() -> None:
     units, values = 20_000, 8
     rows = [(unit, 0, value) for unit in range(units) for value in range(values)]
-    kept = bounded(rows, unit_of(rows=2), valued=True)
+    kept = bounded(rows, make_unit(rows=2), valued=True)
     assert is_uniform(np.array([kept[0, value] for value in range(values)]), 2, units)
     rows = [(unit, CELLS * key, 1) for unit in range(units) for key in range(6)]
-    kept = bounded(rows, unit_of(rows=6, keys=2), keyed=True)
+    kept = bounded(rows, make_unit(rows=6, keys=2), keyed=True)
     assert is_uniform(np.array([kept[CELLS * key, 1] for key in range(6)]), 2, units)
 
 
@@ -294,7 +294,7 @@ def test_equal_hashes_are_distinguished_by_place(monkeypatch) -> None:
     for size in (2**16, 1):
         monkeypatch.setattr(choice_module, "_SLICE", size)
         for shards in (1, 3):
-            found.append(bounded(rows, unit_of(rows=20), valued=True, shards=shards, batches=3))
+            found.append(bounded(rows, make_unit(rows=20), valued=True, shards=shards, batches=3))
     assert all(each == found[0] for each in found)
 
 
@@ -302,7 +302,7 @@ def test_equal_hashes_are_distinguished_by_place(monkeypatch) -> None:
 def test_units_in_slices(size, monkeypatch) -> None:
     monkeypatch.setattr(choice_module, "_SLICE", size)
     monkeypatch.setattr(choice_module, "_MOST_PACKED", 3)
-    rows, unit = many_rows(9, 2000, 20, valued=True), unit_of(rows=9, keys=3, rows_per_key=5)
+    rows, unit = many_rows(9, 2000, 20, valued=True), make_unit(rows=9, keys=3, rows_per_key=5)
     assert bounded(rows, unit, keyed=True, valued=True) == slow(rows, unit, keyed=True)
 
 

@@ -23,7 +23,7 @@ PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))
 IDS = UnitIds(KeyedChoices(key=KEY, release="release"))
 
 
-def ids_of(*columns: pa.Array) -> list[int | None]:
+def numeric_ids(*columns: pa.Array) -> list[int | None]:
     """Ids as numbers; None where there is no unit."""
     ids, missing = IDS.row_ids(columns)
     none = np.zeros(len(ids), bool) if missing is None else missing
@@ -48,7 +48,7 @@ SEVEN: dict[str, pa.Array] = {
 
 @pytest.mark.parametrize("column", SEVEN.values(), ids=SEVEN)
 def test_numbers_are_what_they_are_worth(column) -> None:
-    assert ids_of(column) == [unit_id(KEY, "release", 7), None, unit_id(KEY, "release", 0)]
+    assert numeric_ids(column) == [unit_id(KEY, "release", 7), None, unit_id(KEY, "release", 0)]
 
 
 TEXTS = ["", "a", "0123456789", "0123456789a", "x" * 26, "x" * 27, "é" * 40, "a\0", "\0"]
@@ -72,39 +72,39 @@ def test_texts_are_their_bytes(type) -> None:
     column = pa.array(["skipped", *given] if not isinstance(given[0], bytes) else [b"", *given])
     column = column.cast(plain) if plain == type else column.cast(plain).dictionary_encode()
     expected = [unit_id(KEY, "release", text) for text in TEXTS]
-    assert ids_of(column[1:]) == [*expected, None]
+    assert numeric_ids(column[1:]) == [*expected, None]
 
 
 def test_long_texts_are_hashed_first() -> None:
     texts = ["y" * size for size in (4096, 4097, 5000, 5001)]
-    first, second, third, fourth = ids_of(pa.array([texts[0], texts[1], texts[2], texts[3]]))
+    first, second, third, fourth = numeric_ids(pa.array([texts[0], texts[1], texts[2], texts[3]]))
     assert len({first, second, third, fourth}) == 4
     assert first == unit_id(KEY, "release", texts[0])
-    assert ids_of(pa.array(texts[:1:-1], pa.large_string())) == [fourth, third]
-    assert takes_less(5, lambda: ids_of(pa.array(["z" * 10**7, "a"])))
+    assert numeric_ids(pa.array(texts[:1:-1], pa.large_string())) == [fourth, third]
+    assert takes_less(5, lambda: numeric_ids(pa.array(["z" * 10**7, "a"])))
 
 
 def test_fixed_size_bytes_and_extension_types() -> None:
     names = [bytes(range(16)), b"0123456789abcdef", None]
     fixed, plain = pa.array(names, pa.binary(16)), pa.array(names)
-    assert ids_of(fixed) == ids_of(plain) == ids_of(fixed.cast(pa.uuid()))
+    assert numeric_ids(fixed) == numeric_ids(plain) == numeric_ids(fixed.cast(pa.uuid()))
 
 
 def test_moments_are_when_they_are() -> None:
     noon = datetime(2013, 1, 1, 12)
     columns = [pa.array([noon, None], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")]
     columns.append(pa.array([noon, None], pa.timestamp("ms", tz="UTC")))
-    assert len({tuple(ids_of(column)) for column in columns}) == 1
+    assert len({tuple(numeric_ids(column)) for column in columns}) == 1
     midnight = [
         pa.array([date(1913, 1, 1)], pa.date32()),
         pa.array([date(1913, 1, 1)], pa.date64()),
         pa.array([datetime(1913, 1, 1)], pa.timestamp("us")),
     ]
-    assert len({ids_of(column)[0] for column in midnight}) == 1
+    assert len({numeric_ids(column)[0] for column in midnight}) == 1
     spans = [pa.array([timedelta(seconds=3)], pa.duration(unit)) for unit in ("s", "ns")]
     spans += [pa.array([time(0, 0, 3)], type) for type in (pa.time32("ms"), pa.time64("ns"))]
-    assert len({ids_of(column)[0] for column in spans}) == 1
-    assert ids_of(columns[0])[0] != ids_of(midnight[0])[0] != ids_of(spans[0])[0]
+    assert len({numeric_ids(column)[0] for column in spans}) == 1
+    assert numeric_ids(columns[0])[0] != numeric_ids(midnight[0])[0] != numeric_ids(spans[0])[0]
 
 
 def test_what_is_not_equal_has_another_id() -> None:
@@ -118,32 +118,32 @@ def test_what_is_not_equal_has_another_id() -> None:
         pa.array([timedelta(seconds=86_400), timedelta(microseconds=1)]),
         pa.array(["", "0", "7", "0.5", "x" * 50, "x" * 51]),
     ]
-    found = [each for column in columns for each in ids_of(column)]
+    found = [each for column in columns for each in numeric_ids(column)]
     assert None not in found and len(set(found)) == len(found)
 
 
 def test_numbers_beyond_64_bits_and_fractions() -> None:
     big = 2**63 + 1
-    assert ids_of(pa.array([Decimal(big)], pa.decimal128(38, 0))) == ids_of(
+    assert numeric_ids(pa.array([Decimal(big)], pa.decimal128(38, 0))) == numeric_ids(
         pa.array([big], pa.uint64())
     )
     half = [pa.array([Decimal("2.5")], pa.decimal128(10, scale)) for scale in (1, 3)]
     half.append(pa.array([Decimal("2.50")], pa.decimal256(60, 5)))
-    assert len({ids_of(column)[0] for column in half}) == 1
+    assert len({numeric_ids(column)[0] for column in half}) == 1
     widths = [pa.array([2.5, 2.0**70], type) for type in (pa.float32(), pa.float64())]
-    assert ids_of(widths[0]) == ids_of(widths[1])
-    assert ids_of(pa.array([True, False, None])) == ids_of(pa.array([1, 0, None]))
+    assert numeric_ids(widths[0]) == numeric_ids(widths[1])
+    assert numeric_ids(pa.array([True, False, None])) == numeric_ids(pa.array([1, 0, None]))
 
 
 def test_several_columns() -> None:
     first, second = pa.array(["a", "ab", None, "a"]), pa.array(["bc", "c", "x", None])
-    found = ids_of(first, second)
+    found = numeric_ids(first, second)
     assert found[2:] == [None, None] and found[0] != found[1]
     several = permutation(KEY, "unit of several columns", "release")
     parts = [(2).to_bytes(16, "little")]
     parts += [unit_id(KEY, "release", text).to_bytes(16, "little") for text in ("a", "bc")]
     assert found[0] == chained(several, b"".join(parts))
-    assert ids_of(second, first)[0] != found[0] != ids_of(first)[0]
+    assert numeric_ids(second, first)[0] != found[0] != numeric_ids(first)[0]
 
 
 def test_ids_are_keyed() -> None:
@@ -155,20 +155,24 @@ def test_ids_are_keyed() -> None:
 
 
 def test_nothing_but_nulls_or_no_row() -> None:
-    assert ids_of(pa.nulls(2)) == [None, None]
+    assert numeric_ids(pa.nulls(2)) == [None, None]
     for column in (
         pa.array([], pa.string()),
         pa.array([], pa.int8()),
         pa.array([]).cast(pa.int64()),
     ):
-        assert ids_of(column) == [] == ids_of(column.dictionary_encode())
+        assert numeric_ids(column) == [] == numeric_ids(column.dictionary_encode())
     unused = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array(["a"]))
-    assert ids_of(unused) == [None, None]
+    assert numeric_ids(unused) == [None, None]
     sparse = pa.DictionaryArray.from_arrays(
         pa.array([99, None, 3], pa.int32()),
         pa.array([str(n) for n in range(100)]).cast(pa.string_view()),
     )
-    assert ids_of(sparse) == [unit_id(KEY, "release", "99"), None, unit_id(KEY, "release", "3")]
+    assert numeric_ids(sparse) == [
+        unit_id(KEY, "release", "99"),
+        None,
+        unit_id(KEY, "release", "3"),
+    ]
 
 
 def test_a_type_without_ids_is_refused() -> None:
@@ -205,7 +209,7 @@ def test_no_value_stops_a_release() -> None:
     ]
     for column in columns:
         check_unit_types(PERSON, {"person": column.type})
-        found = ids_of(column)
+        found = numeric_ids(column)
         assert len(set(found)) == 3
 
 

@@ -40,13 +40,13 @@ def estimates(cells: int, objective: Objective = CDF) -> OrderedChoice:
 )
 def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> None:
     workload = estimates(200, objective)
-    asked = workload.planned(RHO, TERMS)
+    planned = workload.planned(RHO, TERMS)
     tree = workload.whole.planned(RHO, TERMS)
     assert workload.strategy is not None
     strategy = workload.strategy.planned(RHO, TERMS)
     is_less = workload.strategy.predicted(strategy) < workload.whole.predicted(tree)
-    assert asked == (strategy if is_less else tree)
-    assert workload.predicted(asked) == min(
+    assert planned == (strategy if is_less else tree)
+    assert workload.predicted(planned) == min(
         workload.strategy.predicted(strategy), workload.whole.predicted(tree)
     )
 
@@ -54,9 +54,9 @@ def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
 def test_a_strategy_is_reported(unit: object) -> None:
     workload = estimates(200)
-    asked = workload.planned(RHO, ReleaseTerms(unit=unit))  # type: ignore[arg-type]
-    assert isinstance(asked.mechanism, FactorizedMechanism)
-    assert "a strategy past trees" in str(workload.why(asked))
+    planned = workload.planned(RHO, ReleaseTerms(unit=unit))  # type: ignore[arg-type]
+    assert isinstance(planned.mechanism, FactorizedMechanism)
+    assert "a strategy past trees" in str(workload.why(planned))
     assert workload.error_unit == "rows" and workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
     assert workload.with_keys(keys).planned(RHO, TERMS).keys == keys
@@ -67,14 +67,14 @@ def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
     beside = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
     for cells, share, terms in ((200, pure, TERMS), (200, RHO, beside), (1025, RHO, TERMS)):
         workload = estimates(cells)
-        asked = workload.planned(share, terms)
-        assert isinstance(asked.mechanism, UniformMechanism) and workload.why(asked) is None
-        assert asked == workload.whole.planned(share, terms)
+        planned = workload.planned(share, terms)
+        assert isinstance(planned.mechanism, UniformMechanism) and workload.why(planned) is None
+        assert planned == workload.whole.planned(share, terms)
 
 
 def test_a_release_reports_its_delta() -> None:
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     for delta in (None, Fraction(1, 10**6)):
         guarantee = Guarantee(budget=RHO.budget if delta is None else budget, delta=delta)
-        (asked,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
-        assert isinstance(asked.mechanism, FactorizedMechanism) is (delta is None)
+        (planned,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
+        assert isinstance(planned.mechanism, FactorizedMechanism) is (delta is None)

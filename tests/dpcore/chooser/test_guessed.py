@@ -42,10 +42,12 @@ def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) 
 
 def test_few_rows_make_it_adaptive() -> None:
     few, many = guessed(1_000), guessed(10**7)
-    asked = few.planned(SHARE, TERMS)
-    assert isinstance(asked.mechanism, AdaptiveMechanism) and asked.mechanism.guessed_rows == 1_000
-    assert asked.plan.decision_part and few.resolved(asked) is few.adaptive
-    assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(asked))
+    planned = few.planned(SHARE, TERMS)
+    assert (
+        isinstance(planned.mechanism, AdaptiveMechanism) and planned.mechanism.guessed_rows == 1_000
+    )
+    assert planned.plan.decision_part and few.resolved(planned) is few.adaptive
+    assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(planned))
     other = many.planned(SHARE, TERMS)
     assert isinstance(other.mechanism, UniformMechanism) and other == many.whole.planned(
         SHARE, TERMS
@@ -53,15 +55,16 @@ def test_few_rows_make_it_adaptive() -> None:
     assert "whole levels, as an adaptive tree is expected to be closer up to" in str(
         many.why(other)
     )
-    assert few.predicted(asked) > many.predicted(other) > 0
+    assert few.predicted(planned) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
 
 
 def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
     nine = tuple(decile / 10 for decile in range(1, 10))
+    closer = "an adaptive tree, as its counts are expected to be closer than whole levels'"
     for rows, kind, named in (
-        (1_000, AdaptiveMechanism, "an adaptive tree for counts"),
-        (10**7, UniformMechanism, "whole levels planned for counts"),
+        (1_000, AdaptiveMechanism, closer),
+        (10**7, UniformMechanism, "planned for counts, as quantiles are read off counts"),
     ):
         workload = guessed(rows, quantiles=nine)
         assert workload.adaptive is not None
@@ -71,18 +74,18 @@ def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
             whole=replace(workload.whole, candidate=WholeLevels(for_counts=True)),
             adaptive=replace(workload.adaptive, candidate=counts),
         )
-        asked = workload.planned(SHARE, TERMS)
-        assert isinstance(asked.mechanism, kind)
-        assert str(workload.why(asked)).endswith(f"{named}, as quantiles are read off counts")
+        planned = workload.planned(SHARE, TERMS)
+        assert isinstance(planned.mechanism, kind)
+        assert str(workload.why(planned)).endswith(named)
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:
     workload = guessed(30_000, quantiles=(0.75, 0.5))
-    asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked, ExponentialQuestion) and asked.quantiles == (0.75, 0.5)
-    assert "it gives no CDF" in str(workload.why(asked))
+    planned = workload.planned(SHARE, TERMS)
+    assert isinstance(planned, ExponentialQuestion) and planned.quantiles == (0.75, 0.5)
+    assert "it gives no CDF" in str(workload.why(planned))
     assert workload.exponential is not None
-    assert workload.predicted(asked) == workload.exponential.predicted(asked)
+    assert workload.predicted(planned) == workload.exponential.predicted(planned)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,24 @@
-"""Workloads of adaptive hierarchies: when a tree that splits every node replaces one."""
+"""What a public guess of the rows chooses of a hierarchy: when every node is split all the same."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from dpcore.adaptive.candidate import AdaptiveHierarchy
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.hierarchy import AdaptiveHierarchyWorkload
+from dpcore.chooser.choice import Choice
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
 from dpcore.trees.chunks import CHUNK_LEAVES
 from tests.dpcore.adaptive_hierarchies import DOMAIN
@@ -24,10 +26,15 @@ from tests.dpcore.adaptive_hierarchies import DOMAIN
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
-def requested(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:
+def requested(domain: HierarchyDomain, *, is_open: bool) -> Workload[Any]:
     """Workload for a tree of few rows, whose nodes are better not split."""
-    standard = HierarchyWorkload(name="t", domain=domain)
-    return AdaptiveHierarchyWorkload(name="t", standard=standard, guessed_rows=3.0, is_open=is_open)
+    adaptive = HierarchyWorkload(
+        name="t", domain=domain, candidate=AdaptiveHierarchy(guessed_rows=3.0)
+    )
+    if not is_open:
+        return adaptive
+    whole = HierarchyWorkload(name="t", domain=domain)
+    return Choice(name="t", whole=whole, adaptive=adaptive, guessed_rows=3.0)
 
 
 def share(epsilon: Fraction = Fraction(1)) -> Share:

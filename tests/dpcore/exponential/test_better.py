@@ -11,7 +11,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 
 
 @pytest.mark.parametrize(
-    ("quantiles", "rows", "wanted"),
+    ("quantiles", "rows", "expected"),
     [
         (1, 1000, True),
         (1, 10, False),
@@ -23,11 +23,13 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
         (99, 10**6, False),
     ],
 )
-def test_it_is_so_of_few_quantiles_of_enough_rows(quantiles: int, rows: int, wanted: bool) -> None:
+def test_it_is_so_of_few_quantiles_of_enough_rows(
+    quantiles: int, rows: int, expected: bool
+) -> None:
     plan = ExponentialPlan(
         cells=4096,
         unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         quantiles=tuple(Fraction(each, quantiles + 1) for each in range(1, quantiles + 1)),
     )
-    assert is_better(plan, Fraction(rows)) is wanted
+    assert is_better(plan, Fraction(rows)) is expected

@@ -56,8 +56,8 @@ def test_a_choice_by_weight_is_decided_by_the_last_bit() -> None:
     total = sum(int(Fraction(each) * 2**124) for each in weights.tolist())
     size = (total - 1).bit_length()
     shift = 8 * ((size + 7) // 8) - size
-    for drawn, wanted in ((first - 1, 0), (first, 1), (first + 2**122, 2), (total - 1, 2)):
-        assert weighed(weights, Prescribed(drawn << shift)) == (wanted, total)
+    for drawn, expected in ((first - 1, 0), (first, 1), (first + 2**122, 2), (total - 1, 2)):
+        assert weighed(weights, Prescribed(drawn << shift)) == (expected, total)
 
 
 def test_sums_of_many_weights_are_exact() -> None:

@@ -18,7 +18,7 @@ THREE = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 NINE = tuple(Fraction(each, 10) for each in range(1, 10))
 
 
-def plan_of(
+def make_plan(
     cells: int,
     quantiles: tuple[Fraction, ...],
     amount: Fraction,
@@ -31,8 +31,8 @@ def plan_of(
 def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.ndarray) -> np.ndarray:
     """(quantiles,) how far the wanted ranks are from the ranks of the cells."""
     upto = np.cumsum(counts)
-    wanted = np.array([float(each) for each in quantiles]) * upto[-1]
-    return np.maximum(np.maximum((upto - counts)[cells] - wanted, wanted - upto[cells]), 0)
+    ranks = np.array([float(each) for each in quantiles]) * upto[-1]
+    return np.maximum(np.maximum((upto - counts)[cells] - ranks, ranks - upto[cells]), 0)
 
 
 @given(
@@ -44,8 +44,8 @@ def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.nda
 def test_quantiles_rise(
     counts: list[int], quantiles: list[Fraction], measure: Measure, seed: int
 ) -> None:
-    wanted = tuple(sorted(each for each in quantiles if 0 < each < 1)) or (Fraction(1, 2),)
-    plan = plan_of(len(counts), wanted, Fraction(1), measure)
+    inner = tuple(sorted(each for each in quantiles if 0 < each < 1)) or (Fraction(1, 2),)
+    plan = make_plan(len(counts), inner, Fraction(1), measure)
     found = chosen_quantiles(np.array(counts), plan, public_stream("rise", seed))
     values = found.cells + found.shares
     assert np.all(np.diff(values) >= 0)
@@ -57,7 +57,7 @@ def test_quantiles_rise(
 def test_with_much_budget_they_are_the_quantiles(measure: Measure) -> None:
     """Also where a cell holds most rows, and where a quantile lies between two cells."""
     counts = np.array([0, 3, 700, 1, 0, 0, 200, 0, 96, 0])
-    plan = plan_of(10, NINE, Fraction(2000), measure)
+    plan = make_plan(10, NINE, Fraction(2000), measure)
     found = chosen_quantiles(counts, plan, public_stream("much"))
     # A cell is parted in 4,096 steps, of .17 rows here.
     assert ranks_off(counts, NINE, found.cells).max() < 1
@@ -68,7 +68,7 @@ def test_ranks_are_off_as_predicted(measure: Measure) -> None:
     """A row to a cell: as densely as the model has it. Permute-and-flip is nearer than it by up to
     a factor of sqrt(2), and so are the middle ones of a few choices."""
     counts = np.ones(4000, np.int64)
-    plan = plan_of(4000, NINE, Fraction(1, 2), measure)
+    plan = make_plan(4000, NINE, Fraction(1, 2), measure)
     draws = 40
     found = np.array(
         [
@@ -92,7 +92,7 @@ def test_margins_hold(shape: str) -> None:
         "one cell": np.bincount([250] * 3000 + [3, 400], minlength=500),
         "few rows": np.bincount([7, 9, 300, 310, 499], minlength=500),
     }[shape]
-    plan = plan_of(500, THREE, Fraction(1))
+    plan = make_plan(500, THREE, Fraction(1))
     allowed = margins(plan, 0.9)
     most = np.array([each.rows + each.share * counts.sum() for each in allowed])
     misses = 0
@@ -104,15 +104,16 @@ def test_margins_hold(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)]
+    "fractions",
+    [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)],
 )
-def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]) -> None:
+def test_margins_hold_of_quantiles_beyond_the_denominators(fractions: tuple[str, ...]) -> None:
     """Check the margins for 10^9 rows: nearly all in the middle cell, one in each other cell."""
     cells, rows = 100_000, 10**9
     counts = np.ones(cells, np.int64)
     counts[cells // 2] = rows - cells + 1
-    quantiles = tuple(map(Fraction, told))
-    plan = plan_of(cells, quantiles, Fraction(1))
+    quantiles = tuple(map(Fraction, fractions))
+    plan = make_plan(cells, quantiles, Fraction(1))
     allowed = [margin.rows + margin.share * rows for margin in margins(plan, 0.95)]
     found = [
         ranks_off(counts, quantiles, chosen_quantiles(counts, plan, public_stream("few", n)).cells)
@@ -122,18 +123,20 @@ def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]
 
 
 def test_what_a_rounded_part_misses_is_in_its_margin() -> None:
-    for told, missed in (("1e-7", 1e-7), ("4e-7", 0.0), ("0.3", 0.0)):
-        plan = plan_of(100, (Fraction(told),), Fraction(1))
+    for fraction, missed in (("1e-7", 1e-7), ("4e-7", 0.0), ("0.3", 0.0)):
+        plan = make_plan(100, (Fraction(fraction),), Fraction(1))
         assert margins(plan, 0.95)[0].share == missed
 
 
 def test_no_rows_give_quantiles_all_the_same() -> None:
-    found = chosen_quantiles(np.zeros(5, np.int64), plan_of(5, NINE, Fraction(1)), public_stream(1))
+    found = chosen_quantiles(
+        np.zeros(5, np.int64), make_plan(5, NINE, Fraction(1)), public_stream(1)
+    )
     assert len(found.cells) == 9
 
 
 def test_a_single_cell() -> None:
-    found = chosen_quantiles(np.array([9]), plan_of(1, NINE, Fraction(1)), public_stream(1))
+    found = chosen_quantiles(np.array([9]), make_plan(1, NINE, Fraction(1)), public_stream(1))
     assert found.cells.tolist() == [0] * 9
 
 
@@ -141,5 +144,5 @@ def test_as_many_rows_as_there_can_be() -> None:
     """Ranks times denominators, and steps inside a cell, do not overflow."""
     counts = np.array([2**38, 2**39, 2**38], np.int64)
     quantiles = tuple(Fraction(each, 999_983) for each in (1, 333_333, 500_000, 999_982))
-    found = chosen_quantiles(counts, plan_of(3, quantiles, Fraction(1, 1000)), public_stream(1))
+    found = chosen_quantiles(counts, make_plan(3, quantiles, Fraction(1, 1000)), public_stream(1))
     assert found.cells.tolist() == [0, 1, 1, 2]

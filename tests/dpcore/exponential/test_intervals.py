@@ -25,7 +25,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import rank_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.refusal import Refusal
-from tests.dpcore.exponential.test_privacy import UNITS, neighbors, plan_of, worst
+from tests.dpcore.exponential.test_privacy import UNITS, make_plan, neighbors, worst
 
 CELLS, ROWS, CONFIDENCE = 500, 800, 0.8
 MIDDLE, HIGH = Fraction(1, 2), Fraction(9, 10)
@@ -51,7 +51,7 @@ def interval_plan(measure: Measure, amount: Fraction = Fraction(1)) -> Exponenti
     )
 
 
-def counts_of(shape: str) -> np.ndarray:
+def make_counts(shape: str) -> np.ndarray:
     cells = np.clip(SHAPES[shape], 0, CELLS - 1).astype(np.int64)
     return np.bincount(cells, minlength=CELLS)
 
@@ -72,7 +72,7 @@ def held(counts: np.ndarray, plan: ExponentialPlan, draws: int) -> int:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_they_hold_as_often_as_stated(shape: str, measure: Measure) -> None:
     draws = 40
-    found = held(counts_of(shape), interval_plan(measure), draws)
+    found = held(make_counts(shape), interval_plan(measure), draws)
     # Three of a draw depend on each other: as if a third of them were independent.
     assert stats.binom.cdf(found / 3, draws, CONFIDENCE) > 1e-6
 
@@ -80,7 +80,7 @@ def test_they_hold_as_often_as_stated(shape: str, measure: Measure) -> None:
 def test_a_reach_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals that end at the wanted rank itself hold it by chance."""
     monkeypatch.setattr("dpcore.exponential.intervals.reach", lambda *_: 0)
-    found = held(counts_of("spiky"), interval_plan(Measure.EPSILON), 40)
+    found = held(make_counts("spiky"), interval_plan(Measure.EPSILON), 40)
     assert stats.binom.cdf(found / 3, 40, CONFIDENCE) < 1e-6
 
 
@@ -125,12 +125,14 @@ def test_few_pairs_of_many_cells() -> None:
 def test_no_neighbours_lose_more_than_the_budget(
     unit: PrivacyUnit, measure: Measure, quantile: Fraction
 ) -> None:
-    plan = replace(plan_of((quantile,), unit, measure, Fraction(2)), interval_share=Fraction(3, 4))
+    plan = replace(
+        make_plan((quantile,), unit, measure, Fraction(2)), interval_share=Fraction(3, 4)
+    )
     assert worst(plan) <= 1
 
 
 def test_intervals_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of((Fraction(1, 2),), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    plan = make_plan((Fraction(1, 2),), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
     monkeypatch.setattr(ExponentialPlan, "interval_amount", Fraction(6))
     assert worst(replace(plan, interval_share=Fraction(3, 4))) > 1
 

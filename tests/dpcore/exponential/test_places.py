@@ -26,8 +26,8 @@ def off(rate: Fraction, rows: int) -> float:
     unit = scale * STEPS**turn
     starts = [STEPS * start + part * length for part in range(STEPS)]
     exact = [math.exp(-float(rate * Fraction(each, unit))) for each in starts]
-    wanted = np.array(exact) * _below(turns, turn, np.array([length]))
-    return float(np.abs((found + FLOOR) / (wanted + FLOOR) - 1).max())
+    expected = np.array(exact) * _below(turns, turn, np.array([length]))
+    return float(np.abs((found + FLOOR) / (expected + FLOOR) - 1).max())
 
 
 @pytest.mark.parametrize("power", [20, 24, 30, 36])

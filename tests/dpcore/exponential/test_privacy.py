@@ -39,7 +39,7 @@ UNITS |= {"two rows": PAIR, "other two rows": SUBSTITUTE_PAIR}
 ORDERS = (1.5, 2.0, 5.0, 30.0)
 
 
-def plan_of(
+def make_plan(
     quantiles: tuple[Fraction, ...], unit: PrivacyUnit, measure: Measure, amount: Fraction
 ) -> ExponentialPlan:
     budget = Budget(measure=measure, amount=amount)
@@ -52,14 +52,14 @@ def histograms() -> Iterator[tuple[int, ...]]:
             yield counts
 
 
-def parts_of(rows: int) -> list[tuple[int, ...]]:
-    """What at most so many rows of a unit add to a histogram."""
+def possible_histograms(rows: int) -> list[tuple[int, ...]]:
+    """Return the histograms of at most this many rows."""
     return [each for each in itertools.product(range(rows + 1), repeat=CELLS) if sum(each) <= rows]
 
 
 def neighbors(unit: PrivacyUnit) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All pairs of tiny histograms that differ in what one unit has."""
-    parts = parts_of(unit.rows)
+    parts = possible_histograms(unit.rows)
     for rest in histograms():
         if sum(rest) > MOST_ROWS - unit.rows:
             continue
@@ -106,7 +106,7 @@ def worst(plan: ExponentialPlan) -> float:
 def test_no_neighbours_lose_more_than_the_budget(
     unit: PrivacyUnit, quantiles: tuple[Fraction, ...], measure: Measure
 ) -> None:
-    plan = plan_of(quantiles, unit, measure, Fraction(2))
+    plan = make_plan(quantiles, unit, measure, Fraction(2))
     assert worst(plan) <= 1
 
 
@@ -166,7 +166,7 @@ def test_a_rate_30_percent_too_large_is_found(
 ) -> None:
     """Nearly all that is claimed is lost; more with a larger rate."""
     pair, amount = crafted(part, unit), Fraction(1, 2)
-    plan = replace(plan_of((part,), unit, measure, amount), cells=len(pair[0]))
+    plan = replace(make_plan((part,), unit, measure, amount), cells=len(pair[0]))
     # A choice that is e^2 / 8-zCDP has the range e.
     claimed = float(amount) if measure is Measure.EPSILON else math.sqrt(8 * amount)
     lost = single_loss(plan, pair) / claimed
@@ -182,19 +182,19 @@ def test_a_wanted_rank_that_seems_to_stand_still_is_found(
     monkeypatch.setattr(planning, "rank_sensitivity", lambda *_, **__: (Fraction(1), Fraction(1)))
     part = Fraction(9, 10)
     pair = crafted(part, ADD_REMOVE_ROW)
-    plan = plan_of((part,), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1, 2))
+    plan = make_plan((part,), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1, 2))
     assert single_loss(replace(plan, cells=len(pair[0])), pair) > 1 / 2
 
 
 def test_a_budget_spent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: a budget as if the choices of a path did not add up."""
     monkeypatch.setattr(planning, "_spent", lambda rank, left: dict.fromkeys(range(3), left))
-    assert worst(plan_of(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))) > 1
+    assert worst(make_plan(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))) > 1
 
 
 def test_places_in_two_turns_lose_no_more() -> None:
     """A place of a run of a cell: four to a cell."""
-    plan = plan_of((Fraction(2, 5), Fraction(1, 2)), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    plan = make_plan((Fraction(2, 5), Fraction(1, 2)), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
     law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan, levels=2))
     pairs = [pair for pair in neighbors(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
     assert max(largest_loss(law(one), law(two)) for one, two in pairs) <= 2
@@ -205,7 +205,7 @@ def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() ->
     quantiles = (Fraction("0.25"), Fraction("0.49999"), Fraction("0.75"))
     unit = replace(PAIR, rows=2**20)
     with pytest.raises(Refusal, match="too small for the exponential mechanism"):
-        plan_of(quantiles, unit, Measure.EPSILON, Fraction(4))
+        make_plan(quantiles, unit, Measure.EPSILON, Fraction(4))
     rows = LARGEST // (LARGEST_OF_PLACES * PLACES)
     assert math.exp(-_LEAST_RATE * rows) < FLOOR * ERROR
     # Six numbers of two data sets, each off by a weight's error and that of the clip.
@@ -216,7 +216,7 @@ def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() ->
 def test_a_row_more_is_a_row_more_on_one_side(
     numerator: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1))
+    plan = make_plan(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1))
     for rows in range(50):
         sizes = []
         for own in (rows, rows + 1):
@@ -244,10 +244,10 @@ def test_the_sensitivity_is_that_of_all_distances(
     """Check the distances of cells, and of places in them; of two parts if not the whole."""
 
     def distances(counts: tuple[int, ...]) -> list[Fraction]:
-        wanted, found, before = part * sum(counts), [], 0
+        rank, found, before = part * sum(counts), [], 0
         for own in counts:
-            found.append(max(before - wanted, wanted - before - own, Fraction(0)))
-            found += [abs(before + own * Fraction(each, 4) - wanted) for each in (1, 3)]
+            found.append(max(before - rank, rank - before - own, Fraction(0)))
+            found += [abs(before + own * Fraction(each, 4) - rank) for each in (1, 3)]
             before += own
         return found
 

@@ -37,7 +37,7 @@ def question(
     share: Fraction = Fraction(0),
 ) -> ExponentialQuestion:
     keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
-    asked = ExponentialWorkload(
+    workload = ExponentialWorkload(
         name="t",
         domain=make_domain(cells or DOMAIN),
         quantiles=QUANTILES,
@@ -45,17 +45,19 @@ def question(
         interval_share=share,
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
-    return asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    return workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
 
 
-def release_of(asked: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
-    plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=asked.plan.budget, questions=(asked,))
+def make_release(planned: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
+    plan = ReleasePlan(
+        name="r", unit=ADD_REMOVE_ROW, budget=planned.plan.budget, questions=(planned,)
+    )
     return release_counts(plan, {"t": counts}, KEY)
 
 
 def released(keyed: bool = False) -> ReleasedQuantiles:
     counts = np.full((2 if keyed else 1, CELLS), 100)
-    tree = release_of(question(keyed=keyed), counts).tree("t")
+    tree = make_release(question(keyed=keyed), counts).tree("t")
     assert isinstance(tree, ReleasedQuantiles)
     return tree
 
@@ -70,7 +72,7 @@ def test_quantiles_are_reported_in_the_order_requested() -> None:
 def test_keys_have_quantiles_of_their_own() -> None:
     counts = np.zeros((2, CELLS), np.int64)
     counts[0, 10], counts[1, 40] = 1000, 1000
-    tree = release_of(question(keyed=True), counts).tree("t")
+    tree = make_release(question(keyed=True), counts).tree("t")
     assert [tree.quantile("0.5", key)["value"] for key in ("f", "m")] == [10, 40]
     with pytest.raises(ValueError, match="needs a key"):
         tree.quantile(0.5)
@@ -100,7 +102,7 @@ def test_a_specification_is_read_back() -> None:
 
 def test_one_draw_whatever_is_retried() -> None:
     counts = np.arange(CELLS)
-    first, again = (release_of(question(amount=1), counts) for _ in range(2))
+    first, again = (make_release(question(amount=1), counts) for _ in range(2))
     assert first.quantiles is not None and first.quantiles.equals(again.quantiles)
 
 
@@ -116,13 +118,13 @@ def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None
 
 def test_intervals_are_reported() -> None:
     counts = np.full((1, CELLS), 1000)
-    asked = question(share=Fraction(3, 10))
-    tree = release_of(asked, counts).tree("t")
+    planned = question(share=Fraction(3, 10))
+    tree = make_release(planned, counts).tree("t")
     row = tree.quantile(0.9)  # type: ignore[attr-defined]
     assert row["ci_low"] <= row["value"] <= row["ci_high"]
     assert row["ci_low_text"] == f"{row['ci_low']:.0f}"
-    entry = asked.entry()["intervals"]
-    assert entry["share"] == "3/10" and entry["rows"] == asked.interval_reach  # type: ignore[index]
+    entry = planned.entry()["intervals"]
+    assert entry["share"] == "3/10" and entry["rows"] == planned.interval_reach  # type: ignore[index]
     assert "intervals" not in question().entry()
 
 
@@ -133,7 +135,7 @@ def test_quantiles_are_those_of_the_plan() -> None:
 
 @pytest.mark.parametrize("amount", [Fraction(1, 2**22)])
 def test_a_budget_too_small_is_refused(amount: Fraction) -> None:
-    asked = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
+    workload = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
     budget = Budget(measure=Measure.EPSILON, amount=amount)
     with pytest.raises(Refusal, match="too small"):
-        asked.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+        workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))

@@ -26,8 +26,8 @@ from tests.dpcore.exponential.test_question import (
     CELLS,
     DOMAIN,
     QUANTILES,
+    make_release,
     question,
-    release_of,
 )
 
 NOISE = NoiseSource(
@@ -37,7 +37,7 @@ NONE = Fraction(0)
 TWO = (Fraction(2, 5), Fraction(1, 2))
 
 
-def plan_of(
+def make_plan(
     cells: int, measure: Measure, quantiles: tuple[Fraction, ...] = TWO, share: Fraction = NONE
 ) -> ExponentialPlan:
     return ExponentialPlan(
@@ -51,36 +51,36 @@ def plan_of(
 
 def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int) -> ChosenQuantiles:
     """The quantiles that chunks and their group choose."""
-    chunks, asked = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
+    chunks, request = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
     exact, tree = np.array(counts, np.int64), "t"
     assert len(chunks) > 1
     for _ in range(1 + plan.first.height + bool(plan.interval_share)):
         answers = [
-            answered(plan, tree, each, exact[each.start :][: each.leaves], asked, NOISE)
+            answered(plan, tree, each, exact[each.start :][: each.leaves], request, NOISE)
             for each in chunks
         ]
-        asked = next_request(plan, tree, 0, answers, asked, NOISE)
-    assert not read_request(asked).parts
-    return read_request(asked).found
+        request = next_request(plan, tree, 0, answers, request, NOISE)
+    assert not read_request(request).parts
+    return read_request(request).found
 
 
 @pytest.mark.parametrize("measure", Measure)
 @pytest.mark.parametrize("counts", [(1, 0, 2), (0, 3, 0), (0, 0, 0)])
 def test_the_law_is_that_of_all_cells_at_once(counts: tuple[int, ...], measure: Measure) -> None:
-    plan = plan_of(len(counts), measure)
+    plan = make_plan(len(counts), measure)
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
     assert law == enumerated_law(counts, plan)
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_the_law_of_intervals_is_that_of_all_cells_at_once(measure: Measure) -> None:
-    counts, plan = (1, 0, 2), plan_of(3, measure, (Fraction(2, 5),), Fraction(1, 2))
+    counts, plan = (1, 0, 2), make_plan(3, measure, (Fraction(2, 5),), Fraction(1, 2))
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
     assert law == enumerated_law(counts, plan)
 
 
 def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, plan = (1, 1, 2), plan_of(3, Measure.RHO)
+    counts, plan = (1, 1, 2), make_plan(3, Measure.RHO)
     own = rounds.Cells
     monkeypatch.setattr(rounds, "Cells", lambda first, ends: own(first, ends - ends[0]))
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
@@ -90,8 +90,8 @@ def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.M
 def test_what_is_requested_is_read_back() -> None:
     found = ChosenQuantiles(np.array([3, 0]), np.array([0.3, 0.0]))
     parts = {1: QuantileGap(3, 9, 10, 2**40, 0.3, 0.75), 0: QuantileGap(0, 0, 0, 0)}
-    asked = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
-    again = read_request(asked.to_bytes())
+    request = ChunkRequest(rows=np.array([2**40, 0]), parts=parts, found=found)
+    again = read_request(request.to_bytes())
     assert again.parts == parts and again.rows.tolist() == [2**40, 0]
     assert again.found.cells.tolist() == [3, 0] and again.found.shares.tolist() == [0.3, 0.0]
 
@@ -100,10 +100,10 @@ def test_what_is_requested_is_read_back() -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
     """Check every key with a large budget: the released values are the quantiles."""
-    asked = replace(question(keyed=keyed, share=share), chunk_leaves=8)
-    assert asked.rounds == 3 + bool(share) and len(asked.places) == 7 * asked.key_count
-    counts = np.full((asked.key_count, CELLS), 100)
-    tree = release_of(asked, counts).tree("t")
+    planned = replace(question(keyed=keyed, share=share), chunk_leaves=8)
+    assert planned.rounds == 3 + bool(share) and len(planned.places) == 7 * planned.key_count
+    counts = np.full((planned.key_count, CELLS), 100)
+    tree = make_release(planned, counts).tree("t")
     for key in ("f", "m") if keyed else (None,):
         rows = tree.quantiles(key)  # type: ignore[attr-defined]
         values = [row["value"] for row in rows]
@@ -117,7 +117,7 @@ def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
 
 def test_another_compressor_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages are part of what choices are drawn by, and bytes of a compressor may change."""
-    counts, plan = tuple(range(40)), plan_of(40, Measure.EPSILON, share=Fraction(1, 4))
+    counts, plan = tuple(range(40)), make_plan(40, Measure.EPSILON, share=Fraction(1, 4))
     first = in_chunks(counts, plan, 8)
     monkeypatch.setattr(packing, "_CODEC", pa.Codec("gzip"))
     again = in_chunks(counts, plan, 8)
@@ -127,7 +127,7 @@ def test_another_compressor_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_retries_draw_the_same_and_other_answers_others() -> None:
     counts = tuple(range(9))
-    plan = plan_of(9, Measure.EPSILON)
+    plan = make_plan(9, Measure.EPSILON)
     first, again = (in_chunks(counts, plan, 3) for _ in range(2))
     assert first.cells.tolist() == again.cells.tolist()
     assert first.shares.tolist() == again.shares.tolist()
@@ -138,15 +138,15 @@ def test_retries_draw_the_same_and_other_answers_others() -> None:
 
 
 def test_a_chunk_chooses_among_its_own_cells() -> None:
-    chunk = ExponentialForest(plan_of(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
+    chunk = ExponentialForest(make_plan(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
     none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
-    for first, last, wanted in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
-        asked = ChunkRequest(
+    for first, last, expected in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
+        request = ChunkRequest(
             rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
         )
-        plan = plan_of(9, Measure.RHO)
-        reported = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
-        assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == wanted
+        plan = make_plan(9, Measure.RHO)
+        reported = answered(plan, "t", chunk, np.array([0, 5, 0]), request.to_bytes(), NOISE)
+        assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == expected
 
 
 def test_too_many_cells_are_refused() -> None:

@@ -17,9 +17,9 @@ def exactly(exponent: Fraction) -> Fraction:
     return Fraction(low + high, 2**401)
 
 
-def off(found: float, wanted: Fraction) -> Fraction:
+def off(found: float, expected: Fraction) -> Fraction:
     """The relative error."""
-    return abs(Fraction(found) / wanted - 1)
+    return abs(Fraction(found) / expected - 1)
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -38,10 +38,10 @@ def test_they_are_the_exponentials(rate: Fraction) -> None:
 def test_means_are_those_of_all_places(rate: Fraction, step: int) -> None:
     """The sum of a geometric series, in rationals."""
     found = Weights(rate).means(np.array([step]), 12)[0]
-    wanted = Fraction(1)
+    expected = Fraction(1)
     if step:
-        wanted = (1 - exactly(rate * step * 4096)) / (1 - exactly(rate * step)) / 4096
-    assert off(found, wanted) < ERROR
+        expected = (1 - exactly(rate * step * 4096)) / (1 - exactly(rate * step)) / 4096
+    assert off(found, expected) < ERROR
 
 
 def test_a_weight_of_too_low_a_rate_is_found() -> None:

@@ -60,10 +60,10 @@ def lines() -> Iterator[str]:
     yield f"toeplitz {digest(*figures(ToeplitzStrategy.from_size(5000)))}"
 
 
-def of_lapack() -> Iterator[str]:
+def lapack_digests() -> Iterator[str]:
     for cells in (150, 400):
         yield f"{cells} {digest(*rough_factor(prefix_gram(cells)))}"
 
 
 if __name__ == "__main__":
-    print(*(of_lapack() if "lapack" in sys.argv else lines()), sep="\n")
+    print(*(lapack_digests() if "lapack" in sys.argv else lines()), sep="\n")

@@ -34,7 +34,7 @@ STRATEGIES = [ToeplitzStrategy.from_size(CELLS), best_strategy(CELLS, Read(kind=
 BOTH = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spec()["kind"])
 
 
-def plan_of(
+def make_plan(
     strategy: MatrixStrategy, *, public: bool = False, keyed: bool = True
 ) -> FactorizedPlan:
     return FactorizedPlan(
@@ -85,12 +85,12 @@ def some_counts(trees: int) -> Integers:
 @pytest.mark.parametrize("public", [False, True])
 def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1)
-    plan = planted(plan_of(strategy, public=public, keyed=False), ZeroNoise())
+    plan = planted(make_plan(strategy, public=public, keyed=False), ZeroNoise())
     levels, prefixes, whole = solved(plan, counts)
     tree = plan.tree
     for level, (estimate, count) in enumerate(zip(levels, whole, strict=True)):
-        wanted = tree.level_counts(counts)[level]
-        assert np.allclose(estimate, wanted, atol=1e-6) and (count == wanted).all()
+        expected = tree.level_counts(counts)[level]
+        assert np.allclose(estimate, expected, atol=1e-6) and (count == expected).all()
     assert (prefixes.count == np.cumsum(counts, axis=1)).all()
 
 
@@ -98,7 +98,7 @@ def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> N
 @pytest.mark.parametrize("public", [False, True])
 def test_counts_are_nonnegative_and_add_up(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1) // 100
-    plan = plan_of(strategy, public=public, keyed=False)
+    plan = make_plan(strategy, public=public, keyed=False)
     _, prefixes, whole = solved(plan, counts)
     assert min(each.min() for each in whole) >= 0
     for level in range(plan.tree.height):
@@ -111,15 +111,15 @@ def test_counts_are_nonnegative_and_add_up(strategy: MatrixStrategy, public: boo
 def test_a_public_total_is_exact_and_its_errors_are_those_of_dense_algebra(
     strategy: MatrixStrategy,
 ) -> None:
-    plan = plan_of(strategy, public=True, keyed=False)
+    plan = make_plan(strategy, public=True, keyed=False)
     errors = FactorizedErrors(plan)
     inverse = np.linalg.inv(strategy.dense().astype(float))
     covariance = inverse @ inverse.T * plan.law.variance
     ones = np.ones(CELLS)
     covariance -= np.outer(covariance @ ones, covariance @ ones) / (ones @ covariance @ ones)
     prefixes = np.tril(np.ones((CELLS, CELLS)))
-    wanted = np.einsum("ij,jk,ik->i", prefixes, covariance, prefixes)
-    assert np.allclose(errors.prefixes, wanted, atol=1e-6)
+    expected = np.einsum("ij,jk,ik->i", prefixes, covariance, prefixes)
+    assert np.allclose(errors.prefixes, expected, atol=1e-6)
     assert errors.total == 0 and errors.levels[0] == pytest.approx(0, abs=1e-6)
     runs = [(2, 5), (9, 30)]
     weights = prefixes[4] - prefixes[1] + prefixes[29] - prefixes[8]
@@ -132,7 +132,7 @@ class Deviations:
     def __init__(
         self, strategy: MatrixStrategy, *, small: bool = False, twice: bool = False
     ) -> None:
-        plan = plan_of(strategy)
+        plan = make_plan(strategy)
         variance = Fraction(plan.law.sigma_squared)  # type: ignore[attr-defined]
         law = DiscreteGaussian(
             sigma_squared=variance * (Fraction(49, 100) if small else 1) / (2 if twice else 1)
@@ -173,13 +173,13 @@ def test_planted_errors_are_found(strategy: MatrixStrategy, planted_error: str) 
 
 @BOTH
 def test_noise_is_drawn_once(strategy: MatrixStrategy) -> None:
-    counts, plan = some_counts(3), plan_of(strategy)
+    counts, plan = some_counts(3), make_plan(strategy)
     once, again, other = (solved(plan, counts, number)[1].estimate for number in (0, 0, 1))
     assert (once == again).all() and not (once == other).any()
 
 
 def test_plans_that_cannot_be_are_refused() -> None:
-    plan = plan_of(STRATEGIES[0])
+    plan = make_plan(STRATEGIES[0])
     with pytest.raises(ValueError, match="spend a rho"):
         replace(plan, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     with pytest.raises(ValueError, match="cells for"):

@@ -40,7 +40,7 @@ WORKLOAD = OrderedWorkload(
 FALSE_ALARM = 1e-6
 
 
-def question_of(
+def make_question(
     unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload[FactorizedMechanism] = WORKLOAD
 ) -> OrderedQuestion[FactorizedMechanism]:
     return workload.planned(SHARE, ReleaseTerms(unit=unit))
@@ -63,7 +63,7 @@ def some_counts(rows: int = 1) -> Integers:
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 @pytest.mark.parametrize("keys", [None, KEYS], ids=str)
 def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -> None:
-    question = question_of(unit, replace(WORKLOAD, keys=keys))
+    question = make_question(unit, replace(WORKLOAD, keys=keys))
     plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
     again = plan_from_spec(json.loads(json.dumps(plan.spec())))
     assert again == plan
@@ -73,18 +73,18 @@ def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -
 
 def test_answers_agree_with_each_other_and_with_the_data() -> None:
     counts = some_counts()
-    tree = released(question_of(), counts).tree("age")
+    tree = released(make_question(), counts).tree("age")
     whole = tree.cdf(CELLS)
     parts = [tree.range(start, start + 20) for start in (0, 20, 40)]
     assert sum(each.count for each in parts) == whole.count
     assert sum(each.estimate for each in parts) == pytest.approx(whole.estimate)
-    for answer, wanted in (
+    for answer, truth in (
         (whole, counts.sum()),
         (tree.range(10, 30), counts[0, 10:30].sum()),
         (tree.sum([5, (20, 30), (40, 55)]), counts[0, [5, *range(20, 30), *range(40, 55)]].sum()),
         (tree.node(1, 2), counts[0, 32:48].sum()),
     ):
-        assert abs(answer.estimate - wanted) < stats.norm.isf(FALSE_ALARM / 10) * answer.std_error
+        assert abs(answer.estimate - truth) < stats.norm.isf(FALSE_ALARM / 10) * answer.std_error
     one, band = tree.cdf(30), tree.cdf(30, simultaneous=True)
     assert band.ci_low < one.ci_low < one.ci_high < band.ci_high
     wider = tree.at_confidence(0.99).cdf(30)
@@ -96,7 +96,7 @@ def test_answers_agree_with_each_other_and_with_the_data() -> None:
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -> None:
     """Its noise is that of now, and so are its estimates; its integers are repaired top down."""
-    question = question_of(unit)
+    question = make_question(unit)
     plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
     spec = json.loads(json.dumps(plan.spec()))
     (entry,) = spec["trees"]
@@ -120,12 +120,12 @@ def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> 
     """Compare errors for 60 rows in three of sixty cells, with no rows elsewhere."""
     counts = np.zeros((1, CELLS), dtype=np.int64)
     counts[0, [3, 20, 41]] = 30, 20, 10
-    question, runs, truth = question_of(), 100, np.cumsum(counts)
+    question, runs, truth = make_question(), 100, np.cumsum(counts)
     errors = {"estimate": 0.0, "top_down": 0.0, "l2": 0.0}
     for consistency in (Consistency.L2, Consistency.TOP_DOWN):
-        asked = changed(question, consistency=consistency)
+        repaired = changed(question, consistency=consistency)
         for number in range(runs):
-            rows = released(asked, counts, number).part("cdf", "age", 0, 0)
+            rows = released(repaired, counts, number).part("cdf", "age", 0, 0)
             errors[consistency.value] += np.square(rows["count"].to_numpy() - truth).sum()
             errors["estimate"] += np.square(rows["estimate"].to_numpy() - truth).sum() / 2
     assert errors["l2"] < 0.8 * errors["estimate"]
@@ -134,25 +134,25 @@ def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> 
 
 def test_every_key_has_its_answers() -> None:
     counts = some_counts(3)
-    tree = released(question_of(workload=replace(WORKLOAD, keys=KEYS)), counts).tree("age")
+    tree = released(make_question(workload=replace(WORKLOAD, keys=KEYS)), counts).tree("age")
     for place, key in enumerate("abc"):
-        answer, wanted = tree.cdf(30, key), counts[place, :30].sum()
-        assert abs(answer.estimate - wanted) < 6 * answer.std_error
+        answer, truth = tree.cdf(30, key), counts[place, :30].sum()
+        assert abs(answer.estimate - truth) < 6 * answer.std_error
 
 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 def test_intervals_of_ranges_and_quantiles_cover(unit: PrivacyUnit) -> None:
     """Check that intervals cover at their stated rate: exactly for a range, at least for a
     quantile."""
-    question, counts, runs = question_of(unit), some_counts(), 400
+    question, counts, runs = make_question(unit), some_counts(), 400
     cdf = np.cumsum(counts)
     median = int(np.searchsorted(cdf, np.ceil(cdf[-1] / 2)))
     missed = {"range": 0, "cdf": 0, "median": 0}
     for number in range(runs):
         tree = released(question, counts, number).tree("age")
         answers = {"range": (tree.range(7, 31), cdf[30] - cdf[6]), "cdf": (tree.cdf(31), cdf[30])}
-        for name, (answer, wanted) in answers.items():
-            missed[name] += not answer.ci_low <= wanted <= answer.ci_high
+        for name, (answer, truth) in answers.items():
+            missed[name] += not answer.ci_low <= truth <= answer.ci_high
         row = tree.quantile(0.5)
         missed["median"] += not row["ci_low"] <= median <= row["ci_high"]
     low, high = stats.binom.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs, 0.05)
@@ -169,7 +169,7 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
         sums = WeightedSums(objective=objective)
         own = replace(WORKLOAD, candidate=sums)
         read = sums.read(public_total=False)
-        better, other = (question_of(workload=each) for each in (own, WORKLOAD))
+        better, other = (make_question(workload=each) for each in (own, WORKLOAD))
         errors = [each.forest.errors.rmse(read) for each in (better, other)]
         assert errors[0] < errors[1]
         assert own.predicted(better) == pytest.approx(errors[0])
@@ -177,7 +177,7 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
 
 def test_it_is_better_than_the_planned_tree() -> None:
     for unit in (ADD_REMOVE_ROW, SUBSTITUTE_ROW):
-        question = question_of(unit)
+        question = make_question(unit)
         tree = replace(WORKLOAD, candidate=WholeLevels()).planned(
             SHARE, ReleaseTerms(unit=unit, drops_rows=not question.public_total)
         )

@@ -44,8 +44,8 @@ def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: MatrixStrat
     for top in (10, 2**33 // strategy.leaves):
         counts = rng.integers(0, top, (3, strategy.leaves))
         sums = strategy.measured(counts)
-        wanted = counts.astype(object) @ matrix.T.astype(object)
-        assert (sums.astype(object) == wanted).all()
+        expected = counts.astype(object) @ matrix.T.astype(object)
+        assert (sums.astype(object) == expected).all()
         assert np.allclose(strategy.estimated(sums), counts, rtol=1e-9, atol=1e-6)
 
 
@@ -53,8 +53,8 @@ def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: MatrixStrat
 def test_sums_are_modulo_2_to_the_64(strategy: MatrixStrategy) -> None:
     """A count too large wraps, and moves what is released as the exact sum would."""
     counts = np.full((1, strategy.leaves), 2**45 + 12345, np.int64)
-    wanted = counts.astype(object) @ strategy.dense().T.astype(object) % 2**64
-    assert (strategy.measured(counts).view(np.uint64).astype(object) == wanted).all()
+    expected = counts.astype(object) @ strategy.dense().T.astype(object) % 2**64
+    assert (strategy.measured(counts).view(np.uint64).astype(object) == expected).all()
 
 
 @STRATEGIES
@@ -76,11 +76,11 @@ def test_variances_are_those_of_the_dense_inverse(strategy: MatrixStrategy) -> N
     assert np.allclose(strategy.prefix_variances, (rows[1:] ** 2).sum(axis=1))
     assert np.allclose(strategy.total_covariances, rows[1:] @ rows[-1])
     starts, stops = np.triu_indices(cells + 1)
-    wanted = ((rows[stops] - rows[starts]) ** 2).sum(axis=1)
-    assert np.allclose(strategy.range_variances(starts, stops), wanted, atol=1e-12)
+    expected = ((rows[stops] - rows[starts]) ** 2).sum(axis=1)
+    assert np.allclose(strategy.range_variances(starts, stops), expected, atol=1e-12)
     weights = np.random.default_rng(3).normal(size=cells)
-    wanted = np.linalg.solve(strategy.dense().T.astype(float), weights)
-    assert np.allclose(strategy.coefficients(weights), wanted)
+    expected = np.linalg.solve(strategy.dense().T.astype(float), weights)
+    assert np.allclose(strategy.coefficients(weights), expected)
 
 
 @STRATEGIES
@@ -100,7 +100,7 @@ def test_a_matrix_of_a_less_accurate_lapack_is_the_planned_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = best_strategy(60, CDF)
-    wanted = one.dense()
+    expected = one.dense()
 
     def rough(matrix: Floats) -> tuple[Floats, Floats]:
         factor, diagonal = rough_factor(matrix)
@@ -109,7 +109,7 @@ def test_a_matrix_of_a_less_accurate_lapack_is_the_planned_one(
     monkeypatch.setattr(dense, "rough_factor", rough)
     dense._matrix.cache_clear()
     dense._last_planned.clear()
-    assert (one.dense() == wanted).all()
+    assert (one.dense() == expected).all()
 
 
 def test_rounding_is_far_from_ties() -> None:
@@ -122,12 +122,12 @@ def test_rounding_is_far_from_ties() -> None:
 
 @pytest.mark.parametrize(("cells", "best", "even"), [(256, 2.524, 2.575), (1024, 2.955, 3.01)])
 def test_errors_are_those_of_the_issue(cells: int, best: float, even: float) -> None:
-    for strategy, wanted in (
+    for strategy, expected in (
         (best_strategy(cells, CDF), best),
         (ToeplitzStrategy.from_size(cells), even),
     ):
         rmse = (strategy.prefix_variances.mean() * strategy.column_norm) ** 0.5
-        assert rmse == pytest.approx(wanted, rel=1.5e-3)
+        assert rmse == pytest.approx(expected, rel=1.5e-3)
 
 
 def test_what_is_planned() -> None:

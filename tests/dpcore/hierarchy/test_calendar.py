@@ -58,15 +58,15 @@ def test_calendar(chosen: set[str], start: datetime, length: int) -> None:
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 
-def quarter_of(day: date) -> str:
+def quarter_name(day: date) -> str:
     return f"Q{(day.month + 2) // 3}"
 
 
 # How Python writes the labels of a day, by levels; in the order of the leaves.
 LABELS: dict[tuple[str, ...], Callable[[datetime], tuple[str, ...]]] = {
-    ("quarter",): lambda t: (f"{t.year}-{quarter_of(t)}",),
-    ("year", "quarter", "month"): lambda t: (f"{t.year}", f"-{quarter_of(t)}", f"-{t.month:02d}"),
-    ("quarter", "day"): lambda t: (f"{t.year}-{quarter_of(t)}", f"-{t:%m-%d}"),
+    ("quarter",): lambda t: (f"{t.year}-{quarter_name(t)}",),
+    ("year", "quarter", "month"): lambda t: (f"{t.year}", f"-{quarter_name(t)}", f"-{t.month:02d}"),
+    ("quarter", "day"): lambda t: (f"{t.year}-{quarter_name(t)}", f"-{t:%m-%d}"),
     ("week",): lambda t: ("{}-W{:02d}".format(*t.isocalendar()[:2]),),
     ("year", "week", "weekday"): lambda t: (
         f"{t.isocalendar()[0]}",
@@ -78,7 +78,7 @@ LABELS: dict[tuple[str, ...], Callable[[datetime], tuple[str, ...]]] = {
 AGAIN: dict[tuple[str, ...], Callable[[datetime], str]] = {
     ("weekday",): lambda t: WEEKDAYS[t.weekday()],
     ("weekday", "hour"): lambda t: f"{WEEKDAYS[t.weekday()]}T{t.hour:02d}",
-    ("year", "quarter", "weekday"): lambda t: f"{t.year}-{quarter_of(t)}-{WEEKDAYS[t.weekday()]}",
+    ("year", "quarter", "weekday"): lambda t: f"{t.year}-{quarter_name(t)}-{WEEKDAYS[t.weekday()]}",
     ("month", "weekday", "hour"): lambda t: f"{t:%Y-%m}-{WEEKDAYS[t.weekday()]}T{t.hour:02d}",
 }
 

@@ -26,8 +26,8 @@ from tests.dpcore.hierarchy_rows import (
     NUMBERED,
     SPLIT,
     check_rows,
-    domain_of,
     fate,
+    hierarchy_domain,
 )
 
 INTEGER_TYPES = [
@@ -116,15 +116,15 @@ def test_dates_are_midnights_of_a_calendar_of_hours() -> None:
 def test_integers_of_every_type(type: pa.DataType) -> None:
     largest = 2 ** (type.bit_width - (not str(type).startswith("u"))) - 1
     rows = {"x": pa.array([3, 4, None, largest], type)}
-    of_numbers = universe_from_columns({"x": pa.array([3, 2**63 - 1])})
+    numbers = universe_from_columns({"x": pa.array([3, 2**63 - 1])})
     # The largest int64 is a leaf; the largest uint64 must not be taken for it.
     last = 1 if largest == 2**63 - 1 else -1
-    domain = HierarchyDomain(universe=of_numbers, columns=("x",))
+    domain = HierarchyDomain(universe=numbers, columns=("x",))
     assert domain.leaf_ids(rows).tolist() == [0, -1, -1, last]
-    of_codes = HierarchyDomain(
+    by_code = HierarchyDomain(
         universe=universe_from_codes(pa.array(["0003"]), (2, 2)), columns=("x",)
     )
-    assert of_codes.leaf_ids(rows).tolist() == [0, -1, -1, -1]
+    assert by_code.leaf_ids(rows).tolist() == [0, -1, -1, -1]
 
 
 def test_texts_that_are_all_integers_are_read_from_integers_too() -> None:
@@ -139,11 +139,11 @@ def test_texts_that_are_all_integers_are_read_from_integers_too() -> None:
 
 
 def test_the_types_of_columns_without_types() -> None:
-    assert domain_of(NUMBERED).value_types == {"a": pa.string(), "b": pa.int64()}
-    assert domain_of(CODED).value_types == {"x": pa.string()}
-    assert domain_of(SPLIT).value_types == {"x": pa.string()}
-    assert domain_of(DAYS).value_types == {"x": pa.timestamp("us")}
-    assert domain_of(HOURS).value_types == {"x": pa.timestamp("us", tz="UTC")}
+    assert hierarchy_domain(NUMBERED).value_types == {"a": pa.string(), "b": pa.int64()}
+    assert hierarchy_domain(CODED).value_types == {"x": pa.string()}
+    assert hierarchy_domain(SPLIT).value_types == {"x": pa.string()}
+    assert hierarchy_domain(DAYS).value_types == {"x": pa.timestamp("us")}
+    assert hierarchy_domain(HOURS).value_types == {"x": pa.timestamp("us", tz="UTC")}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_types_of_columns_without_types() -> None:
 def test_a_type_that_cannot_be_read(
     universe: Universe, column: str, type: pa.DataType, needed: str
 ) -> None:
-    domain = domain_of(universe)
+    domain = hierarchy_domain(universe)
     with pytest.raises(ValueError, match=rf"column '{column}' has type .* needs .*{needed}"):
         domain.check_column_type(column, type)
     rows = {name: pa.nulls(1) for name in domain.columns} | {column: pa.nulls(1, type)}
@@ -173,7 +173,7 @@ def test_a_type_that_cannot_be_read(
 
 @pytest.mark.parametrize("universe", [NUMBERED, CODED, SPLIT, DAYS, HOURS], ids=lambda u: u.form)
 def test_nulls_of_no_type_and_no_rows(universe: Universe) -> None:
-    domain = domain_of(universe, missing="other")
+    domain = hierarchy_domain(universe, missing="other")
     rows = {name: pa.nulls(2) for name in domain.columns}
     assert domain.leaf_ids(rows).tolist() == [universe.leaves] * 2
     assert domain.leaf_ids({name: pa.nulls(0) for name in domain.columns}).tolist() == []

@@ -19,8 +19,8 @@ from tests.dpcore.hierarchy_rows import (
     NUMBERED,
     SPLIT,
     check_rows,
-    domain_of,
     fate,
+    hierarchy_domain,
 )
 
 LABEL = st.text("ab/ é1", min_size=1, max_size=2)
@@ -99,7 +99,7 @@ def test_paths(data: st.DataObject, unknown: str, missing: str) -> None:
 def test_the_specification_restores_the_domain(
     universe: Universe, unknown: str, missing: str
 ) -> None:
-    domain = domain_of(universe, unknown=unknown, missing=missing)
+    domain = hierarchy_domain(universe, unknown=unknown, missing=missing)
     spec = json.loads(json.dumps(domain.spec()))
     assert hierarchy_domain_from_spec(spec, universe) == domain
     assert spec["universe"] == universe.digest and spec["levels"] == list(universe.levels)
@@ -111,10 +111,10 @@ def test_the_specification_restores_the_domain(
 
 
 def test_the_tree_has_the_leaf_other_only_where_rows_go_to_it() -> None:
-    assert domain_of(CODED).tree is CODED and domain_of(CODED).cells == 2
-    wider = domain_of(CODED, missing="other")
+    assert hierarchy_domain(CODED).tree is CODED and hierarchy_domain(CODED).cells == 2
+    wider = hierarchy_domain(CODED, missing="other")
     assert wider.tree.has_other and wider.cells == 3 and wider.drops_rows
-    assert not domain_of(CODED, missing="other", unknown="other").drops_rows
+    assert not hierarchy_domain(CODED, missing="other", unknown="other").drops_rows
 
 
 @pytest.mark.parametrize(

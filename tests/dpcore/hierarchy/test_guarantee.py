@@ -23,7 +23,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.rows.sums import MeasureColumn
-from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, release_plan_of
+from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 
 Array = np.ndarray[Any, Any]
 KEY = ReleaseKey(bytes(range(32)))
@@ -57,12 +57,12 @@ def many_trees(
     return question, counts
 
 
-def errors_of(
+def measure_errors(
     question: HierarchyQuestion[IrregularMechanism], counts: Array
 ) -> tuple[Array, Array, Array]:
     """(keys, nodes): estimate minus truth, the stated standard errors, and whether the interval
     covers the truth."""
-    release = release_counts(release_plan_of(question), {question.name: counts}, KEY)
+    release = release_counts(make_release_plan(question), {question.name: counts}, KEY)
     table, shape = all_nodes(release, question.name), question.plan.tree
     truth = np.concatenate(shape.level_counts(counts.reshape(MANY, -1)), axis=1)
     listed = [question.listed(level, np.arange(n)) for level, n in enumerate(shape.level_sizes)]
@@ -90,7 +90,7 @@ def test_errors_are_as_large_as_stated(
     form: str, measure: MeasureColumn | None, kind: str, unit: PrivacyUnit
 ) -> None:
     question, counts = many_trees(form, measure, kind, unit)
-    errors, stated, covered = errors_of(question, counts)
+    errors, stated, covered = measure_errors(question, counts)
     nodes = errors.shape[1]
     assert np.abs(squared_error_z(errors, stated)).max() < limit(nodes)
     means = errors.mean(axis=0) / (stated[0] / np.sqrt(MANY))
@@ -124,14 +124,14 @@ def test_planted_errors_are_found_at_every_node(
     question, counts = many_trees(form, measure, kind, unit)
     draw = "dpcore.irregular.forest.add_noise"
     monkeypatch.setattr(draw, lambda law, *rest: add_noise(scaled(law, PLANTED[planted]), *rest))
-    errors, stated, _ = errors_of(question, counts)
+    errors, stated, _ = measure_errors(question, counts)
     assert squared_error_z(errors, stated).max() < -limit(errors.shape[1])
 
 
 def test_keys_have_noise_of_their_own() -> None:
     """The errors of different keys are independent: one draw used for all would be found."""
     question, counts = many_trees("digits", None, "epsilon", ADD_REMOVE_ROW)
-    errors, stated, _ = errors_of(question, counts)
+    errors, stated, _ = measure_errors(question, counts)
     # The errors of neighboring keys, standardised: the mean of their products is nearly normal.
     products = (errors[1:] * errors[:-1] / stated[1:] ** 2).mean(axis=0)
     spread = (errors[1:] * errors[:-1] / stated[1:] ** 2).std(axis=0) / np.sqrt(MANY - 1)
@@ -152,7 +152,7 @@ def test_any_change_draws_all_noise_afresh() -> None:
         exact: Array,
         key: ReleaseKey = KEY,
     ) -> Array:
-        release = release_counts(release_plan_of(question), {question.name: exact}, key)
+        release = release_counts(make_release_plan(question), {question.name: exact}, key)
         table = all_nodes(release, question.name)
         leaves = table.filter(np.equal(table["level"].to_numpy(), 3))
         return np.rint(leaves["estimate"].to_numpy() - exact)
@@ -174,7 +174,7 @@ def test_noise_is_never_that_of_another_tree_of_the_same_release() -> None:
     names = ("one", "two", "three")
     trees = [hierarchy_question("digits", budget=wide, name=name) for name in names]
     counts = np.full(trees[0].forest.chunking.cells, 10**8)
-    release = release_counts(release_plan_of(*trees), dict.fromkeys(names, counts), KEY)
+    release = release_counts(make_release_plan(*trees), dict.fromkeys(names, counts), KEY)
     found = [all_nodes(release, name)["estimate"].to_numpy() for name in names]
     for one, other in itertools.combinations(found, 2):
         assert (one == other).sum() == 0

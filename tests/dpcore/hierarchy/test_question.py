@@ -28,12 +28,12 @@ from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     BUSHY,
     UNIVERSES,
-    domain_of,
     hierarchy_question,
     leaf_counts,
+    make_release_plan,
     node_sums,
     random_rows,
-    release_plan_of,
+    universe_domain,
 )
 from tests.dpcore.mechanisms import changed
 
@@ -43,13 +43,15 @@ PAID = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
 QUESTIONS: dict[str, HierarchyQuestion[IrregularMechanism]] = {
     "plain": hierarchy_question(),
-    "text labels": hierarchy_question("columns", domain=domain_of("columns", unknown="other")),
-    "paths": hierarchy_question("paths", domain=domain_of("paths", missing="other")),
+    "text labels": hierarchy_question(
+        "columns", domain=universe_domain("columns", unknown="other")
+    ),
+    "paths": hierarchy_question("paths", domain=universe_domain("paths", missing="other")),
     "keys": hierarchy_question(keys=("white", "black"), unknown_key="other", confidence=0.9),
     "signed sums": hierarchy_question(measure=AMOUNT),
     "sums by key": hierarchy_question(measure=PAID, keys=("white", "black")),
     "public": hierarchy_question(
-        domain=domain_of("digits", unknown="other", missing="other"),
+        domain=universe_domain("digits", unknown="other", missing="other"),
         unit=SUBSTITUTE,
         public_level=0,
     ),
@@ -60,16 +62,16 @@ QUESTIONS: dict[str, HierarchyQuestion[IrregularMechanism]] = {
 }
 
 
-def universe_of(digest: str) -> Universe:
+def find_universe(digest: str) -> Universe:
     return {universe.digest: universe for universe in UNIVERSES.values()}[digest]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_specification_is_read_back(name: str) -> None:
     question = QUESTIONS[name]
-    plan = release_plan_of(question)
+    plan = make_release_plan(question)
     for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
-        again = plan_from_spec(spec, universe_of)
+        again = plan_from_spec(spec, find_universe)
         assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
     (tree,) = json.loads(json.dumps(plan.spec()))["trees"]
     universe = question.domain.universe
@@ -84,7 +86,7 @@ def test_a_specification_is_read_back(name: str) -> None:
 
 
 def test_the_specification_names_the_universe_and_does_not_hold_it() -> None:
-    spec = release_plan_of(hierarchy_question()).spec()
+    spec = make_release_plan(hierarchy_question()).spec()
     text = json.dumps(spec)
     assert BLOCKS.digest in text and "0112" not in text
     with pytest.raises(ValueError, match="the universe of places is not at hand"):
@@ -107,10 +109,10 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
     others = [
         replace(base, name="other"),
         replace(base, domain=replace(base.domain, columns=("place",))),
-        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", unknown="other")),
-        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", missing="other")),
-        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", universe=renamed)),
-        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", universe=fewer)),
+        hierarchy_question(unit=SUBSTITUTE, domain=universe_domain("digits", unknown="other")),
+        hierarchy_question(unit=SUBSTITUTE, domain=universe_domain("digits", missing="other")),
+        hierarchy_question(unit=SUBSTITUTE, domain=universe_domain("digits", universe=renamed)),
+        hierarchy_question(unit=SUBSTITUTE, domain=universe_domain("digits", universe=fewer)),
         hierarchy_question(unit=SUBSTITUTE, keys=("white",)),
         hierarchy_question(unit=SUBSTITUTE, keys=("white", "black")),
         hierarchy_question(unit=SUBSTITUTE, keys=("white",), unknown_key="other"),
@@ -126,20 +128,20 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
         changed(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
         changed(base, plan=replace(base.plan, sensitivities=looser)),
     ]
-    digests = [release_plan_of(each).digest for each in (base, *others)]
+    digests = [make_release_plan(each).digest for each in (base, *others)]
     assert len(set(digests)) == len(digests)
     same = [
         replace(base, confidence=0.5),
         replace(base, weight=Fraction(7)),
         changed(base, weights=NodeWeights(levels=(1, 1, 1, 1))),
     ]
-    assert {release_plan_of(each).digest for each in same} == {digests[0]}
+    assert {make_release_plan(each).digest for each in same} == {digests[0]}
 
 
 def test_chunks_of_another_size_are_another_law() -> None:
     """The streams of noise follow the chunks."""
     one, other = hierarchy_question(), hierarchy_question(chunk_leaves=4)
-    assert release_plan_of(one).digest != release_plan_of(other).digest
+    assert make_release_plan(one).digest != make_release_plan(other).digest
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -187,7 +189,7 @@ POLICIES = [("drop", "drop"), ("other", "drop"), ("drop", "other"), ("other", "o
 def test_rows_add_what_is_counted_by_hand(
     form: str, unknown: str, missing: str, keys: tuple[str, ...], measure: MeasureColumn | None
 ) -> None:
-    domain = domain_of(form, unknown=unknown, missing=missing)
+    domain = universe_domain(form, unknown=unknown, missing=missing)
     question = hierarchy_question(
         form, domain=domain, keys=keys, unknown_key="other", measure=measure
     )
@@ -251,7 +253,10 @@ def test_public_levels_have_no_noise_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"domain": domain_of("digits", unknown="other")}, "10 leaves for a domain of 11 cells"),
+        (
+            {"domain": universe_domain("digits", unknown="other")},
+            "10 leaves for a domain of 11 cells",
+        ),
         ({"keys": KeyList(column="race", keys=("white",))}, "keyed must say whether"),
         ({"confidence": 0.0}, "confidence: 0.0 is not above 0"),
         ({"confidence": 0.99999}, "confidence: 0.99999 is not"),

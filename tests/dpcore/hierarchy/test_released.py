@@ -22,12 +22,12 @@ from dpcore.release.release import ReleaseReader
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
-    domain_of,
     hierarchy_question,
     leaf_counts,
+    make_release_plan,
     node_sums,
     random_rows,
-    release_plan_of,
+    universe_domain,
 )
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +46,7 @@ def questions(unit: PrivacyUnit) -> list[HierarchyQuestion[IrregularMechanism]]:
         hierarchy_question("digits", name="plain", unit=unit),
         hierarchy_question("columns", name="routes", unit=unit),
         hierarchy_question(
-            "paths", name="paths", unit=unit, domain=domain_of("paths", **BOTH_OTHER)
+            "paths", name="paths", unit=unit, domain=universe_domain("paths", **BOTH_OTHER)
         ),
         hierarchy_question("digits", name="keyed", unit=unit, keys=RACES),
         hierarchy_question("digits", name="sums", unit=unit, measure=AMOUNT),
@@ -58,7 +58,7 @@ def questions(unit: PrivacyUnit) -> list[HierarchyQuestion[IrregularMechanism]]:
                 "digits",
                 name="public",
                 unit=unit,
-                domain=domain_of("digits", **BOTH_OTHER),
+                domain=universe_domain("digits", **BOTH_OTHER),
                 public_level=1,
             )
         )
@@ -66,7 +66,9 @@ def questions(unit: PrivacyUnit) -> list[HierarchyQuestion[IrregularMechanism]]:
 
 
 def made(unit: PrivacyUnit = SUBSTITUTE_ROW, *, chunk_leaves: int) -> ReleaseReader:
-    plan = release_plan_of(*(replace(each, chunk_leaves=chunk_leaves) for each in questions(unit)))
+    plan = make_release_plan(
+        *(replace(each, chunk_leaves=chunk_leaves) for each in questions(unit))
+    )
     counts = {question.name: leaf_counts(question, ROWS) for question in plan.questions}
     return release_counts(plan, counts, KEY)
 
@@ -76,13 +78,13 @@ def release(request: pytest.FixtureRequest) -> ReleaseReader:
     return made(chunk_leaves=request.param)
 
 
-def tree_of(release: ReleaseReader, name: str) -> ReleasedHierarchy:
+def read_tree(release: ReleaseReader, name: str) -> ReleasedHierarchy:
     tree = release.tree(name)
     assert isinstance(tree, ReleasedHierarchy)
     return tree
 
 
-def rows_of(release: ReleaseReader, name: str, key: str | None) -> list[dict[str, Any]]:
+def key_rows(release: ReleaseReader, name: str, key: str | None) -> list[dict[str, Any]]:
     return [row for row in all_nodes(release, name).to_pylist() if row["key"] == key]
 
 
@@ -96,8 +98,8 @@ CASES = [
 def test_every_node_is_found_by_its_path_and_by_its_number(
     release: ReleaseReader, name: str, key: str | None
 ) -> None:
-    tree, universe = tree_of(release, name), tree_of(release, name).question.domain.tree
-    rows = rows_of(release, name, key)
+    tree, universe = read_tree(release, name), read_tree(release, name).question.domain.tree
+    rows = key_rows(release, name, key)
     assert len({row["label"] for row in rows}) == len(rows)
     named = [universe.is_named(level, np.arange(n)) for level, n in enumerate(universe.level_sizes)]
     assert len(rows) == sum(int(each.sum()) for each in named)
@@ -115,8 +117,8 @@ def test_every_node_is_found_by_its_path_and_by_its_number(
 def test_counts_of_children_add_up_to_their_parent_s(
     release: ReleaseReader, name: str, key: str | None
 ) -> None:
-    tree, shape = tree_of(release, name), tree_of(release, name).question.plan.tree
-    for row in rows_of(release, name, key):
+    tree, shape = read_tree(release, name), read_tree(release, name).question.plan.tree
+    for row in key_rows(release, name, key):
         place = row["level"], row["node"]
         below = [] if place[0] == shape.height else list(shape.children(*place))
         leaf = not below or not tree.question.listed(place[0] + 1, np.array(below)).all()
@@ -133,23 +135,23 @@ def test_counts_of_children_add_up_to_their_parent_s(
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 def test_the_largest_nodes_of_a_level(release: ReleaseReader, name: str, key: str | None) -> None:
-    tree = tree_of(release, name)
-    rows = rows_of(release, name, key)
+    tree = read_tree(release, name)
+    rows = key_rows(release, name, key)
     for level, level_name in enumerate(tree.question.domain.tree.level_names):
         assert tree.find_level(level_name) == level == tree.find_level(str(level))
         mine = [row for row in rows if row["level"] == level]
         order = sorted(mine, key=lambda row: (-row["count"], row["node"]))
-        for wanted in (1, 3, 1000):
-            found = tree.top(wanted, level, key)
-            assert [answer.label for answer in found] == [row["label"] for row in order[:wanted]]
+        for number in (1, 3, 1000):
+            found = tree.top(number, level, key)
+            assert [answer.label for answer in found] == [row["label"] for row in order[:number]]
 
 
 @pytest.mark.parametrize(("name", "key"), CASES)
 def test_the_node_of_a_level_that_lies_on_a_path(
     release: ReleaseReader, name: str, key: str | None
 ) -> None:
-    tree = tree_of(release, name)
-    for row in rows_of(release, name, key):
+    tree = read_tree(release, name)
+    for row in key_rows(release, name, key):
         for level in range(row["level"] + 1):
             above = tree.node(level, tree.find_node(row["label"], level), key).label
             assert row["label"].startswith(above) and len(above) <= len(row["label"])
@@ -163,10 +165,10 @@ def test_the_node_of_a_level_that_lies_on_a_path(
 def test_another_confidence_is_another_width_around_the_same_estimates(
     release: ReleaseReader, name: str, key: str | None, confidence: float
 ) -> None:
-    tree = tree_of(release, name)
+    tree = read_tree(release, name)
     other, widths = tree.at_confidence(confidence), irregular_widths(tree.question.plan, confidence)
     assert isinstance(other, ReleasedHierarchy)
-    for row in rows_of(release, name, key):
+    for row in key_rows(release, name, key):
         released, answer = tree.at_path(row["label"], key), other.at_path(row["label"], key)
         assert (answer.estimate, answer.std_error) == (released.estimate, released.std_error)
         assert (answer.count, answer.label) == (released.count, released.label)
@@ -185,7 +187,7 @@ def test_another_confidence_is_another_width_around_the_same_estimates(
 
 
 def test_refusals(release: ReleaseReader) -> None:
-    plain, keyed = tree_of(release, "plain"), tree_of(release, "keyed")
+    plain, keyed = read_tree(release, "plain"), read_tree(release, "keyed")
     for path in ("2", "010", "01000", "x", "/", "other"):
         with pytest.raises(ValueError, match="has no node of this path"):
             plain.at_path(path)
@@ -208,16 +210,16 @@ def test_refusals(release: ReleaseReader) -> None:
     for name in ("town", "4", "-1", ""):
         with pytest.raises(ValueError, match="is none of root, state, county, block"):
             plain.find_level(name)
-    paths = tree_of(release, "paths")
+    paths = read_tree(release, "paths")
     with pytest.raises(ValueError, match="only repeats a leaf above it"):
         paths.node(2, 0)  # what continues the leaf etc
 
 
 def test_what_is_public_is_reported_exactly(release: ReleaseReader) -> None:
-    question = tree_of(release, "public").question
+    question = read_tree(release, "public").question
     truth = node_sums(question, "digits", ROWS)
     exact = set()
-    for row in rows_of(release, "public", None):
+    for row in key_rows(release, "public", None):
         if row["std_error"] > 0:
             continue
         count = float(truth.get((None, row["label"]), 0))
@@ -226,7 +228,7 @@ def test_what_is_public_is_reported_exactly(release: ReleaseReader) -> None:
         exact.add(row["label"])
     # The levels down to the state, and the single children that repeat one of them.
     assert exact == {"", "0", "1", "9", "other", "01", "90", "9001"}
-    assert tree_of(release, "public").at_path("").count == ROWS.num_rows
+    assert read_tree(release, "public").at_path("").count == ROWS.num_rows
 
 
 @pytest.mark.parametrize("size", SIZES)

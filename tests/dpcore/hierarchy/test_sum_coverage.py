@@ -18,7 +18,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.answer_errors import SumError
 from dpcore.release.in_memory import release_counts
-from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, release_plan_of
+from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 from tests.dpcore.test_coverage import limits
 
 KEYS, CONFIDENCES = 2500, (0.9, 0.95, 0.99)
@@ -43,7 +43,7 @@ def misses(measure: Measure, estimation: str) -> tuple[ReleasedHierarchy, np.nda
         estimation=estimation,
     )
     counts = np.random.default_rng(0).poisson(500, (KEYS, question.domain.cells))
-    release = release_counts(release_plan_of(question), {"places": counts}, ReleaseKey(bytes(32)))
+    release = release_counts(make_release_plan(question), {"places": counts}, ReleaseKey(bytes(32)))
     tree = release.tree("places")
     assert isinstance(tree, ReleasedHierarchy)
     rows = all_nodes(release, "places").select(["key", "label", "estimate"]).to_pylist()

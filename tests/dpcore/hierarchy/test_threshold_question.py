@@ -32,7 +32,7 @@ from tests.dpcore.hierarchy_questions import (
     random_rows,
 )
 from tests.dpcore.mechanisms import changed
-from tests.dpcore.threshold_questions import short_plan, stated_plan_of, threshold_question
+from tests.dpcore.threshold_questions import make_stated_plan, short_plan, threshold_question
 
 KEY = ReleaseKey(bytes(32))
 ADD, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
@@ -52,7 +52,7 @@ def from_spec(spec: Any, universe: Universe) -> HierarchyQuestion[ThresholdMecha
 
 
 def released(question: HierarchyQuestion[ThresholdMechanism], counts: np.ndarray) -> ReleaseReader:
-    return release_counts(stated_plan_of(question), {question.name: counts}, KEY)
+    return release_counts(make_stated_plan(question), {question.name: counts}, KEY)
 
 
 def some_counts(question: Question, form: str) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_comes_back_from_its_specification(form: str, keys: tuple[str, ...]) -> 
     assert again == changed(question, plan=again.plan, domain=again.domain)
     assert again.plan.thresholds == question.plan.thresholds
     assert again.plan.keyed == bool(keys)
-    plan = stated_plan_of(question)
+    plan = make_stated_plan(question)
     read = plan_from_spec(plan.spec(), lambda digest: UNIVERSES[form])
     assert read.digest == plan.digest and read.spec() == plan.spec()
 
@@ -84,7 +84,7 @@ def test_another_universe_is_refused() -> None:
 def test_the_digest_covers_the_mechanism_and_not_what_is_said_of_it() -> None:
     question = threshold_question()
     digest, plan, rounds = (
-        stated_plan_of(question).digest,
+        make_stated_plan(question).digest,
         question.plan,
         question.plan.thresholds.rounds,
     )
@@ -93,7 +93,7 @@ def test_the_digest_covers_the_mechanism_and_not_what_is_said_of_it() -> None:
         changed(question, objective=replace(question.mechanism.objective, alpha=0.1)),
         replace(question, weight=Fraction(7)),
     ]
-    assert {stated_plan_of(each).digest for each in same} == {digest}
+    assert {make_stated_plan(each).digest for each in same} == {digest}
     plans = []
     for name, value in (("tau", rounds[0].tau + 1), ("acceptance", rounds[0].acceptance + 1)):
         first = replace(rounds[0], **{name: value})
@@ -101,7 +101,7 @@ def test_the_digest_covers_the_mechanism_and_not_what_is_said_of_it() -> None:
     plans.append(replace(plan.thresholds, rounds=rounds[:-1]))
     plans.append(replace(plan.thresholds, delta=plan.thresholds.delta * 2))
     questions = [changed(question, plan=replace(plan, thresholds=each)) for each in plans]
-    digests = {stated_plan_of(each).digest for each in questions}
+    digests = {make_stated_plan(each).digest for each in questions}
     assert len(digests) == len(plans) and digest not in digests
 
 
@@ -168,7 +168,7 @@ def test_a_row_costs_the_steps_that_neighbouring_rows_take(
 
 
 def test_a_release_that_states_less_than_is_spent_is_refused() -> None:
-    plan = stated_plan_of(threshold_question())
+    plan = make_stated_plan(threshold_question())
     assert plan.stated is not None
     epsilon, delta = plan.stated
     for less in ((epsilon * Fraction(99, 100), delta), (epsilon, delta * Fraction(99, 100))):

@@ -46,7 +46,7 @@ def box_domain(
     )
 
 
-def rows_of(domain: HypercubeDomain, many: int, seed: int = 0) -> pa.RecordBatch:
+def draw_rows(domain: HypercubeDomain, many: int, seed: int = 0) -> pa.RecordBatch:
     """Rows in clusters, so that some parts are heavy and most are empty."""
     rng = np.random.default_rng(seed)
     columns = {}
@@ -56,7 +56,7 @@ def rows_of(domain: HypercubeDomain, many: int, seed: int = 0) -> pa.RecordBatch
     return pa.record_batch(columns)
 
 
-def question_of(
+def plan_question(
     domain: HypercubeDomain,
     mechanism: str = "privhp",
     *,
@@ -101,7 +101,7 @@ def rows_in(rows: pa.RecordBatch, sides: Mapping[str, tuple[int, int]]) -> int:
     return int(inside.sum())
 
 
-def shares_of(partition: ReleasedPartition, sides: Sides) -> list[Floats]:
+def covered_shares(partition: ReleasedPartition, sides: Sides) -> list[Floats]:
     """For each level (n,) the share of each part that a box covers; 0 of other nodes."""
     return [
         ends * partition.covered(place, np.arange(len(ends)), sides)

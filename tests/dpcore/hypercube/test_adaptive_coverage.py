@@ -14,7 +14,7 @@ from dpcore.arrays import Floats
 from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.partitions.measurement import NodeNoise
 from dpcore.privacy.budget import Measure
-from tests.dpcore.hypercube.boxes import question_of, released, rows_of
+from tests.dpcore.hypercube.boxes import draw_rows, plan_question, released
 from tests.dpcore.hypercube.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
 
 DRAWS = 400
@@ -23,16 +23,16 @@ AMOUNTS = {Measure.EPSILON: Fraction(1, 2), Measure.RHO: Fraction(1, 50)}
 
 @cache
 def drawn(
-    measure: Measure, *, apart: bool, noise_of: type[NodeNoise] = NodeNoise
+    measure: Measure, *, apart: bool, noise_class: type[NodeNoise] = NodeNoise
 ) -> list[tuple[Floats, Floats, Floats, Floats]]:
     """For each draw the estimates of the nodes below the root, their standard errors, the exact
     counts, and which nodes of the first level are split."""
-    question = question_of(
+    question = plan_question(
         BOX, "adaptive", depth=8, measure=measure, amount=AMOUNTS[measure], decided_apart=apart
     )
     draws = []
     for draw in range(DRAWS):
-        found = grown(question, draw, noise_of)
+        found = grown(question, draw, noise_class)
         levels = list(zip(found.tree.levels, found.estimates, strict=True))[1:]
         truth = [EXACT.at(level.depth, level.nodes) for level, _ in levels]
         draws.append(
@@ -50,7 +50,7 @@ def scores(measure: Measure, *, apart: bool) -> tuple[Floats, Floats]:
     """(draws,) the mean of the errors of split nodes of the first level, in standard errors; and
     the mean square of the errors of all nodes."""
     means, squares = [], []
-    for estimate, error, truth, split in drawn(measure, apart=apart, noise_of=NodeNoise):
+    for estimate, error, truth, split in drawn(measure, apart=apart, noise_class=NodeNoise):
         z = (estimate - truth) / error
         means.append(z[: len(split)][split].mean())
         squares.append((z**2).mean())
@@ -73,21 +73,21 @@ def test_decided_apart_estimates_are_unbiased_with_the_variances_reported(measur
 def test_intervals_hold(measure: Measure) -> None:
     """Over all nodes of all draws; not so of noise 30 % wider than stated."""
     margin = standard_margin(measure, 0.95)
-    for noise_of in (NodeNoise, WiderNoise):
+    for noise_class in (NodeNoise, WiderNoise):
         held = []
-        for estimate, error, truth, _ in drawn(measure, apart=True, noise_of=noise_of):
+        for estimate, error, truth, _ in drawn(measure, apart=True, noise_class=noise_class):
             low, high = interval(estimate, error, margin, np.inf)
             held.append(((low <= truth) & (truth <= high)).mean())
         limit = stats.norm.isf(FALSE_ALARM) * np.std(held) / np.sqrt(DRAWS)
         assert limit < 0.01
         # Noise 30 % narrower than stated would be covered by 98 % or more.
-        assert (0.95 - limit < np.mean(held) < 0.97) == (noise_of is NodeNoise)
+        assert (0.95 - limit < np.mean(held) < 0.97) == (noise_class is NodeNoise)
 
 
 def test_variances_are_read_back() -> None:
     """Check the variances of the nodes that were split, and of those measured again."""
-    question = question_of(BOX, "adaptive", amount=Fraction(1))
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1))
+    tree = released(question, draw_rows(BOX, 2000))
     squares = tree.partition.squares
     assert squares is not None and len(squares.estimates) == len(question.plan.depths)
     for depth, level, own in zip(
@@ -100,8 +100,8 @@ def test_variances_are_read_back() -> None:
 
 
 def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> None:
-    question = question_of(BOX, "adaptive", amount=Fraction(1, 10))
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1, 10))
+    tree = released(question, draw_rows(BOX, 2000))
     whole = tree.box_count([(0, 8), (4, 16)], "")
     assert whole.std_error is not None and whole.ci_low < whole.estimate < whole.ci_high
     cut = tree.box_count([(1, 15), (1, 15)], "")
@@ -109,8 +109,8 @@ def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> 
 
 
 def test_of_a_box_for_counts_no_error_is_stated() -> None:
-    question = question_of(BOX, "adaptive", amount=Fraction(1), decided_apart=False)
-    tree = released(question, rows_of(BOX, 2000))
+    question = plan_question(BOX, "adaptive", amount=Fraction(1), decided_apart=False)
+    tree = released(question, draw_rows(BOX, 2000))
     for depth in question.plan.depths:
         rows = tree._rows(depth)
         assert rows["estimate"].null_count == 0

@@ -22,11 +22,11 @@ from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
 from dpcore.partitions.mechanism import EstimatedTree
 from dpcore.partitions.tree import Nodes
 from dpcore.privacy.budget import Measure
-from tests.dpcore.hypercube.boxes import box_domain, question_of, rows_of
+from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question
 
 FALSE_ALARM = 1e-6
 BOX = box_domain(16, 16)
-ROWS = rows_of(BOX, 2000)
+ROWS = draw_rows(BOX, 2000)
 COLUMNS = {name: ROWS.column(name) for name in ROWS.schema.names}
 CODES, COUNTS = np.unique(BOX.codes(COLUMNS), return_counts=True)
 EXACT = CodeCounts.from_codes(BOX.bits, CODES, COUNTS)
@@ -50,7 +50,7 @@ class WiderNoise(NodeNoise):
 
 
 def grown(
-    question: HypercubeQuestion, draw: int, noise_of: type[NodeNoise] = NodeNoise
+    question: HypercubeQuestion, draw: int, noise_class: type[NodeNoise] = NodeNoise
 ) -> EstimatedTree:
     source = NoiseSource(
         key=ReleaseKey(bytes(32)),
@@ -61,7 +61,7 @@ def grown(
     )
     plan = question.plan
     exact = exact_at(plan.depths[-1])
-    return plan.estimated(BOX, noise_of(tree="box", counts=exact, laws=plan.laws, source=source))
+    return plan.estimated(BOX, noise_class(tree="box", counts=exact, laws=plan.laws, source=source))
 
 
 def held(
@@ -69,7 +69,7 @@ def held(
     confidence: float,
     *,
     draws: int,
-    noise_of: type[NodeNoise] = NodeNoise,
+    noise_class: type[NodeNoise] = NodeNoise,
 ) -> tuple[np.ndarray, np.ndarray]:
     """How often the interval of each node of the first measured level held the truth, of some
     draws; and that without the half row."""
@@ -78,7 +78,7 @@ def held(
     margin = standard_margin(plan.measure, confidence)
     own = np.zeros((2, len(truth)), np.int64)
     for draw in range(draws):
-        found = grown(question, draw, noise_of).estimates[1]
+        found = grown(question, draw, noise_class).estimates[1]
         error = np.sqrt(found.variance)
         low, high = interval(found.estimate, error, margin, np.inf)
         own[0] += (low <= truth) & (truth <= high)
@@ -99,7 +99,7 @@ MEASURES = {Measure.EPSILON: Fraction(1), Measure.RHO: Fraction(1, 2)}
 def test_one_level_covers_though_its_noise_is_whole(measure: Measure, confidence: float) -> None:
     """Laplace noise of scale 1, Gaussian noise of sigma 1; at 95 % not so without the half row."""
     draws = 3000 if confidence == 0.95 else 1000
-    question = question_of(BOX, depth=3, measure=measure, amount=MEASURES[measure], bits_apart=3)
+    question = plan_question(BOX, depth=3, measure=measure, amount=MEASURES[measure], bits_apart=3)
     own, planted = held(question, confidence, draws=draws)
     assert own.min() >= least(confidence, 8, draws)
     if confidence == 0.95:
@@ -111,19 +111,19 @@ def test_nodes_of_the_first_level_are_covered_where_others_grow(
     measure: Measure, most: int
 ) -> None:
     """Below them the partition grows by their noise; noise 30 % wider than stated is seen."""
-    question = question_of(
+    question = plan_question(
         BOX, depth=8, measure=measure, amount=MEASURES[measure] / 9, bits_apart=3, most=most
     )
     assert question.plan.depths == (0, 2, 5, 8)
     assert held(question, 0.95, draws=1000)[0].min() >= least(0.95, 4, 1000)
-    wider = held(question, 0.95, draws=1000, noise_of=WiderNoise)[0]
+    wider = held(question, 0.95, draws=1000, noise_class=WiderNoise)[0]
     assert wider.min() < least(0.95, 4, 1000)
 
 
 def test_the_whole_tree_is_unbiased_where_nothing_is_chosen() -> None:
     """Least squares of all nodes: mean 0, mean square 1 in standard errors, level by level."""
     draws = 1000
-    question = question_of(
+    question = plan_question(
         BOX, depth=6, amount=Fraction(1, 3), bits_apart=2, most=64, split_errors=0.0
     )
     errors: dict[int, list[np.ndarray]] = {}
@@ -150,7 +150,7 @@ def test_the_whole_tree_is_unbiased_where_nothing_is_chosen() -> None:
 
 def test_what_growth_chooses_is_not_far_off() -> None:
     """Sanity: over all nodes of a level the bias is a small part of a standard error."""
-    question = question_of(BOX, depth=8, amount=Fraction(1, 2), bits_apart=4, most=64)
+    question = plan_question(BOX, depth=8, amount=Fraction(1, 2), bits_apart=4, most=64)
     chosen, every = [], []
     for draw in range(300):
         found = grown(question, draw)

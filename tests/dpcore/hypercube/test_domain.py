@@ -38,12 +38,12 @@ def boxes(draw: st.DrawFn) -> HypercubeDomain:
     return box(*((own, draw(st.integers(1, (own - 1).bit_length()))) for own in cells))
 
 
-def cells_of(domain: HypercubeDomain) -> list[tuple[int, ...]]:
+def list_cells(domain: HypercubeDomain) -> list[tuple[int, ...]]:
     return [tuple(cell) for cell in np.ndindex(*(axis.cells for axis in domain.axes))]
 
 
-def code_of(domain: HypercubeDomain, cell: Sequence[int]) -> int:
-    """One bit at a time: which half of what is left of the axis whose turn it is."""
+def compute_code(domain: HypercubeDomain, cell: Sequence[int]) -> int:
+    """Compute the code bit by bit: the half of the current axis that contains the cell."""
     code, lows = 0, [0] * len(cell)
     sizes = [2 ** cell_bits(axis) for axis in domain.axes]
     for axis in domain.axis_bits.order:
@@ -57,13 +57,13 @@ def code_of(domain: HypercubeDomain, cell: Sequence[int]) -> int:
 @given(boxes())
 @settings(deadline=None, max_examples=60)
 def test_rows_ranges_and_cells_by_brute_force(domain: HypercubeDomain) -> None:
-    cells = cells_of(domain)
+    cells = list_cells(domain)
     columns = {
         axis.column: pa.array([cell[place] for cell in cells])
         for place, axis in enumerate(domain.axes)
     }
     codes = domain.codes(columns)
-    assert codes.tolist() == [code_of(domain, cell) for cell in cells]
+    assert codes.tolist() == [compute_code(domain, cell) for cell in cells]
     for depth in range(domain.bits + 1):
         nodes = np.arange(2**depth, dtype=np.uint64)
         inside: list[list[tuple[int, ...]]] = [[] for _ in nodes]
@@ -99,7 +99,7 @@ def test_rows_are_dropped_by_any_axis_and_clamped_by_each() -> None:
             each.cell_ids(pa.array([value]))[0] for each, value in zip(axes, (a, b, c), strict=True)
         ]
         if min(cell) >= 0:
-            expected.append(code_of(domain, cell))
+            expected.append(compute_code(domain, cell))
     assert len(expected) == 7
     columns = {
         axis.column: pa.array(list(values))
@@ -117,7 +117,8 @@ def test_more_rows_than_a_block() -> None:
     rows = {"c0": rng.integers(0, 100, 50_000), "c1": rng.integers(0, 7, 50_000)}
     codes = domain.codes({name: pa.array(values) for name, values in rows.items()})
     assert codes[::5000].tolist() == [
-        code_of(domain, cell) for cell in zip(rows["c0"][::5000], rows["c1"][::5000], strict=True)
+        compute_code(domain, cell)
+        for cell in zip(rows["c0"][::5000], rows["c1"][::5000], strict=True)
     ]
     counts = domain.leaf_counts({name: pa.array(values) for name, values in rows.items()})
     assert counts.total == 50_000

@@ -24,7 +24,7 @@ from dpcore.questions.place import Increments, Place
 from dpcore.rows.packing import unpack
 from dpcore.sketches.shape import SketchKind
 from dpcore.sketches.table import update
-from tests.dpcore.hypercube.boxes import HOLDINGS, KEY, box_domain, question_of
+from tests.dpcore.hypercube.boxes import HOLDINGS, KEY, box_domain, plan_question
 
 BOX = box_domain(64, 64)
 CHOICES = KeyedChoices(key=KEY, release="boxes")
@@ -36,8 +36,8 @@ def increments(codes: np.ndarray) -> Increments:
     return Increments(pa.array(codes))
 
 
-def counts_of(counter: Any) -> dict[int, int]:
-    """What a counter gives, over all its shards."""
+def counter_values(counter: Any) -> dict[int, int]:
+    """Return the counts of a counter, over all its shards."""
     found: dict[int, int] = {}
     for partial in counter.take():
         if partial.data:
@@ -56,8 +56,8 @@ def test_counters_of_codes_count_each_row_once(codes: np.ndarray, depth: int) ->
             for start in (0, 3):
                 part = codes[:3] if start == 0 else codes[3:]
                 assert counter.add(increments(part), len(part)) == len(part)
-            assert counts_of(counter) == expected
-        assert counts_of(counter) == {}
+            assert counter_values(counter) == expected
+        assert counter_values(counter) == {}
 
 
 def test_when_counts_are_due_follows_from_rows_read_alone() -> None:
@@ -71,13 +71,13 @@ def test_when_counts_are_due_follows_from_rows_read_alone() -> None:
 
 
 def sketched(kind: SketchKind = SketchKind.COUNT_SKETCH) -> HypercubeQuestion:
-    return question_of(
+    return plan_question(
         BOX, amount=Fraction(1), holding=Holding.SKETCH, width=64, hash_rows=3, sketch=kind,
         memory=8000, bits_apart=4,
     )  # fmt: skip
 
 
-def held_of(question: HypercubeQuestion) -> HeldTables:
+def make_tables(question: HypercubeQuestion) -> HeldTables:
     assert isinstance(question.held, HeldTables)
     return question.held
 
@@ -85,7 +85,7 @@ def held_of(question: HypercubeQuestion) -> HeldTables:
 @pytest.mark.parametrize("kind", SketchKind)
 def test_tables_are_the_sketches_of_each_levels_prefixes(kind: SketchKind) -> None:
     question = sketched(kind)
-    held = held_of(question)
+    held = make_tables(question)
     counter = question.counter(dense=True, choices=CHOICES)
     assert counter.add(increments(MANY), len(MANY)) == len(MANY)
     partials = {partial.place: partial for partial in counter.take()}
@@ -104,7 +104,7 @@ def test_tables_are_the_sketches_of_each_levels_prefixes(kind: SketchKind) -> No
 
 
 def test_levels_hash_by_functions_of_their_own_and_by_the_key() -> None:
-    held, codes = held_of(sketched()), np.arange(200, dtype=np.uint64)
+    held, codes = make_tables(sketched()), np.arange(200, dtype=np.uint64)
     other = KeyedChoices(key=KEY, release="other")
     columns = [
         tuple(next(iter(hashes.cells(codes)))[0].tolist())
@@ -116,7 +116,7 @@ def test_levels_hash_by_functions_of_their_own_and_by_the_key() -> None:
     assert columns[:2] == again
 
 
-def noise_of(question: HypercubeQuestion, codes: np.ndarray) -> list[np.ndarray]:
+def draw_noise(question: HypercubeQuestion, codes: np.ndarray) -> list[np.ndarray]:
     """The noise of the counters of every level, and of the sketches' cells, under one digest."""
     source = NoiseSource(key=KEY, release="boxes", spec_digest=b"s", global_digest=b"same")
     counter = question.counter(dense=True, choices=CHOICES)
@@ -145,16 +145,16 @@ def test_noise_is_bound_to_the_counts_that_get_it(holding: Holding) -> None:
     """A row more under the same global digest, as of files that changed meanwhile: other noise at
     every level, or two noisy counts would reveal their difference exactly. And no two levels share
     theirs."""
-    question = sketched() if holding is Holding.SKETCH else question_of(
+    question = sketched() if holding is Holding.SKETCH else plan_question(
         BOX, amount=Fraction(1), holding=holding, bits_apart=4
     )  # fmt: skip
-    base, again = noise_of(question, MANY), noise_of(question, MANY)
-    more = noise_of(question, np.append(MANY, np.uint64(5)))
+    base, again = draw_noise(question, MANY), draw_noise(question, MANY)
+    more = draw_noise(question, np.append(MANY, np.uint64(5)))
     for own, same, other in zip(base, again, more, strict=True):
         assert np.array_equal(own, same)
         assert (own != other).mean() > 0.5 and own.std() > 1
     # Nor do two whose counts are the same, such as the counts of no rows.
-    for levels in (base, noise_of(question, MANY[:0])):
+    for levels in (base, draw_noise(question, MANY[:0])):
         for place, own in enumerate(levels):
             for other in levels[place + 1 :]:
                 size = min(len(own), len(other), 16)
@@ -164,7 +164,7 @@ def test_noise_is_bound_to_the_counts_that_get_it(holding: Holding) -> None:
 @pytest.mark.parametrize("holding", HOLDINGS)
 def test_digests_and_balances(holding: Holding) -> None:
     """Every place has a digest that a row changes; sketches balance by themselves."""
-    question = sketched() if holding is Holding.SKETCH else question_of(
+    question = sketched() if holding is Holding.SKETCH else plan_question(
         BOX, amount=Fraction(1), holding=holding
     )  # fmt: skip
     counter = question.counter(dense=True, choices=CHOICES)

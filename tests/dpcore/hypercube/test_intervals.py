@@ -15,7 +15,7 @@ from dpcore.privacy.budget import Measure
 CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)
 
 
-def law_of(measure: Measure, scale: float) -> NoiseLaw:
+def make_law(measure: Measure, scale: float) -> NoiseLaw:
     if measure is Measure.EPSILON:
         return DiscreteLaplace(scale=Fraction(scale).limit_denominator(10**6))
     return DiscreteGaussian(sigma_squared=Fraction(scale**2).limit_denominator(10**6))
@@ -29,7 +29,7 @@ def test_the_interval_of_one_measured_count_holds_it_as_often_as_stated(
     """P(|X| <= half) of the law itself, over four decades of scales; planted: margins alone."""
     margin, missed = standard_margin(measure, confidence), 0
     for scale in np.geomspace(0.03, 300, 800):
-        law = law_of(measure, float(scale))
+        law = make_law(measure, float(scale))
         error = math.sqrt(law.variance)
         half = float(interval(1e6, error, margin, math.inf)[1]) - 1e6
         outside = 2 * float(law.survival(math.floor(half + 1e-9)))

@@ -38,17 +38,17 @@ from tests.dpcore.hypercube.boxes import (
     KEY,
     MECHANISMS,
     box_domain,
-    question_of,
+    draw_rows,
+    plan_question,
     released,
-    rows_of,
 )
 
 ADD, SUB = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 BOX = box_domain(5, 9)
-ROWS = rows_of(BOX, 3000)
+ROWS = draw_rows(BOX, 3000)
 
 
-def cells_of(tree: ReleasedHypercube) -> Counter[tuple[int, ...]]:
+def count_cells(tree: ReleasedHypercube) -> Counter[tuple[int, ...]]:
     """The rows of each cell, each part being one cell."""
     starts, stops, counts = tree.partition.parts
     assert all(((stop - start) == 1).all() for start, stop in zip(starts, stops, strict=True))
@@ -67,22 +67,22 @@ def test_without_noise_it_is_the_data_to_one_cell(mechanism: str, holding: Holdi
     if mechanism == "privhp":
         # A sketch is never sure that nothing collided, so its counts would be shrunk.
         choices["estimation"] = Estimation.LEAST_SQUARES
-    question = question_of(BOX, mechanism, holding=holding, split_errors=0.0, **choices)
+    question = plan_question(BOX, mechanism, holding=holding, split_errors=0.0, **choices)
     tree = released(question, ROWS)
-    assert +cells_of(tree) == exact(ROWS)
+    assert +count_cells(tree) == exact(ROWS)
     assert tree.total == ROWS.num_rows
-    assert sum(len(part) for part in cells_of(tree)) == 2 * 5 * 9
+    assert sum(len(part) for part in count_cells(tree)) == 2 * 5 * 9
 
 
 def test_the_comparison_with_the_data_sees_noise() -> None:
-    question = question_of(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
-    assert +cells_of(released(question, ROWS)) != exact(ROWS)
+    question = plan_question(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
+    assert +count_cells(released(question, ROWS)) != exact(ROWS)
 
 
 @pytest.mark.parametrize("depths", [(3, 4), (1, 2), (2, 1)])
 def test_coarser_parts_are_sums_of_cells(depths: tuple[int, int]) -> None:
     domain = box_domain(5, 9, depths=depths)
-    tree = released(question_of(domain, most=2**domain.bits, split_errors=0.0), ROWS)
+    tree = released(plan_question(domain, most=2**domain.bits, split_errors=0.0), ROWS)
     starts, stops, counts = tree.partition.parts
     cells = exact(ROWS)
     for place, count in enumerate(counts.tolist()):
@@ -100,8 +100,8 @@ def test_every_mechanism_runs_with_noise(
 ) -> None:
     """And what is released tiles the box, adds up, and is nonnegative."""
     domain = box_domain(13, 6, 3)
-    rows = rows_of(domain, 2000)
-    question = question_of(
+    rows = draw_rows(domain, 2000)
+    question = plan_question(
         domain, mechanism, holding=holding, measure=measure, unit=unit, amount=Fraction(2)
     )
     tree = released(question, rows)
@@ -120,7 +120,7 @@ def test_every_mechanism_runs_with_noise(
         assert np.array_equal(sums, own[place - 1][level.split(above)])
 
 
-def choices_of() -> KeyedChoices:
+def make_choices() -> KeyedChoices:
     return KeyedChoices(key=KEY, release="boxes")
 
 
@@ -130,7 +130,7 @@ def exact_places(
     """Merged exact counts of some batches, each counted by a worker of its own."""
     received: dict[Place, list[bytes]] = {place: [] for place in question.places}
     for batch in batches:
-        counter = question.counter(dense=dense, choices=choices_of())
+        counter = question.counter(dense=dense, choices=make_choices())
         columns = {name: batch.column(name) for name in question.columns}
         counter.add(question.increments(columns), batch.num_rows)
         for partial in counter.take():
@@ -142,7 +142,7 @@ def exact_places(
 
 @pytest.mark.parametrize("holding", HOLDINGS)
 def test_the_same_bits_however_rows_are_cut_and_counted(holding: Holding) -> None:
-    question = question_of(BOX, holding=holding, amount=Fraction(1), width=None, memory=2**20)
+    question = plan_question(BOX, holding=holding, amount=Fraction(1), width=None, memory=2**20)
     order = np.random.default_rng(3).permutation(ROWS.num_rows)
     shuffled = ROWS.take(pa.array(order))
     pieces = [shuffled.slice(start, 700) for start in range(0, 3000, 700)]
@@ -151,7 +151,7 @@ def test_the_same_bits_however_rows_are_cut_and_counted(holding: Holding) -> Non
     assert exact_places(question, pieces[::-1], dense=False) == whole
     assert exact_places(question, [ROWS.slice(0, 0), *pieces]) == whole
     # As counts, as a caller with counts gives them.
-    plan = plan_of(question)
+    plan = make_plan(question)
     columns = {name: ROWS.column(name) for name in question.columns}
     by_rows = release_rows(plan, pieces, KEY).tree("box")
     by_counts = release_counts(plan, {"box": BOX.leaf_counts(columns)}, KEY).tree("box")
@@ -162,7 +162,7 @@ def tables(tree: Any) -> list[pa.Table]:
     return [tree._rows(depth) for depth in tree.question.plan.depths]
 
 
-def plan_of(question: HypercubeQuestion) -> ReleasePlan:
+def make_plan(question: HypercubeQuestion) -> ReleasePlan:
     return ReleasePlan(
         name="boxes", unit=question.unit, budget=question.budget, questions=(question,)
     )
@@ -174,7 +174,7 @@ def source(nonce: bytes = b"") -> NoiseSource:
 
 @pytest.mark.parametrize("holding", HOLDINGS)
 def test_a_retry_gives_the_same_bits_and_another_nonce_others(holding: Holding) -> None:
-    question = question_of(BOX, holding=holding, amount=Fraction(1))
+    question = plan_question(BOX, holding=holding, amount=Fraction(1))
     counts = exact_places(question, [ROWS])
 
     def gathered(nonce: bytes, order: int) -> list[pa.Table]:
@@ -193,7 +193,7 @@ def test_a_retry_gives_the_same_bits_and_another_nonce_others(holding: Holding) 
 def test_no_rows_at_all(holding: Holding) -> None:
     none = ROWS.slice(0, 0)
     for amount in (Fraction(1), Fraction(10**6)):
-        question = question_of(BOX, holding=holding, amount=amount)
+        question = plan_question(BOX, holding=holding, amount=amount)
         tree = released(question, none)
         assert tree.total >= 0 and np.isfinite(tree.partition.estimates[0]).all()
     assert tree.total == 0
@@ -202,10 +202,10 @@ def test_no_rows_at_all(holding: Holding) -> None:
 @pytest.mark.parametrize("holding", HOLDINGS)
 def test_places_and_parts_do_not_reveal_rows(holding: Holding) -> None:
     """The same partials, by place, of no rows, one, and many."""
-    question = question_of(BOX, holding=holding, amount=Fraction(1))
+    question = plan_question(BOX, holding=holding, amount=Fraction(1))
     seen = []
     for batch in (ROWS.slice(0, 0), ROWS.slice(0, 1), ROWS):
-        counter = question.counter(dense=True, choices=choices_of())
+        counter = question.counter(dense=True, choices=make_choices())
         columns = {name: batch.column(name) for name in question.columns}
         counter.add(question.increments(columns), batch.num_rows)
         seen.append([partial.place for partial in counter.take()])
@@ -218,8 +218,10 @@ def one_row(x: int, y: int) -> pa.RecordBatch:
     return pa.record_batch({"c0": pa.array([x]), "c1": pa.array([y])})
 
 
-def moved_of(question: HypercubeQuestion, with_: Any, without: Any) -> Iterator[np.ndarray]:
-    """By how much the exact counts of each level, or cells of its sketch, differ."""
+def count_differences(
+    question: HypercubeQuestion, with_: Any, without: Any
+) -> Iterator[np.ndarray]:
+    """Yield the differences of the exact counts of each level, or of the cells of its sketch."""
     first, second = (exact_places(question, [each]) for each in (with_, without))
     if question.plan.holding is Holding.SKETCH:
         for place in question.places:
@@ -245,14 +247,16 @@ def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
             "holding": Holding.SKETCH, "sketch": kind, "hash_rows": 3, "width": 4, "most": 1,
             "shares": "lemma_5", "root": True,
         }  # fmt: skip
-    question = question_of(domain, unit=unit, amount=Fraction(1), bits_apart=1, **choices)
+    question = plan_question(domain, unit=unit, amount=Fraction(1), bits_apart=1, **choices)
     cells = [(x, y) for x in range(3) for y in range(4)]
     l1, l2 = Counter[int](), Counter[int]()
     for cell in cells:
         others = cells if unit is SUB else [None]
         for other in others:
             without = ROWS.slice(0, 0) if other is None else one_row(*other)
-            for level, difference in enumerate(moved_of(question, one_row(*cell), without)):
+            for level, difference in enumerate(
+                count_differences(question, one_row(*cell), without)
+            ):
                 l1[level] = max(l1[level], int(np.abs(difference).sum()))
                 l2[level] = max(l2[level], int((difference**2).sum()))
     allowed = level_sensitivity(unit, single_node=False)
@@ -273,7 +277,7 @@ def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
 def test_only_noisy_counts_shape_what_is_released() -> None:
     """A partition grown from the noisy counts of all nodes, without the exact ones, is the same
     as one grown where exact counts get their noise when they are looked at."""
-    question = question_of(BOX, amount=Fraction(1))
+    question = plan_question(BOX, amount=Fraction(1))
     counts = exact_places(question, [ROWS])
     noisy = question.held.measurement(counts, source())
 
@@ -303,34 +307,34 @@ def test_only_noisy_counts_shape_what_is_released() -> None:
 @pytest.mark.parametrize("holding", HOLDINGS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_specification_reads_back(mechanism: str, holding: Holding) -> None:
-    question = question_of(BOX, mechanism, holding=holding, amount=Fraction(1))
+    question = plan_question(BOX, mechanism, holding=holding, amount=Fraction(1))
     spec = json.loads(json.dumps(question.spec(), allow_nan=False))
     assert HypercubeQuestion.from_spec(spec) == question
-    plan = plan_of(question)
+    plan = make_plan(question)
     again = plan_from_spec(json.loads(json.dumps(plan.spec(), allow_nan=False)))
     assert again == plan and again.digest == plan.digest
     assert replace(plan, questions=(replace(question, confidence=0.9),)).digest == plan.digest
 
 
 def test_what_shapes_the_map_or_the_noise_changes_the_digest() -> None:
-    base = question_of(BOX, amount=Fraction(1))
+    base = plan_question(BOX, amount=Fraction(1))
     others = [
-        question_of(box_domain(5, 9, depths=(3, 3)), amount=Fraction(1)),
-        question_of(box_domain(5, 10), amount=Fraction(1)),
-        question_of(box_domain(5, 9, outside="drop"), amount=Fraction(1)),
-        question_of(BOX, amount=Fraction(1), most=3),
-        question_of(BOX, amount=Fraction(1), depth=6),
-        question_of(BOX, amount=Fraction(1), split_errors=2.0, bits_apart=2),
-        question_of(BOX, amount=Fraction(1), root=True),
-        question_of(BOX, amount=Fraction(1), root=True, estimation=Estimation.EVEN_SHARES),
-        question_of(BOX, amount=Fraction(1), holding=Holding.SKETCH),
+        plan_question(box_domain(5, 9, depths=(3, 3)), amount=Fraction(1)),
+        plan_question(box_domain(5, 10), amount=Fraction(1)),
+        plan_question(box_domain(5, 9, outside="drop"), amount=Fraction(1)),
+        plan_question(BOX, amount=Fraction(1), most=3),
+        plan_question(BOX, amount=Fraction(1), depth=6),
+        plan_question(BOX, amount=Fraction(1), split_errors=2.0, bits_apart=2),
+        plan_question(BOX, amount=Fraction(1), root=True),
+        plan_question(BOX, amount=Fraction(1), root=True, estimation=Estimation.EVEN_SHARES),
+        plan_question(BOX, amount=Fraction(1), holding=Holding.SKETCH),
     ]
-    digests = {plan_of(question).digest for question in (base, *others)}
+    digests = {make_plan(question).digest for question in (base, *others)}
     assert len(digests) == len(others) + 1
 
 
 def test_the_manifest_reports_levels_noise_and_policies() -> None:
-    entry = question_of(BOX, amount=Fraction(1), root=True).entry()
+    entry = plan_question(BOX, amount=Fraction(1), root=True).entry()
     text = json.dumps(entry)
     assert entry["mechanism"] == "partition" and '"law": "discrete Laplace"' in text
     assert entry["policies"] == {
@@ -346,7 +350,7 @@ def workload(domain: HypercubeDomain) -> HypercubeWorkload:
 def test_a_public_total_is_reported_exactly_and_children_sum_to_it(holding: Holding) -> None:
     kept = box_domain(5, 9, missing="first")
     for mechanism in MECHANISMS:
-        question = question_of(kept, mechanism, holding=holding, unit=SUB, amount=Fraction(1, 10))
+        question = plan_question(kept, mechanism, holding=holding, unit=SUB, amount=Fraction(1, 10))
         tree = released(question, ROWS)
         assert question.plan.public_total and question.plan.laws[0] is None
         assert tree.total == tree.sampler().total == ROWS.num_rows
@@ -383,11 +387,11 @@ def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
 )
 def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        replace(question_of(BOX, amount=Fraction(1)), **changes)
+        replace(plan_question(BOX, amount=Fraction(1)), **changes)
 
 
 def test_a_public_total_of_rows_that_may_be_dropped_is_refused() -> None:
-    kept = question_of(box_domain(5, 9, missing="first"), unit=SUB, amount=Fraction(1))
+    kept = plan_question(box_domain(5, 9, missing="first"), unit=SUB, amount=Fraction(1))
     assert kept.plan.public_total
     with pytest.raises(ValueError, match="the total is not public where rows may be dropped"):
         replace(kept, domain=BOX)
@@ -395,18 +399,18 @@ def test_a_public_total_of_rows_that_may_be_dropped_is_refused() -> None:
 
 def test_budgets_without_noise_that_fits_are_refused() -> None:
     with pytest.raises(ValueError, match="no noise fits the budget of a level"):
-        question_of(BOX, amount=Fraction(1, 2**60), split_errors=0.0)
+        plan_question(BOX, amount=Fraction(1, 2**60), split_errors=0.0)
 
 
 def test_counts_of_another_kind_are_refused() -> None:
     for holding in HOLDINGS:
-        question = question_of(BOX, holding=holding, amount=Fraction(1))
+        question = plan_question(BOX, holding=holding, amount=Fraction(1))
         with pytest.raises(ValueError, match="counts: those of tree box are no counts of codes"):
-            next(question.split_counts(np.zeros(3), choices_of()))
+            next(question.split_counts(np.zeros(3), make_choices()))
 
 
 def test_another_key_gives_another_release() -> None:
-    question = question_of(BOX, amount=Fraction(1))
+    question = plan_question(BOX, amount=Fraction(1))
     assert tables(released(question, ROWS)) == tables(released(question, ROWS))
     assert tables(released(question, ROWS)) != tables(
         released(question, ROWS, ReleaseKey(bytes(32)))
@@ -414,6 +418,6 @@ def test_another_key_gives_another_release() -> None:
 
 
 def test_no_threshold_and_no_bound_grow_the_whole_tree() -> None:
-    question = question_of(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
+    question = plan_question(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
     assert question.plan.rule == GrowthRule(most=2**BOX.bits)
     assert len(released(question, ROWS).partition.parts[2]) == 5 * 9

@@ -27,16 +27,16 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from tests.dpcore.hypercube.boxes import (
     box_domain,
-    question_of,
+    covered_shares,
+    draw_rows,
+    plan_question,
     released,
     rows_in,
-    rows_of,
-    shares_of,
 )
 from tests.dpcore.partitions.grown_trees import DenseTree
 
 BOX = box_domain(6, 11)
-ROWS = rows_of(BOX, 3000)
+ROWS = draw_rows(BOX, 3000)
 SIDES = st.fixed_dictionaries(
     {},
     optional={
@@ -52,13 +52,13 @@ def exact_tree(holding: Holding, one_cell: bool) -> ReleasedHypercube:
     # A sketch is never sure that nothing collided, so its counts would be shrunk.
     choices["estimation"] = Estimation.LEAST_SQUARES
     return released(
-        question_of(BOX, holding=holding, split_errors=0.0, bits_apart=1, **choices), ROWS
+        plan_question(BOX, holding=holding, split_errors=0.0, bits_apart=1, **choices), ROWS
     )
 
 
 @cache
 def noisy_tree(**choices: Any) -> ReleasedHypercube:
-    return released(question_of(BOX, amount=Fraction(1), bits_apart=2, **choices), ROWS)
+    return released(plan_question(BOX, amount=Fraction(1), bits_apart=2, **choices), ROWS)
 
 
 @given(SIDES)
@@ -124,17 +124,17 @@ def test_the_parts_cut_are_seen_by_a_box_without_their_width() -> None:
 def test_errors_of_boxes_are_those_of_dense_algebra(measure: Measure, root: bool) -> None:
     """The released tables have all that a box's standard error needs."""
     domain = box_domain(6, 11)
-    question = question_of(
+    question = plan_question(
         domain, amount=Fraction(1), bits_apart=2, measure=measure, root=root, most=5
     )
     tree = released(question, ROWS)
     dense = DenseTree.of(tree.partition.tree)
     for sides in ({}, {"c0": (0, 4)}, {"c1": (8, 11)}, {"c0": (4, 6), "c1": (0, 8)}):
         cells = [sides.get(f"c{axis}", (0, own.cells)) for axis, own in enumerate(domain.axes)]
-        shares = shares_of(tree.partition, cells)
+        shares = covered_shares(tree.partition, cells)
         answer = tree.box(sides)
         if answer.std_error is not None:
-            expected = dense.variance_of(shares)
+            expected = dense.sum_variance(shares)
             assert answer.std_error**2 == pytest.approx(expected, rel=1e-9)
     # And so are the errors of all nodes, which the partition did not read back.
     for level, depth in enumerate(question.plan.depths[: len(tree.partition.tree.levels)]):
@@ -173,7 +173,7 @@ def test_codes_of_64_bits_come_back() -> None:
     rows = pa.record_batch(
         {f"c{axis}": np.array([0, value, value]) for axis, value in enumerate(top)}
     )
-    question = question_of(domain, depth=64, holding=Holding.SPARSE, split_errors=1.0)
+    question = plan_question(domain, depth=64, holding=Holding.SPARSE, split_errors=1.0)
     tree = released(question, rows)
     deepest = tree._rows(64)
     assert -1 in deepest["node"].to_pylist()
@@ -235,10 +235,10 @@ def test_quantiles_of_no_rows_and_of_categories() -> None:
     )
     domain = HypercubeDomain(axes=axes, depths=(3, 2))
     none = pa.record_batch({"x": pa.array([], pa.float64()), "c": pa.array([], pa.string())})
-    empty = released(question_of(domain), none).select_column("x").quantile(0.5)
+    empty = released(plan_question(domain), none).select_column("x").quantile(0.5)
     assert empty["value"] is None and empty["value_text"] is None
     rows = pa.record_batch({"x": [1.5] * 9, "c": ["u"] * 4 + ["w"] * 5})
-    tree = released(question_of(domain), rows)
+    tree = released(plan_question(domain), rows)
     assert tree.select_column("c").quantile(0.9)["value_text"] == "w"
     assert tree.select_column("c").quantile(0.9)["value"] is None
     assert tree.select_column("x").quantile(0.5)["value"] == pytest.approx(1.5)
@@ -270,7 +270,7 @@ def test_intervals_stay_in_what_is_possible() -> None:
     kept = box_domain(6, 11, missing="first")
     found = []
     for number in range(40):
-        question = question_of(kept, amount=Fraction(1, 10), unit=SUBSTITUTE_ROW, bits_apart=2)
+        question = plan_question(kept, amount=Fraction(1, 10), unit=SUBSTITUTE_ROW, bits_apart=2)
         tree = released(question, ROWS.slice(0, 50), ReleaseKey(number.to_bytes(32, "big")))
         for confidence in (0.5, 0.95):
             own = tree.at_confidence(confidence)
@@ -305,7 +305,7 @@ def test_intervals_widen_with_the_confidence() -> None:
 
 
 def test_unknown_errors_are_not_reported() -> None:
-    shared = released(question_of(BOX, "privhp_paper", amount=Fraction(1), most=8), ROWS)
+    shared = released(plan_question(BOX, "privhp_paper", amount=Fraction(1), most=8), ROWS)
     assert shared.question.plan.estimation is Estimation.EVEN_SHARES
     sketched = noisy_tree(holding=Holding.SKETCH)
     for tree in (shared, sketched):
@@ -320,7 +320,7 @@ def test_unknown_errors_are_not_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask, words",
+    "query, words",
     [
         (lambda tree: tree.box({"z": (0, 1)}), "column: 'z' is none of c0, c1"),
         (lambda tree: tree.box({"c0": (4, 2)}), "box: 4 is above 2"),
@@ -333,15 +333,15 @@ def test_unknown_errors_are_not_reported() -> None:
         (lambda tree: tree.find_node(3, 2), "value: the tree has several columns"),
     ],
 )
-def test_what_is_refused(ask: Any, words: str) -> None:
+def test_what_is_refused(query: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ask(noisy_tree())
+        query(noisy_tree())
 
 
 def test_a_value_of_one_column_names_its_node() -> None:
     domain = box_domain(11, depths=(3,))
-    rows = rows_of(domain, 500)
-    tree = released(question_of(domain, split_errors=0.0, bits_apart=1, most=8), rows)
+    rows = draw_rows(domain, 500)
+    tree = released(plan_question(domain, split_errors=0.0, bits_apart=1, most=8), rows)
     values = rows.column("c0").to_numpy()
     for depth in range(4):
         for value in range(11):
@@ -365,7 +365,7 @@ def test_ends_of_clamped_axes_say_so(outside: str) -> None:
     axes = [NumberDomain(column=name, lower=0, upper=8, cells=8, outside=outside) for name in "xy"]
     domain = HypercubeDomain(axes=tuple(axes), depths=(3, 3))
     rows = pa.table({"x": [99.0] * 900, "y": [5.5] * 900})
-    tree = released(question_of(domain, split_errors=0.0, bits_apart=1), rows)
+    tree = released(plan_question(domain, split_errors=0.0, bits_apart=1), rows)
     (largest, *_), (beside, *_) = tree.top(1, 2), tree.top(1, 6)
     box, inside = tree.box({"x": (4, 8)}), tree.box({"x": (2, 4)})
     if outside == "drop":

@@ -23,7 +23,7 @@ from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
-from tests.dpcore.hypercube.boxes import box_domain, question_of, released, rows_of
+from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question, released
 
 FALSE_ALARM = 1e-6
 BOX = box_domain(6, 11)
@@ -32,8 +32,8 @@ BOX = box_domain(6, 11)
 @cache
 def sampler() -> RowSampler:
     """Sampler of a release of some 3,000 rows, with leaf regions of several sizes."""
-    rows = rows_of(BOX, 3000)
-    return released(question_of(BOX, amount=Fraction(1), bits_apart=2), rows).sampler()
+    rows = draw_rows(BOX, 3000)
+    return released(plan_question(BOX, amount=Fraction(1), bits_apart=2), rows).sampler()
 
 
 def part_numbers(found: RowSampler, rows: pa.Table) -> np.ndarray:
@@ -140,7 +140,7 @@ def one_part(*axes: object) -> RowSampler:
             for axis in axes
         }
     )
-    return released(question_of(domain, split_errors=0.0), rows).sampler()
+    return released(plan_question(domain, split_errors=0.0), rows).sampler()
 
 
 def number(name: str = "x") -> NumberDomain:
@@ -218,15 +218,15 @@ def test_the_same_stream_gives_the_same_rows_another_others() -> None:
 
 
 def test_nothing_to_draw_from_is_refused() -> None:
-    empty = released(question_of(BOX), rows_of(BOX, 3000).slice(0, 0))
+    empty = released(plan_question(BOX), draw_rows(BOX, 3000).slice(0, 0))
     with pytest.raises(ValueError, match="tree box: all its counts are zero"):
         empty.sampler()
 
 
 def test_the_sample_of_a_sample_reports_the_same_box() -> None:
     """Without noise, from one-cell parts, a sample of all rows is the data."""
-    rows = rows_of(BOX, 2000)
-    tree = released(question_of(BOX, most=2**BOX.bits, split_errors=0.0), rows)
+    rows = draw_rows(BOX, 2000)
+    tree = released(plan_question(BOX, most=2**BOX.bits, split_errors=0.0), rows)
     table = drawn(tree.sampler(), 2000)
     keys = [(name, "ascending") for name in ("c0", "c1")]
     assert table.sort_by(keys).equals(pa.Table.from_batches([rows]).sort_by(keys))

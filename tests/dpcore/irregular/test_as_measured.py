@@ -53,9 +53,9 @@ def test_chunks_give_the_measurements(seed: int, public: bool) -> None:
     for level, estimates in enumerate(whole.estimates):
         assert np.abs(estimates - exact[level]).max() <= 7
         for node in range(plan.tree.level_sizes[level]):
-            wanted = expected_variance(stated, level, node)
-            assert whole.variances[level][0, node] == pytest.approx(wanted)
-            if wanted == 0:
+            expected = expected_variance(stated, level, node)
+            assert whole.variances[level][0, node] == pytest.approx(expected)
+            if expected == 0:
                 assert estimates[0, node] == exact[level][0, node]
     for other in answers[:-1]:
         for mine, theirs in (

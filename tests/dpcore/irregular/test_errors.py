@@ -68,7 +68,7 @@ def as_rows(laws: Any, coefficients: Array, counts: Array) -> Array:
     return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
 
 
-def laws_of(law: ErrorLaw) -> Array:
+def level_laws(law: ErrorLaw) -> Array:
     laws, sizes, counts = zip(*law.terms, strict=True) if law.terms else ((), (), ())
     return as_rows(laws, np.array(sizes), np.array(counts, dtype=int))
 
@@ -81,12 +81,12 @@ def test_the_coefficients_are_those_of_unit_noise_sent_through_the_estimator() -
         for level, size in enumerate(plan.tree.level_sizes):
             for node in range(0, size, 1 + size // 12):
                 law = errors.node(level, node)
-                wanted = as_rows(laws, estimates[level][:, node], np.ones(len(laws), dtype=int))
-                found = laws_of(law.law)
+                expected = as_rows(laws, estimates[level][:, node], np.ones(len(laws), dtype=int))
+                found = level_laws(law.law)
                 assert law.difference == 0
-                np.testing.assert_array_equal(found[:, 0], wanted[:, 0])
-                np.testing.assert_allclose(found[:, 1], wanted[:, 1], rtol=1e-9, atol=1e-10)
-                seen += wanted.shape[0]
+                np.testing.assert_array_equal(found[:, 0], expected[:, 0])
+                np.testing.assert_allclose(found[:, 1], expected[:, 1], rtol=1e-9, atol=1e-10)
+                seen += expected.shape[0]
     assert seen > 1000
 
 
@@ -120,8 +120,8 @@ def test_cumulants_of_the_noise(law: Any) -> None:
     second, fourth, sixth = (float(law.pmf(k) @ k ** float(power)) for power in (2, 4, 6))
     assert noise_cumulant(law, 2) == pytest.approx(second)
     assert noise_cumulant(law, 4) == pytest.approx(fourth - 3 * second**2, rel=1e-7, abs=1e-9)
-    wanted = sixth - 15 * fourth * second + 30 * second**3
-    assert noise_cumulant(law, 6) == pytest.approx(wanted, rel=1e-7, abs=1e-6)
+    expected = sixth - 15 * fourth * second + 30 * second**3
+    assert noise_cumulant(law, 6) == pytest.approx(expected, rel=1e-7, abs=1e-6)
 
 
 # --- merged laws ----------------------------------------------------------------------------------
@@ -145,15 +145,15 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
     exact = IrregularErrors(plan)
     nodes = [(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
-    wanted = [exact.node(*each) for each in nodes]
-    assert all(law.difference == 0 for law in wanted)
+    expected = [exact.node(*each) for each in nodes]
+    assert all(law.difference == 0 for law in expected)
     monkeypatch.setattr(dpcore.irregular.errors, "_MOST_GROUPS", 60)
     monkeypatch.setattr(dpcore.irregular.errors, "_COARSE_GROUPS", 12)
     monkeypatch.setattr(dpcore.irregular.errors, "_FEW", 0)
     differences = []
     for large in (10**9, 0):
         monkeypatch.setattr(dpcore.irregular.errors, "_LARGE", large)
-        for each, law in zip(nodes, wanted, strict=True):
+        for each, law in zip(nodes, expected, strict=True):
             merged = IrregularErrors(plan).node(*each)
             assert merged.variance == pytest.approx(law.variance, rel=1e-9)
             assert merged.difference_fourth >= merged.difference**2

@@ -95,12 +95,12 @@ class PlacedNoise:
         return Place(code=code, start=start)
 
 
-def with_laws(plan: IrregularPlan, law_of: Callable[[Any], Any]) -> IrregularPlan:
+def with_laws(plan: IrregularPlan, change_law: Callable[[Any], Any]) -> IrregularPlan:
     """The plan, which believes in its own variances, but whose noise has other laws."""
     planted = replace(plan)
     planted.__dict__["class_variances"] = plan.class_variances
     planted.__dict__["_laws"] = tuple(
-        tuple(None if law is None else law_of(law) for law in laws) for laws in plan._laws
+        tuple(None if law is None else change_law(law) for law in laws) for laws in plan._laws
     )
     return planted
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
-from tests.dpcore.irregular.test_errors import as_rows, laws_of, random_plans, responses
+from tests.dpcore.irregular.test_errors import as_rows, level_laws, random_plans, responses
 from tests.dpcore.irregular_trees import node_variances
 
 
@@ -32,11 +32,11 @@ def test_the_coefficients_are_those_of_unit_noise_sent_through_the_estimator() -
         nodes = disjoint_nodes(plan, np.random.default_rng(trial))
         found = IrregularErrors(plan).sum(nodes)
         summed = sum(estimates[level][:, node] for level, node in nodes)
-        wanted = as_rows(laws, np.asarray(summed), np.ones(len(laws), dtype=int))
-        rows = laws_of(found.law)
+        expected = as_rows(laws, np.asarray(summed), np.ones(len(laws), dtype=int))
+        rows = level_laws(found.law)
         assert found.difference == 0
-        np.testing.assert_array_equal(rows[:, 0], wanted[:, 0])
-        np.testing.assert_allclose(rows[:, 1], wanted[:, 1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(rows[:, 0], expected[:, 0])
+        np.testing.assert_allclose(rows[:, 1], expected[:, 1], rtol=1e-9, atol=1e-9)
         seen += len(nodes) > 1
     assert seen > 20
 

@@ -260,8 +260,8 @@ def scaled(law: Any) -> Any:
     return replace(law, sigma_squared=law.sigma_squared * Fraction(49, 100))
 
 
-def of_counts(plan: IrregularPlan) -> IrregularPlan:
-    """Draws the noise of counts and believes in that of sums."""
+def plant_counts(plan: IrregularPlan) -> IrregularPlan:
+    """Return a wrong plan: it draws the noise of counts and states the variances of sums."""
     counts = level_sensitivities(plan.tree, plan.unit, keyed=True)
     planted = replace(plan)
     planted.__dict__["class_variances"] = plan.class_variances
@@ -270,7 +270,7 @@ def of_counts(plan: IrregularPlan) -> IrregularPlan:
 
 
 @pytest.mark.parametrize("budget", [EPSILON, RHO], ids=["epsilon", "rho"])
-@pytest.mark.parametrize("plant", [lambda plan: with_laws(plan, scaled), of_counts])
+@pytest.mark.parametrize("plant", [lambda plan: with_laws(plan, scaled), plant_counts])
 def test_noise_that_is_too_small_is_noticed(
     release_key: Any, budget: Budget, plant: Callable[[IrregularPlan], IrregularPlan]
 ) -> None:

@@ -92,7 +92,7 @@ def make_plan(
     )
 
 
-def forest_of(plan: TreePlan, runs: int) -> PapersForest:
+def make_forest(plan: TreePlan, runs: int) -> PapersForest:
     """Return a forest of many units, each a run; under a public total too, where a plan describes
     one tree."""
     size = runs * plan.tree.leaves
@@ -103,7 +103,7 @@ def forest_of(plan: TreePlan, runs: int) -> PapersForest:
 
 def solved(plan: TreePlan, counts: Array) -> tuple[Any, Any, Any]:
     """The levels, the prefixes and the roots of a release of each row of counts."""
-    forest = forest_of(plan, len(counts))
+    forest = make_forest(plan, len(counts))
     chunk = forest.chunking[0]
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
@@ -287,7 +287,7 @@ class Coverage:
             first_leaf=0,
             leaves=LEAVES,
             ends=difference_ends(
-                self.prefixes, roots.total, forest_of(self.plan, 1).root_variance, width
+                self.prefixes, roots.total, make_forest(self.plan, 1).root_variance, width
             ),
         )
         wanted = np.ceil(np.array(QUANTILES) * self.cdf[:, -1:] - 1e-9)

@@ -57,11 +57,11 @@ def test_the_law_has_the_coefficients_of_the_estimator(
             responses.append(estimate_down(weights, estimate_up(weights, noise), root)[-1])
     rng = np.random.default_rng(seed)
     for start, stop in np.sort(rng.integers(0, tree.leaves + 1, (25, 2)), axis=1).tolist():
-        wanted = np.sort([abs(response[start:stop].sum()) for response in responses])
+        expected = np.sort([abs(response[start:stop].sum()) for response in responses])
         terms = range_error(plan, start, stop).terms
         found = np.sort(np.concatenate([[0.0], *([abs(c)] * n for _, c, n in terms)]))
-        padded = np.concatenate([np.zeros(max(0, wanted.size + 1 - found.size)), found])
-        np.testing.assert_allclose(padded[-wanted.size :], wanted, atol=1e-9)
+        padded = np.concatenate([np.zeros(max(0, expected.size + 1 - found.size)), found])
+        np.testing.assert_allclose(padded[-expected.size :], expected, atol=1e-9)
 
 
 def random_runs(rng: np.random.Generator, leaves: int) -> list[tuple[int, int]]:

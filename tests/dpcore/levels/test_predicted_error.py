@@ -208,7 +208,7 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
 # --- the candidates -----------------------------------------------------------------------------
 
 
-def candidates_of(setting: str, measure: Measure) -> tuple[NamedPlan, ...]:
+def list_candidates(setting: str, measure: Measure) -> tuple[NamedPlan, ...]:
     unit, public, keyed = SETTINGS[setting]
     planned = plan_tree(
         TreeSetting(
@@ -227,7 +227,7 @@ def candidates_of(setting: str, measure: Measure) -> tuple[NamedPlan, ...]:
 def test_every_candidate_predicts_what_is_measured(
     replace_laws: Make, setting: str, measure: Measure
 ) -> None:
-    for candidate in candidates_of(setting, measure):
+    for candidate in list_candidates(setting, measure):
         plan = candidate.plan
         predicted = published_prefix_variance(plan)
         assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(predicted, rel=1e-12)
@@ -245,7 +245,7 @@ def test_released_candidates_err_as_predicted(
     """Through the public function: the rows of the CDF table, a key for each run."""
     counts = np.random.default_rng(4).poisson(5, (RUNS, LEAVES))
     truth = np.cumsum(counts, axis=1)
-    for candidate in candidates_of("keyed", measure):
+    for candidate in list_candidates("keyed", measure):
         plan = candidate.plan
         question = make_question(leaves=LEAVES, plan=plan, keys=RUNS)
         question.remember_widths(

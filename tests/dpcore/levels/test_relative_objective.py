@@ -99,7 +99,7 @@ def test_mixed_errors_are_those_of_a_sum() -> None:
     assert abs(x.mean() - mean) < 5.5 * x.std() / math.sqrt(n)
 
 
-def noise_of(plan: IrregularPlan) -> list[np.ndarray]:
+def measured_noise(plan: IrregularPlan) -> list[np.ndarray]:
     """(releases, n_l) the noise of the measurement that holds each node's count."""
     stream, drawn = public_stream("objective", str(plan.budget)), {}
     found = []
@@ -154,7 +154,7 @@ def measured(objective: RelativeObjective, errors: list[np.ndarray]) -> tuple[fl
 @pytest.mark.parametrize("number", range(5))
 def test_predictions_are_what_releases_measure(budget: Budget, number: int) -> None:
     objective, plan = objectives()[number], equal_plan(budget)
-    noise = noise_of(plan)
+    noise = measured_noise(plan)
     smaller = equal_plan(budget, spread=Fraction(10, 7) ** (1 if budget is LAPLACE else 2))
     # The largest of nodes that are much alike is measured too high; 2 % covers it, and the laws
     # that are fitted to two cumulants.

@@ -21,7 +21,7 @@ from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])
 DELTA = Fraction(1, 10**6)
@@ -48,7 +48,7 @@ def candidates(
         plan = IrregularPlan(tree=tree, unit=unit, budget=budget, **fields)
         found += noise_candidates(plan, objective)
     if delta is not None:
-        group = GroupPrivacy(epsilon=Fraction(1), delta=delta, unit=of_rows(unit, rows))
+        group = GroupPrivacy(epsilon=Fraction(1), delta=delta, unit=bounded_unit(unit, rows))
         found.append(threshold_candidate(tree, group, objective, root_bound=root_bound))
     return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
@@ -175,7 +175,7 @@ def test_guesses_change_the_plan() -> None:
 
 def test_units_of_several_rows_cost_thresholds_more() -> None:
     groups = (
-        GroupPrivacy(epsilon=Fraction(1), delta=DELTA, unit=of_rows(ADD_REMOVE_ROW, rows))
+        GroupPrivacy(epsilon=Fraction(1), delta=DELTA, unit=bounded_unit(ADD_REMOVE_ROW, rows))
         for rows in (1, 4)
     )
     one, many = (threshold_candidate(TREE, each, WORST, root_bound=10**4) for each in groups)

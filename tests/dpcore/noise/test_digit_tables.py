@@ -55,7 +55,7 @@ class ScriptedStream(RandomStream):
         return np.array(taken, dtype=np.uint64)
 
 
-def outcome_of(values: np.ndarray, low_bits: int) -> np.ndarray:
+def outcome_numbers(values: np.ndarray, low_bits: int) -> np.ndarray:
     return np.where(values < 0, 2 * (~values >> low_bits) + 1, 2 * (values >> low_bits))
 
 
@@ -68,7 +68,7 @@ def test_settled_cells_have_their_outcome_s_mass(exponent: Exponent, low_bits: i
     high = np.array([1 << bits] + [high for _, high in bounds] + [0], dtype=object)
     table = digit_table(exponent, low_bits)
     cells = np.flatnonzero(table.values != _TIE)
-    outcome = outcome_of(table.values[cells], low_bits)
+    outcome = outcome_numbers(table.values[cells], low_bits)
     start = cells.astype(object) << (bits - 16)
     # U in the cell must satisfy P(J >= j + 1) <= U < P(J >= j).
     assert (start >= high[outcome + 1]).all()
@@ -89,7 +89,7 @@ def test_draw_over_all_first_words(exponent: Exponent) -> None:
     settled = table.values != _TIE
     np.testing.assert_array_equal(drawn[settled], table.values[settled])
     # U falls as the outcome's number grows, over the ties too.
-    assert (np.diff(outcome_of(drawn, 0)) <= 0).all()
+    assert (np.diff(outcome_numbers(drawn, 0)) <= 0).all()
 
 
 @pytest.mark.parametrize(("exponent", "low_bits"), ALL)
@@ -100,7 +100,7 @@ def test_squeeze_never_accepts_too_much(exponent: Exponent, low_bits: int) -> No
         return
     cells = np.flatnonzero(table.values != _TIE)
     assert (table.limits[table.values == _TIE] == 0).all()
-    outcome = outcome_of(table.values[cells], low_bits)
+    outcome = outcome_numbers(table.values[cells], low_bits)
     for j in np.unique(outcome).tolist():
         base = ((j >> 1) << low_bits) + (j & 1)
         worst = exponent(base + (1 << low_bits) - 1) - exponent(base)

@@ -20,7 +20,7 @@ FALSE_ALARM = 1e-6
 LAWS = [(1, 1), (Fraction(1, 3), 2), (2, 5), (7, 3), (Fraction(50, 3), 400), (200, 5000)]
 
 
-def law_of(scale: object, radius: int) -> TruncatedLaplace:
+def make_law(scale: object, radius: int) -> TruncatedLaplace:
     return TruncatedLaplace(scale=Fraction(scale), radius=radius)
 
 
@@ -47,7 +47,7 @@ def chi_squared(sample: np.ndarray, law: TruncatedLaplace) -> float:
 
 @pytest.mark.parametrize(("scale", "radius"), LAWS)
 def test_the_law_is_the_definition(scale: object, radius: int) -> None:
-    law, p = law_of(scale, radius), dense_pmf(float(Fraction(scale)), radius, pad=2)
+    law, p = make_law(scale, radius), dense_pmf(float(Fraction(scale)), radius, pad=2)
     x = np.arange(-radius - 2, radius + 3)
     np.testing.assert_allclose(law.pmf(x), p, rtol=1e-11, atol=1e-300)
     np.testing.assert_allclose(law.survival(x), 1 - np.cumsum(p), rtol=0, atol=1e-12)
@@ -64,7 +64,7 @@ def test_the_law_is_the_definition(scale: object, radius: int) -> None:
 
 
 def test_it_is_a_noise_law() -> None:
-    assert isinstance(law_of(2, 3), NoiseLaw)
+    assert isinstance(make_law(2, 3), NoiseLaw)
 
 
 @pytest.mark.parametrize(("scale", "radius"), LAWS[:5])
@@ -76,7 +76,7 @@ def test_delta_is_the_hockey_stick_divergence(
     epsilon = Fraction(sensitivity) / Fraction(scale) * Fraction(share)
     p = dense_pmf(float(Fraction(scale)), radius, pad=sensitivity)
     moved = np.concatenate([np.zeros(sensitivity), p[:-sensitivity]])
-    delta = float(law_of(scale, radius).delta(epsilon, sensitivity=sensitivity))
+    delta = float(make_law(scale, radius).delta(epsilon, sensitivity=sensitivity))
     # At the law's own epsilon rounding leaves e^epsilon p_moved just off p.
     assert delta == pytest.approx(hockey_stick(p, moved, float(epsilon)), rel=1e-9, abs=1e-13)
     assert delta == pytest.approx(hockey_stick(moved, p, float(epsilon)), rel=1e-9, abs=1e-13)
@@ -89,7 +89,7 @@ def test_the_radius_is_the_least(epsilon: Fraction, delta: Fraction, sensitivity
     law = truncated_laplace(epsilon, delta, sensitivity=sensitivity)
     assert law.delta(epsilon, sensitivity=sensitivity) <= delta
     if law.radius > max(1, law.scale / 64):
-        smaller = law_of(law.scale, law.radius - 1)
+        smaller = make_law(law.scale, law.radius - 1)
         assert smaller.delta(epsilon, sensitivity=sensitivity) > delta
     if sensitivity == 1:
         paper = math.log1p(math.expm1(epsilon) / (2 * float(delta))) / float(epsilon)
@@ -103,9 +103,9 @@ def test_a_planted_error_breaks_the_guarantee(wrong: str) -> None:
     epsilon, delta = Fraction(1, 2), Fraction(1, 10**4)
     law = truncated_laplace(epsilon, delta)
     planted = {
-        "scale 30 % small": law_of(law.scale * Fraction(7, 10), law.radius),
-        "radius 30 % small": law_of(law.scale, round(0.7 * law.radius)),
-        "radius off by one": law_of(law.scale, law.radius - 1),
+        "scale 30 % small": make_law(law.scale * Fraction(7, 10), law.radius),
+        "radius 30 % small": make_law(law.scale, round(0.7 * law.radius)),
+        "radius off by one": make_law(law.scale, law.radius - 1),
     }[wrong]
     p = dense_pmf(float(planted.scale), planted.radius, pad=1)
     moved = np.concatenate([[0.0], p[:-1]])
@@ -115,40 +115,40 @@ def test_a_planted_error_breaks_the_guarantee(wrong: str) -> None:
 
 @pytest.mark.parametrize(("scale", "radius"), [(1, 1), (2, 5), (64, 3), (Fraction(50, 3), 400)])
 def test_samples_follow_the_law(scale: object, radius: int) -> None:
-    law = law_of(scale, radius)
+    law = make_law(scale, radius)
     sample = law.sample(public_stream("truncated", str(scale)), 300_000)
     assert np.abs(sample).max() <= radius
     assert chi_squared(sample, law) > FALSE_ALARM
 
 
 def test_samples_of_another_scale_are_found() -> None:
-    sample = law_of(Fraction(7, 5), 8).sample(public_stream("planted"), 300_000)
-    assert chi_squared(sample, law_of(2, 8)) < FALSE_ALARM
+    sample = make_law(Fraction(7, 5), 8).sample(public_stream("planted"), 300_000)
+    assert chi_squared(sample, make_law(2, 8)) < FALSE_ALARM
     untruncated = DiscreteLaplace(scale=Fraction(2)).sample(public_stream("planted"), 300_000)
-    assert chi_squared(np.clip(untruncated, -8, 8), law_of(2, 8)) < FALSE_ALARM
+    assert chi_squared(np.clip(untruncated, -8, 8), make_law(2, 8)) < FALSE_ALARM
 
 
 def test_samples_are_a_function_of_the_stream() -> None:
-    first, again = (law_of(9, 12).sample(public_stream("same"), 100) for _ in range(2))
+    first, again = (make_law(9, 12).sample(public_stream("same"), 100) for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    assert law_of(9, 12).sample(public_stream("none"), 0).shape == (0,)
+    assert make_law(9, 12).sample(public_stream("none"), 0).shape == (0,)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: law_of(0, 1), "scale"),
+        (lambda: make_law(0, 1), "scale"),
         (lambda: TruncatedLaplace(scale=0.5, radius=1), "scale"),  # type: ignore[arg-type]
-        (lambda: law_of(1, 0), "radius is 0"),
-        (lambda: law_of(1000, 15), "radius is 15"),
+        (lambda: make_law(1, 0), "radius is 0"),
+        (lambda: make_law(1000, 15), "radius is 15"),
         (lambda: TruncatedLaplace(scale=Fraction(1), radius=1.0), "radius is a float"),  # type: ignore[arg-type]
-        (lambda: law_of(1, 2).delta(-1), "epsilon is -1"),
-        (lambda: law_of(1, 2).delta(1, sensitivity=0), "sensitivity is 0"),
-        (lambda: law_of(1, 2).bound(0.0), "probability is 0"),
+        (lambda: make_law(1, 2).delta(-1), "epsilon is -1"),
+        (lambda: make_law(1, 2).delta(1, sensitivity=0), "sensitivity is 0"),
+        (lambda: make_law(1, 2).bound(0.0), "probability is 0"),
         (lambda: truncated_laplace(0, Fraction(1, 2)), "epsilon is 0"),
         (lambda: truncated_laplace(1, Fraction(1)), "delta is 1"),
         (lambda: truncated_laplace(1, Fraction(0)), "delta is 0"),
-        (lambda: law_of(1, 2).sample(public_stream("x"), -1), "size is -1"),
+        (lambda: make_law(1, 2).sample(public_stream("x"), -1), "size is -1"),
     ],
 )
 def test_bad_arguments_are_named(make: object, message: str) -> None:

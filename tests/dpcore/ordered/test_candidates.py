@@ -77,7 +77,7 @@ def test_candidates_by_name_and_guarantee(
 ) -> None:
     plan = planned(leaves, setting, measure)
     shown = candidates(plan)
-    wanted = [
+    expected = [
         ("independent", "full"),
         ("histogram", "none"),
         ("histogram", "full"),
@@ -89,7 +89,7 @@ def test_candidates_by_name_and_guarantee(
         ("tree", "full"),
         ("planned", "full"),
     ]
-    assert [(each.label, each.plan.estimator.value) for each in shown] == wanted
+    assert [(each.label, each.plan.estimator.value) for each in shown] == expected
     assert shown[-1].plan == plan
     for each in shown:
         other = each.plan

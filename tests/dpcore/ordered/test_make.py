@@ -89,7 +89,7 @@ def searched(edges: np.ndarray, values: np.ndarray, missing: int = -1) -> np.nda
     return np.where(np.isnan(values), missing, cells)
 
 
-def cells_of(domain: OrderedDomain, values: list, type: pa.DataType | None = None) -> list[int]:
+def find_cells(domain: OrderedDomain, values: list, type: pa.DataType | None = None) -> list[int]:
     return domain.cell_ids(pa.array(values, type)).tolist()
 
 
@@ -219,7 +219,7 @@ class TestNumberCells:
     def test_policies(self, outside: str, missing: str, expected: list[int], cells: int) -> None:
         domain = number(0, 1, cells, outside=outside, missing=missing)
         below_one = math.nextafter(1.0, 0.0)
-        found = cells_of(domain, [-INF, -1e-300, -0.0, below_one, 1.0, INF, None, NAN])
+        found = find_cells(domain, [-INF, -1e-300, -0.0, below_one, 1.0, INF, None, NAN])
         last = {9: cells - 1}
         assert found == [last.get(cell, cell) for cell in expected]
         assert domain.drops_rows == (-1 in expected)
@@ -230,7 +230,7 @@ class TestNumberCells:
         info = np.iinfo(str(type))
         values = [int(info.min), int(info.max), 0, 1, 57, 99, 100, 101]
         expected = searched(all_edges(domain), np.array(values, np.float64)).tolist()
-        assert cells_of(domain, [*values, None], type) == [*expected, -1]
+        assert find_cells(domain, [*values, None], type) == [*expected, -1]
 
     @pytest.mark.parametrize("type", [pa.int64(), pa.uint64()], ids=str)
     def test_integers_past_the_floats_are_not_rounded_over_an_edge(self, type: pa.DataType) -> None:
@@ -239,14 +239,14 @@ class TestNumberCells:
         edges = [int(edge) for edge in all_edges(domain)]
         values = [edge + step for edge in edges[1:-1] for step in (-1, 0, 1)] + [top - 1]
         expected = [i + (step >= 0) for i in range(4095) for step in (-1, 0, 1)] + [4095]
-        assert cells_of(domain, values, type) == expected
+        assert find_cells(domain, values, type) == expected
         plain = domain.cell_ids(pa.array(np.array(values).astype(np.float64)))
         assert plain.tolist() != expected
 
     def test_negative_integers_past_the_floats(self) -> None:
         domain = number(-(2.0**63), -(2.0**62), 1024)
         values = [-(2**63), -(2**63) + 2**52 - 1, -(2**63) + 2**52, -(2**62) - 1]
-        assert cells_of(domain, values, pa.int64()) == [0, 0, 1, 1023]
+        assert find_cells(domain, values, pa.int64()) == [0, 0, 1, 1023]
 
     @pytest.mark.parametrize("type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
     def test_float_columns(self, type: pa.DataType) -> None:
@@ -317,7 +317,7 @@ class TestColumnShapes:
     @pytest.mark.parametrize("start", range(12))
     def test_slices_with_nulls(self, start: int) -> None:
         domain = number(missing="last")
-        whole = cells_of(domain, list(self.VALUES))
+        whole = find_cells(domain, list(self.VALUES))
         column = pa.array([None, *self.VALUES, 0.5])[1:13]
         for length in range(12 - start):
             rows = slice(start, start + length)
@@ -335,7 +335,7 @@ class TestColumnShapes:
     def test_chunks(self) -> None:
         domain = number()
         column = pa.chunked_array([list(self.VALUES[:5]), [], list(self.VALUES[5:])])
-        assert domain.cell_ids(column).tolist() == cells_of(domain, list(self.VALUES))
+        assert domain.cell_ids(column).tolist() == find_cells(domain, list(self.VALUES))
         nothing = domain.cell_ids(pa.chunked_array([], pa.float64()))
         assert nothing.shape == (0,) and nothing.dtype == np.int64
 
@@ -390,7 +390,7 @@ class TestIntegerDomain:
             expected = [min(max(cell, 0), cells - 1) for cell in raw]
         else:
             expected = [cell if 0 <= cell < cells else -1 for cell in raw]
-        assert cells_of(domain, values, pa.int64()) == expected
+        assert find_cells(domain, values, pa.int64()) == expected
 
     @pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
     @pytest.mark.parametrize("bounds", [(10, 90), (-(2**61), 2**61), (-300, 70_000)])
@@ -401,20 +401,20 @@ class TestIntegerDomain:
         values = [int(info.min), int(info.max), 0, 9, 10, 29, 30, 89, 90, 127]
         width = (upper - lower) // 4
         expected = [(v - lower) // width if lower <= v < upper else -1 for v in values]
-        assert cells_of(domain, [*values, None], type) == [*expected, -1]
+        assert find_cells(domain, [*values, None], type) == [*expected, -1]
 
     def test_uint64_past_int64(self) -> None:
         values = [2**63, 2**63 + 5, 2**64 - 1, 3]
-        assert cells_of(integer(0, 10), values, pa.uint64()) == [9, 9, 9, 3]
-        assert cells_of(integer(-10, -1), values, pa.uint64()) == [8, 8, 8, 8]
-        assert cells_of(integer(0, 10, outside="drop"), values, pa.uint64()) == [-1, -1, -1, 3]
+        assert find_cells(integer(0, 10), values, pa.uint64()) == [9, 9, 9, 3]
+        assert find_cells(integer(-10, -1), values, pa.uint64()) == [8, 8, 8, 8]
+        assert find_cells(integer(0, 10, outside="drop"), values, pa.uint64()) == [-1, -1, -1, 3]
 
     def test_floats_are_rounded_down(self) -> None:
         values = [-0.5, 0.99, 1.0, 9.999, 10.0, NAN, None, INF, -INF, 1e300]
-        assert cells_of(integer(0, 10, outside="drop"), values) == [-1, 0, 1, 9] + [-1] * 6
+        assert find_cells(integer(0, 10, outside="drop"), values) == [-1, 0, 1, 9] + [-1] * 6
         clamped = integer(0, 10, missing="last")
-        assert cells_of(clamped, values) == [0, 0, 1, 9, 9, 9, 9, 9, 0, 9]
-        assert cells_of(clamped, [1.5, NAN], pa.float16()) == [1, 9]
+        assert find_cells(clamped, values) == [0, 0, 1, 9, 9, 9, 9, 9, 0, 9]
+        assert find_cells(clamped, [1.5, NAN], pa.float16()) == [1, 9]
 
     def test_one_cell_per_integer_is_the_default(self) -> None:
         assert integer(-5, 120).cells == 125
@@ -435,7 +435,7 @@ class TestDates:
         weeks = days(date(2012, 12, 31), date(2014, 1, 6), 7)
         values = [date(2012, 12, 30) + timedelta(days=d) for d in range(400)]
         expected = [min(max((d - 1) // 7, 0), 52) for d in range(400)]
-        assert cells_of(weeks, [*values, None], type) == [*expected, -1]
+        assert find_cells(weeks, [*values, None], type) == [*expected, -1]
         assert weeks.labels(0, 1)[0].as_py() == "[2012-12-31, 2013-01-07)"
         assert weeks.upper_edges(52, 53) == pa.array([date(2014, 1, 6)])
 
@@ -467,7 +467,7 @@ class TestDates:
         assert times(bounds[0], bounds[1], 24) == DAY_UTC
 
     def test_dates_are_midnights(self) -> None:
-        found = cells_of(DAY, [date(2012, 12, 31), date(2013, 1, 1), date(2013, 1, 2)])
+        found = find_cells(DAY, [date(2012, 12, 31), date(2013, 1, 1), date(2013, 1, 2)])
         assert found == [0, 0, 23]
 
     def test_below_a_microsecond(self) -> None:
@@ -496,8 +496,8 @@ class TestCategories:
         texts = categories("a", "b", "c", unknown=unknown, missing=missing)
         numbers = categories(5, 1, -7, unknown=unknown, missing=missing)
         expected = [1, cell[unknown], cell[missing]]
-        assert cells_of(texts, ["b", "z", None]) == expected
-        assert cells_of(numbers, [1, 2, None]) == expected
+        assert find_cells(texts, ["b", "z", None]) == expected
+        assert find_cells(numbers, [1, 2, None]) == expected
         assert texts.drops_rows == ("drop" in (unknown, missing))
 
     @pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
@@ -506,11 +506,11 @@ class TestCategories:
         info = np.iinfo(str(type))
         values = [0, 3, 100, 4, int(info.min), int(info.max)]
         expected = [listed.index(v) if v in listed else -1 for v in values]
-        assert cells_of(categories(*listed), [*values, None], type) == [*expected, -1]
+        assert find_cells(categories(*listed), [*values, None], type) == [*expected, -1]
 
     def test_uint64_past_int64_is_unknown(self) -> None:
         domain = categories(2**63 - 1, 0)
-        assert cells_of(domain, [2**63, 2**64 - 1, 2**63 - 1], pa.uint64()) == [-1, -1, 0]
+        assert find_cells(domain, [2**63, 2**64 - 1, 2**63 - 1], pa.uint64()) == [-1, -1, 0]
 
     def test_a_categorys_edges_and_quantiles_are_the_category(self) -> None:
         sizes = categories("S", "M", "L")

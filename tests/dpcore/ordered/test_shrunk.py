@@ -34,18 +34,18 @@ WORKLOAD = OrderedWorkload(
 )
 
 
-def question_of(
+def make_question(
     unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int
 ) -> OrderedQuestion[UniformMechanism]:
-    asked = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
-    return replace(asked, chunk_leaves=chunk_leaves)
+    planned = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
+    return replace(planned, chunk_leaves=chunk_leaves)
 
 
 @pytest.mark.parametrize("chunk_leaves", [2**17, 100])
 @pytest.mark.parametrize("keys", [None, KeyList(column="k", keys=("a", "b"))])
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
 def test_all_tables_agree(unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int) -> None:
-    question = question_of(unit, keys, chunk_leaves)
+    question = make_question(unit, keys, chunk_leaves)
     rows = 1 if keys is None else 2
     counts = np.random.default_rng(1).poisson(0.4, (rows, CELLS))
     plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
@@ -62,6 +62,6 @@ def test_all_tables_agree(unit: PrivacyUnit, keys: KeyList | None, chunk_leaves:
 
 
 def test_they_are_of_efficient_estimates() -> None:
-    question = question_of(ADD_REMOVE_ROW, None, 2**17)
+    question = make_question(ADD_REMOVE_ROW, None, 2**17)
     with pytest.raises(ValueError, match="shrunk counts are of efficient estimates"):
         changed(question, plan=replace(question.plan, estimator=Estimator.BELOW))

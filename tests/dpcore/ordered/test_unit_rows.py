@@ -27,7 +27,7 @@ KEY = ReleaseKey(bytes(range(32)))
 MOST = 12
 
 
-def plan_of(
+def make_plan(
     *, nulls: NullUnits = NullUnits.DROP, epsilon: Fraction = Fraction(10**9), **choices: Any
 ) -> ReleasePlan:
     """A plan whose noise is 0 but for a probability of e^-100000."""
@@ -46,7 +46,7 @@ def plan_of(
     )
 
 
-def counts_of(plan: ReleasePlan, people: list[str | None], batches: int = 3) -> list[int]:
+def released_counts(plan: ReleasePlan, people: list[str | None], batches: int = 3) -> list[int]:
     """The units with 1, 2, ..., MOST rows or more, as released."""
     table = pa.table({"person": pa.array(people, pa.string())})
     parts = table.to_batches(max_chunksize=max(1, len(people) // batches))
@@ -54,31 +54,34 @@ def counts_of(plan: ReleasePlan, people: list[str | None], batches: int = 3) -> 
     return [tree.range(rows, rows + 1).count for rows in range(1, MOST + 1)]
 
 
-def people_of(rng: np.random.Generator, units: int) -> list[str]:
+def draw_people(rng: np.random.Generator, units: int) -> list[str]:
     sizes = rng.integers(1, 3 * MOST, units)
     people = [f"p{unit}" for unit, size in enumerate(sizes) for _ in range(size)]
     return [people[place] for place in rng.permutation(len(people))]
 
 
 def test_units_are_counted_by_all_their_rows_whatever_the_bound_of_other_trees() -> None:
-    people = people_of(np.random.default_rng(1), 40)
+    people = draw_people(np.random.default_rng(1), 40)
     sizes = Counter(min(size, MOST) for size in Counter(people).values())
-    wanted = [sizes[rows] for rows in range(1, MOST + 1)]
+    expected = [sizes[rows] for rows in range(1, MOST + 1)]
     for rows in (1, 2, 50):
-        assert counts_of(plan_of(rows=rows), people) == wanted
-    assert counts_of(plan_of(), people[::-1], batches=7) == wanted
+        assert released_counts(make_plan(rows=rows), people) == expected
+    assert released_counts(make_plan(), people[::-1], batches=7) == expected
 
 
 def test_rows_without_a_unit_are_left_out_or_units_of_one_row() -> None:
     people = [None, "a", None, "a", "b", None]
-    assert counts_of(plan_of(), people)[:3] == [1, 1, 0]
-    assert counts_of(plan_of(nulls=NullUnits.OWN), people)[:3] == [4, 1, 0]
+    assert released_counts(make_plan(), people)[:3] == [1, 1, 0]
+    assert released_counts(make_plan(nulls=NullUnits.OWN), people)[:3] == [4, 1, 0]
 
 
 def test_a_heavy_unit_moves_one_count_by_one() -> None:
-    people = people_of(np.random.default_rng(2), 20)
-    plan = plan_of()
-    before, after = counts_of(plan, people), counts_of(plan, people + ["heavy"] * 10_000)
+    people = draw_people(np.random.default_rng(2), 20)
+    plan = make_plan()
+    before, after = (
+        released_counts(plan, people),
+        released_counts(plan, people + ["heavy"] * 10_000),
+    )
     assert np.abs(np.subtract(after, before)).sum() == 1
     tree = plan.questions[0]
     assert level_sensitivity(tree.unit, single_node=False) == (1, 1)
@@ -86,7 +89,7 @@ def test_a_heavy_unit_moves_one_count_by_one() -> None:
 
 
 def test_specifications_come_back() -> None:
-    plan = plan_of(epsilon=Fraction(1))
+    plan = make_plan(epsilon=Fraction(1))
     assert plan_from_spec(plan.spec()) == plan
     domain = UnitRowsDomain(column="person", most=MOST)
     assert make_domain(domain.spec()) == domain
@@ -100,7 +103,7 @@ def test_specifications_come_back() -> None:
 
 def test_what_is_no_unit_is_refused() -> None:
     with pytest.raises(TreeRefused, match="goes with no by"):
-        plan_of(keys=KeyList(column="sex", keys=("f", "m")))
+        make_plan(keys=KeyList(column="sex", keys=("f", "m")))
     workload = OrderedWorkload(name="rows", domain=UnitRowsDomain(column="person", most=MOST))
     for unit in (
         ADD_REMOVE_ROW,

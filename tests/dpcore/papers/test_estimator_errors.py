@@ -46,7 +46,7 @@ def sent_through(laws: list[NoiseLaw], response: Floats) -> Coefficients:
     return {law: sorted(values) for law, values in found.items()}
 
 
-def of_law(law: ErrorLaw) -> Coefficients:
+def law_coefficients(law: ErrorLaw) -> Coefficients:
     found: Coefficients = defaultdict(list)
     for each, value, count in law.terms:
         found[each] += [abs(value)] * count
@@ -54,9 +54,9 @@ def of_law(law: ErrorLaw) -> Coefficients:
 
 
 def check(law: ErrorLaw, laws: list[NoiseLaw], response: Floats, variance: float | None) -> None:
-    found, wanted = of_law(law), sent_through(laws, response)
-    assert found.keys() == wanted.keys()
-    for each, values in wanted.items():
+    found, expected = law_coefficients(law), sent_through(laws, response)
+    assert found.keys() == expected.keys()
+    for each, values in expected.items():
         np.testing.assert_allclose(found[each], values, atol=1e-9)
     if variance is not None:
         assert law.variance == pytest.approx(variance, rel=1e-8, abs=1e-7)
@@ -142,8 +142,8 @@ def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
             for node in range(size):
                 held = plan.tree.leaf_range(level, node)
                 variance = errors.range(held.start, held.stop).variance
-                wanted = errors.node(level, node).variance
-                assert variance == pytest.approx(wanted, rel=1e-9, abs=1e-8)
+                expected = errors.node(level, node).variance
+                assert variance == pytest.approx(expected, rel=1e-9, abs=1e-8)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -200,11 +200,11 @@ def test_the_largest_tree_has_the_limits_of_the_paper() -> None:
 def test_a_wide_trimmed_tree(estimator: Estimator) -> None:
     """A law of the whole is a law of its parts: variances of all prefixes of a larger tree."""
     plan = binary_plan(10, leaves=777)
-    laws_of = EstimatorErrors(estimator=estimator, plan=plan)
+    errors = EstimatorErrors(estimator=estimator, plan=plan)
     noisy: list[Any] = [None, *[np.zeros(n) for n in plan.tree.level_sizes[1:]]]
     found = estimate_tree(estimator, plan.tree, plan.variances, noisy, total=0)
     for leaf in range(0, 777, 31):
-        assert laws_of.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf])
+        assert errors.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf])
 
 
 def test_intervals_need_no_normal_errors() -> None:

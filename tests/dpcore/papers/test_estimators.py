@@ -52,9 +52,9 @@ class Case:
         spread = np.array([self.variances[level] for level, _ in nodes])[chosen]
         count, leaves = rows.shape
         system = np.block([[np.diag(spread), rows], [rows.T, np.zeros((leaves, leaves))]])
-        wanted = np.concatenate([np.zeros(count), target])
-        solution = np.linalg.lstsq(system, wanted, rcond=None)[0]
-        if not np.allclose(system @ solution, wanted, atol=1e-8):
+        expected = np.concatenate([np.zeros(count), target])
+        solution = np.linalg.lstsq(system, expected, rcond=None)[0]
+        if not np.allclose(system @ solution, expected, atol=1e-8):
             return None
         weights = np.zeros(len(nodes))
         weights[chosen] = solution[:count]
@@ -182,13 +182,13 @@ def test_prefixes_are_sums_over_covers(cases: list[Case]) -> None:
                 return sum((found.levels[at][:, node] for at, node in nodes), np.zeros(1))
 
             for leaf in range(leaves):
-                wanted = over(case.cover(range(leaf + 1)))
+                expected = over(case.cover(range(leaf + 1)))
                 if estimator is Estimator.REFINED:
                     rest = over(case.cover(range(leaf + 1, leaves)))
-                    wanted = (wanted + found.levels[0][:, 0] - rest) / 2
+                    expected = (expected + found.levels[0][:, 0] - rest) / 2
                 elif estimator in EFFICIENT:
-                    wanted = found.levels[-1][:, : leaf + 1].sum(axis=1)
-                np.testing.assert_allclose(found.prefixes[:, leaf], wanted, atol=1e-9)
+                    expected = found.levels[-1][:, : leaf + 1].sum(axis=1)
+                np.testing.assert_allclose(found.prefixes[:, leaf], expected, atol=1e-9)
             variances = found.prefixes.T**2 @ case.spread()
             np.testing.assert_allclose(found.prefix_variances, variances, atol=1e-8)
             assert found.prefix_variances.min() >= 0
@@ -286,8 +286,8 @@ def test_plain_prefixes_have_the_error_of_theorem_iv_1(fanouts: tuple[int, ...])
     found = sizes_for(
         Estimator.NONE, UniformTree(leaves=leaves, fanouts=fanouts), [0.0, *(8 / epsilons**2)]
     )
-    wanted = 4 * leaves * sum((np.array(fanouts) - 1) / epsilons**2)
-    assert found.prefix_variances.sum() == pytest.approx(wanted)
+    expected = 4 * leaves * sum((np.array(fanouts) - 1) / epsilons**2)
+    assert found.prefix_variances.sum() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("fanout", "height"), [(2, 1), (2, 6), (3, 4), (16, 2)])
@@ -296,14 +296,14 @@ def test_refined_prefixes_have_the_error_of_lemma_iv_4(fanout: int, height: int)
     tree = UniformTree(leaves=leaves, fanouts=(fanout,) * height)
     variances = [0.0, *[8 / epsilon**2] * height]
     found = sizes_for(Estimator.REFINED, tree, variances)
-    of_levels = [
+    level_sums = [
         1 / sum(fanout**-j for j in range(height - level + 1)) for level in range(1, height + 1)
     ]
-    wanted = 2 * leaves * (fanout - 1) / epsilon**2 * sum(of_levels)
-    assert found.prefix_variances.sum() == pytest.approx(wanted)
+    expected = 2 * leaves * (fanout - 1) / epsilon**2 * sum(level_sums)
+    assert found.prefix_variances.sum() == pytest.approx(expected)
     below = sizes_for(Estimator.BELOW, tree, variances)
-    assert below.prefix_variances.sum() == pytest.approx(2 * wanted)
-    for level, share in enumerate(of_levels, start=1):  # proposition B.1
+    assert below.prefix_variances.sum() == pytest.approx(2 * expected)
+    for level, share in enumerate(level_sums, start=1):  # proposition B.1
         np.testing.assert_allclose(below.level_variances[level], share * 8 / epsilon**2)
 
 

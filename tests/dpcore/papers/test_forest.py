@@ -109,7 +109,7 @@ def data(setting: str, seed: int = 0, leaves: int = LEAVES) -> Array:
     return rng.poisson(rng.choice([0.2, 6.0], leaves), (max(1, SETTINGS[setting][2]), leaves))
 
 
-def make_asked(
+def question_with_widths(
     make_question: Make, plan: TreePlan, setting: str, **fields: Any
 ) -> OrderedQuestion[UniformMechanism]:
     """The question of a plan, with widths of its own: they take time and have their own tests."""
@@ -212,7 +212,7 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
     total = counts.sum(axis=1)
     for plan in plans(shape, setting, measure):
         for consistency in OF_PAPERS:
-            question = make_asked(make_question, plan, setting, consistency=consistency)
+            question = question_with_widths(make_question, plan, setting, consistency=consistency)
             release_plan = make_release_plan(question)
             release = release_counts(release_plan, {question.name: counts}, release_key)
             found = redrawn(release, counts, release_key)
@@ -244,8 +244,8 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
             np.testing.assert_array_equal(cdf[:, -1], root)
             np.testing.assert_array_equal(cdf, np.cumsum(nodes[-1][2], axis=1))
             if consistency is Consistency.TOP_DOWN:
-                wanted = expected_counts(plan, consistency, found, root)
-                for level, each in enumerate(wanted):
+                expected = expected_counts(plan, consistency, found, root)
+                for level, each in enumerate(expected):
                     np.testing.assert_array_equal(nodes[level][2], each)
             else:  # of several closest CDFs any will do: the cost decides
                 power = 1 if consistency is Consistency.L1 else 2
@@ -274,7 +274,7 @@ def test_a_huge_budget_gives_the_truth(
     # Noise other than 0 would come once in 10^9 runs; see below for budgets that are larger yet.
     for plan in plans(shape, setting, measure, amount=amount):
         for consistency in OF_PAPERS:
-            question = make_asked(
+            question = question_with_widths(
                 make_question, plan, setting, consistency=consistency, quantiles=(0.0, 0.5, 1.0)
             )
             release = release_counts(
@@ -308,7 +308,7 @@ def test_a_release_answers_queries_from_its_tables(
     counts = data(setting, seed=2)
     keys = [None] if counts.shape[0] == 1 else [f"k{code}" for code in range(len(counts))]
     for plan in plans(shape, setting):
-        question = make_asked(make_question, plan, setting, quantiles=(0.5,))
+        question = question_with_widths(make_question, plan, setting, quantiles=(0.5,))
         release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
         tree = release.tree(question.name)
         nodes = node_columns(release, "estimate", "std_error", "count")
@@ -337,10 +337,10 @@ def test_a_release_answers_queries_from_its_tables(
                     tree.cdf(4, key, simultaneous=True)
 
 
-ASKED = tuple(q / 20 for q in range(21))
+TWENTIETHS = tuple(q / 20 for q in range(21))
 
 
-def quantiles_released_and_asked(
+def released_and_computed_quantiles(
     make_question: Make,
     make_release_plan: Make,
     release_key: ReleaseKey,
@@ -351,11 +351,11 @@ def quantiles_released_and_asked(
     released, again = [], []
     for seed in range(2):
         counts = data(setting, seed=seed)
-        question = make_asked(make_question, plan, setting, quantiles=ASKED)
+        question = question_with_widths(make_question, plan, setting, quantiles=TWENTIETHS)
         release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
         tree, key = release.tree(question.name), question.key_labels[0]
         released += tree.quantiles(key)
-        again += [tree.computed_quantile(each, key) for each in ASKED]
+        again += [tree.computed_quantile(each, key) for each in TWENTIETHS]
     return released, again
 
 
@@ -371,7 +371,7 @@ def test_a_quantile_that_is_requested_again_is_the_released_one(
     for plan in plans(shape, setting, amount=Fraction(1, 4)):
         if plan.estimator is Estimator.ABOVE and not plan.public_total:
             continue  # see below
-        released, again = quantiles_released_and_asked(
+        released, again = released_and_computed_quantiles(
             make_question, make_release_plan, release_key, plan, setting
         )
         assert again == released, plan.estimator
@@ -381,7 +381,7 @@ def test_a_quantile_of_estimates_from_above_that_is_requested_again_is_the_relea
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     plan = make_plan("root", "add_remove", estimator=Estimator.ABOVE, amount=Fraction(1, 4))
-    released, again = quantiles_released_and_asked(
+    released, again = released_and_computed_quantiles(
         make_question, make_release_plan, release_key, plan, "add_remove"
     )
     assert again == released
@@ -391,7 +391,7 @@ def test_a_root_of_a_budget_so_large_that_its_variance_is_zero(
     make_question: Make, make_release_plan: Make, release_key: ReleaseKey
 ) -> None:
     plan = make_plan("binary", "add_remove", estimator=Estimator.BELOW, amount=2000, leaves=2)
-    question = make_asked(make_question, plan, "add_remove")
+    question = question_with_widths(make_question, plan, "add_remove")
     release = release_counts(
         make_release_plan(question), {question.name: np.array([3, 4])}, release_key
     )
@@ -455,7 +455,7 @@ def test_a_domain_of_one_cell(
     counts = data(setting, leaves=1) + 4
     for plan in plans(shape, setting, leaves=1):
         for consistency in OF_PAPERS:
-            question = make_asked(make_question, plan, setting, consistency=consistency)
+            question = question_with_widths(make_question, plan, setting, consistency=consistency)
             release = release_counts(
                 make_release_plan(question), {question.name: counts}, release_key
             )
@@ -475,7 +475,7 @@ def test_a_domain_of_one_cell(
 def test_mechanisms_have_noise_of_their_own(make_question: Make, make_release_plan: Make) -> None:
     digests = [
         make_release_plan(
-            make_asked(make_question, make_plan(shape, "add_remove"), "add_remove")
+            question_with_widths(make_question, make_plan(shape, "add_remove"), "add_remove")
         ).digest
         for shape in SHAPES
         if shape != "planned"  # it may be one of the others

@@ -252,8 +252,8 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(
     for make, plan in plans.items():
         assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
         assert (plan.unit, plan.public_total, plan.keyed) == setting
-        wanted = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
-        assert plan.measured is wanted and plan.estimator is Estimator.FULL
+        expected = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
+        assert plan.measured is expected and plan.estimator is Estimator.FULL
     if leaves == 1:
         return
     for make in (independent_mechanism, histogram_mechanism):

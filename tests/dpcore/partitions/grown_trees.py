@@ -107,7 +107,7 @@ class DenseTree:
         own = self.sums[level]
         return own @ self.values, np.einsum("nk,kl,nl->n", own, self.covariance, own)
 
-    def variance_of(self, weights: list[Floats]) -> float:
+    def sum_variance(self, weights: list[Floats]) -> float:
         """Return the variance of a weighted sum of leaves; weights are given by level."""
         flat = np.zeros(len(self.values))
         for ends, own in zip(self.ends, weights, strict=True):
@@ -115,8 +115,8 @@ class DenseTree:
         return float(flat @ self.covariance @ flat)
 
 
-def variance_of(found: GrownEstimate, weights: Sequence[Floats]) -> float:
-    """The variance of a weighted sum of all leaves, family by family."""
+def sum_variance(found: GrownEstimate, weights: Sequence[Floats]) -> float:
+    """Return the variance of a weighted sum of all leaves, family by family."""
     alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
     for place, above, level in reversed(list(found.tree.pairs())):
         shape = -1, level.fanout(above)

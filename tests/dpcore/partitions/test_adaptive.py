@@ -37,7 +37,7 @@ PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=3)
 UNITS = (*ROW_UNITS, PERSON, replace(PERSON, neighbors=Neighbors.SUBSTITUTE))
 
 
-def plan_of(**given: Any) -> AdaptivePartitionPlan:
+def make_plan(**given: Any) -> AdaptivePartitionPlan:
     plain: dict[str, Any] = {
         "depths": DEPTHS,
         "amounts": (Fraction(0), Fraction(1), Fraction(3, 2), Fraction(2)),
@@ -50,16 +50,16 @@ def plan_of(**given: Any) -> AdaptivePartitionPlan:
 
 
 PLANS = {
-    "as measured": plan_of(),
-    "decided apart": plan_of(decision_part=Fraction(1, 4)),
-    "with a root": plan_of(amounts=(Fraction(1), Fraction(1), Fraction(3, 2), Fraction(1))),
-    "a root that is a part": plan_of(
+    "as measured": make_plan(),
+    "decided apart": make_plan(decision_part=Fraction(1, 4)),
+    "with a root": make_plan(amounts=(Fraction(1), Fraction(1), Fraction(3, 2), Fraction(1))),
+    "a root that is a part": make_plan(
         amounts=(Fraction(1), Fraction(1), Fraction(1), Fraction(1)), thresholds=(9999, 8, 5)
     ),
-    "of a rho": plan_of(measure=Measure.RHO, decision_part=Fraction(1, 5)),
-    "substituted": plan_of(unit=SUBSTITUTE_ROW),
-    "of a public number of rows": plan_of(unit=SUBSTITUTE_ROW, public_total=True),
-    "of persons": plan_of(unit=PERSON, amounts=tuple(map(Fraction, (3, 4, 5, 6)))),
+    "of a rho": make_plan(measure=Measure.RHO, decision_part=Fraction(1, 5)),
+    "substituted": make_plan(unit=SUBSTITUTE_ROW),
+    "of a public number of rows": make_plan(unit=SUBSTITUTE_ROW, public_total=True),
+    "of persons": make_plan(unit=PERSON, amounts=tuple(map(Fraction, (3, 4, 5, 6)))),
 }
 
 # Levels between those that are measured.
@@ -69,12 +69,12 @@ BETWEEN: dict[str, Any] = {
     "thresholds": (0, 8, 5, 4, 3, 2),
 }
 PLANS |= {
-    "with levels between": plan_of(**BETWEEN),
-    "with levels between, decided apart": plan_of(**BETWEEN, decision_part=Fraction(1, 4)),
-    "with nothing but a root above": plan_of(
+    "with levels between": make_plan(**BETWEEN),
+    "with levels between, decided apart": make_plan(**BETWEEN, decision_part=Fraction(1, 4)),
+    "with nothing but a root above": make_plan(
         amounts=(Fraction(2), Fraction(0), Fraction(0), Fraction(3)), thresholds=(8, 4, 2)
     ),
-    "with levels between, of a rho": plan_of(**BETWEEN, measure=Measure.RHO, unit=SUBSTITUTE_ROW),
+    "with levels between, of a rho": make_plan(**BETWEEN, measure=Measure.RHO, unit=SUBSTITUTE_ROW),
 }
 
 
@@ -113,11 +113,11 @@ class Box:
         return sum(self.rows.get(cell, 0) for cell in self.below(depth, node))
 
     def grown(
-        self, plan: AdaptivePartitionPlan, noise_of: type[NodeNoise] = NodeNoise, nonce: int = 0
+        self, plan: AdaptivePartitionPlan, noise_class: type[NodeNoise] = NodeNoise, nonce: int = 0
     ) -> EstimatedTree:
         codes = np.array(sorted(self.rows), np.uint64)
         counts = np.array([self.rows[code] for code in sorted(self.rows)])
-        noise = noise_of(
+        noise = noise_class(
             tree="t",
             counts=CodeCounts.from_codes(self.domain.bits, codes, counts),
             laws=plan.laws,
@@ -137,7 +137,7 @@ def number(law: NoiseLaw, purpose: str, depth: int, node: int, nonce: int) -> in
     return BOX.count(depth, node) + int(law.sample(streams, 1)[0])
 
 
-def parts_of(found: EstimatedTree) -> dict[Node, bool]:
+def splits_by_node(found: EstimatedTree) -> dict[Node, bool]:
     """Each node of a tree, and whether it is split."""
     ends = zip(found.tree.levels, found.tree.leaves(), strict=True)
     return {
@@ -155,7 +155,7 @@ def decided(
     laws, purpose = (plan.decision_laws, "decision") if apart else (plan.laws, "count")
     running: dict[Node, tuple[float, float]] = {}
 
-    def told(level: int, node: int) -> tuple[float, float]:
+    def measure(level: int, node: int) -> tuple[float, float]:
         depth, law = plan.depths[level], laws[level]
         if not BOX.below(depth, node):
             return 0.0, 0.0
@@ -163,12 +163,12 @@ def decided(
             return (float(BOX.count(0, 0)), 0.0) if plan.public_total else (0.0, math.inf)
         return float(number(law, purpose, depth, node, nonce)), law.variance
 
-    running[0, 0] = told(0, 0)
-    for (level, node), split in parts_of(found).items():
+    running[0, 0] = measure(0, 0)
+    for (level, node), split in splits_by_node(found).items():
         if not split or level + 1 == plan.height:
             continue
         fanout = 2 ** (plan.depths[level + 1] - plan.depths[level])
-        family = [told(level + 1, node * fanout + child) for child in range(fanout)]
+        family = [measure(level + 1, node * fanout + child) for child in range(fanout)]
         total, spread = (sum(column) for column in zip(*family, strict=True))
         known, variance = running[level, node]
         if math.isinf(spread):
@@ -195,7 +195,7 @@ def test_what_is_split_exceeds_its_threshold(name: str) -> None:
     for nonce in range(3):
         found = BOX.grown(plan, nonce=nonce)
         running = decided(plan, found, nonce)
-        for (level, node), split in parts_of(found).items():
+        for (level, node), split in splits_by_node(found).items():
             able = level < plan.height and len(BOX.below(plan.depths[level], node)) > 1
             if not able:
                 assert not split
@@ -209,7 +209,7 @@ def test_what_is_split_exceeds_its_threshold(name: str) -> None:
 def test_what_is_not_split_is_measured_again(name: str) -> None:
     plan = PLANS[name]
     found = BOX.grown(plan)
-    for (level, node), split in parts_of(found).items():
+    for (level, node), split in splits_by_node(found).items():
         own, depth = found.tree.levels[level], plan.depths[level]
         (place,) = np.flatnonzero(own.nodes == node)
         value, variance = own.value[place], own.variance[place]
@@ -225,11 +225,11 @@ def test_what_is_not_split_is_measured_again(name: str) -> None:
             assert math.isinf(variance)
             continue
         weights = [1 / spread for _, spread in numbers]
-        best = sum(weight * told for weight, (told, _) in zip(weights, numbers, strict=True))
+        best = sum(weight * noisy for weight, (noisy, _) in zip(weights, numbers, strict=True))
         assert value == pytest.approx(best / sum(weights))
         assert variance == pytest.approx(1 / sum(weights))
-        told = plan.variances.split if split else plan.variances.ended
-        assert variance == pytest.approx(told[level])
+        stated = plan.variances.split if split else plan.variances.ended
+        assert variance == pytest.approx(stated[level])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -266,7 +266,7 @@ def test_every_path_spends_the_budget(name: str) -> None:
         for _, level, node, law in NOTED:
             sensitivity = level_sensitivity(plan.unit, single_node=level == 0)
             paid[level, node] = paid.get((level, node), Fraction(0)) + spent(law, sensitivity)
-        for (level, node), split in parts_of(found).items():
+        for (level, node), split in splits_by_node(found).items():
             if split or not BOX.below(plan.depths[level], node):
                 continue
             path = [
@@ -296,13 +296,13 @@ def test_no_unit_moves_more_than_the_budget(unit: PrivacyUnit, measure: Measure)
         weights = _weights(plan, splits)
         for one, two in itertools.product(units, others):
             moved = np.subtract(one, two)
-            told = Fraction(0)
+            loss = Fraction(0)
             for (level, node), laws in weights.items():
                 change = abs(int(moved[node << (2 - level) : (node + 1) << (2 - level)].sum()))
                 for law in laws:
                     own = change if measure is Measure.EPSILON else change**2
-                    told += own * spent(law, (1, 1))
-            most = max(most, told)
+                    loss += own * spent(law, (1, 1))
+            most = max(most, loss)
     assert most == sum(plan.amounts)
 
 
@@ -347,28 +347,28 @@ def test_counts_and_estimates_add_up(name: str) -> None:
 
 
 def test_at_most_so_many_nodes_of_a_level_are_split() -> None:
-    found = BOX.grown(plan_of(most=2, thresholds=(0, 0, 0)))
+    found = BOX.grown(make_plan(most=2, thresholds=(0, 0, 0)))
     sizes = [len(level) for level in found.tree.levels]
     assert sizes == [1, 4, 16, 16]
 
 
 def test_of_a_level_between_as_many_are_split_as_its_families_have() -> None:
-    plan = plan_of(**BETWEEN | {"thresholds": (0, 0, 0, 0, 0, 0)}, most=2)
+    plan = make_plan(**BETWEEN | {"thresholds": (0, 0, 0, 0, 0, 0)}, most=2)
     split = [int((~ends).sum()) for ends in BOX.grown(plan).tree.leaves()]
     assert split[1] == split[3] == 2 and 2 < split[2] <= 4 and 2 < split[4] <= 4
 
 
 def test_trees_differ_from_draw_to_draw() -> None:
-    plan = plan_of(amounts=(0, Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)))
-    sizes = {len(parts_of(BOX.grown(plan, nonce=nonce))) for nonce in range(5)}
+    plan = make_plan(amounts=(0, Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)))
+    sizes = {len(splits_by_node(BOX.grown(plan, nonce=nonce))) for nonce in range(5)}
     assert len(sizes) > 2 and min(sizes) > 1
 
 
 def test_spending_and_state() -> None:
-    plan = plan_of()
+    plan = make_plan()
     assert plan.spending == Spending(epsilon=Fraction(9, 2))
-    assert plan_of(measure=Measure.RHO).spending == Spending(rho=Fraction(9, 2), moved=None)
-    assert plan.state_bytes is None and plan_of(dense=True).state_bytes == 8 * 2**8
+    assert make_plan(measure=Measure.RHO).spending == Spending(rho=Fraction(9, 2), moved=None)
+    assert plan.state_bytes is None and make_plan(dense=True).state_bytes == 8 * 2**8
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -384,7 +384,7 @@ def test_a_specification_is_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"depths": (1, 2, 3, 4)}, "depths: (1, 2, 3, 4) do not begin with 0 and go on"),
         ({"depths": (0, 2, 2, 4)}, "depths: (0, 2, 2, 4) do not rise"),
@@ -406,7 +406,7 @@ def test_a_specification_is_read_back(name: str) -> None:
         ({"decision_part": Fraction(1)}, "decision_part: 1 is not at least 0 and below 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        plan_of(**wrong)
-    assert str(caught.value) == told
+        make_plan(**wrong)
+    assert str(caught.value) == message

@@ -23,30 +23,30 @@ from dpcore.partitions.plan import Estimation, Holding
 from dpcore.privacy.budget import Measure
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
-from tests.dpcore.partitions.test_planner import setting_of, settings_of
+from tests.dpcore.partitions.test_planner import draw_setting, make_setting
 
 
-def choices_of(**given: Any) -> PartitionChoices:
+def make_choices(**given: Any) -> PartitionChoices:
     return PartitionChoices.from_mechanism("adaptive", **given)
 
 
-@given(settings_of(), st.integers(1, 10**9), st.booleans(), st.booleans())
+@given(draw_setting(), st.integers(1, 10**9), st.booleans(), st.booleans())
 @settings(deadline=None)
 def test_the_budget_is_spent_and_levels_are_within_the_domain(
     setting: PartitionSetting, rows: int, root: bool, apart: bool
 ) -> None:
-    plan = plan_adaptive(setting, choices_of(rows=rows, root=root, decided_apart=apart))
+    plan = plan_adaptive(setting, make_choices(rows=rows, root=root, decided_apart=apart))
     assert sum(plan.amounts) == setting.budget.amount
     assert plan.measure is setting.budget.measure and plan.unit == setting.unit
     assert plan.depths[-1] <= setting.bits
     assert (plan.amounts[0] > 0) == (root and not setting.public_total)
-    measured = (0, *measured_of(plan)[root and not setting.public_total :])
+    measured = (0, *measured_depths(plan)[root and not setting.public_total :])
     steps = [below - above for above, below in pairwise(measured)]
     assert max(steps) <= 8 and len(set(steps[:-1])) <= 1
     assert plan.decision_part == (DECISION_PART if apart else 0)
 
 
-def measured_of(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
+def measured_depths(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
     """The depths of the levels that have a budget."""
     known = zip(plan.depths, plan.amounts, strict=True)
     return tuple(depth for depth, amount in known if amount)
@@ -54,10 +54,10 @@ def measured_of(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
 
 def test_squares_of_two_columns_and_what_remains() -> None:
     plans = {
-        bits: plan_adaptive(setting_of(bits=bits), choices_of(rows=10**9))
+        bits: plan_adaptive(make_setting(bits=bits), make_choices(rows=10**9))
         for bits in (13, 14, 15, 16)
     }
-    assert {bits: measured_of(plan) for bits, plan in plans.items()} == {
+    assert {bits: measured_depths(plan) for bits, plan in plans.items()} == {
         13: (4, 8, 13),
         14: (4, 8, 12, 14),
         15: (4, 8, 12, 15),
@@ -69,31 +69,31 @@ def test_squares_of_two_columns_and_what_remains() -> None:
 
 def test_other_numbers_of_columns_measure_all_levels() -> None:
     for dimensions, depths in ((1, (0, 4, 8, 12, 16)), (3, (0, 3, 6, 9, 12, 16))):
-        setting = setting_of(bits=16, dimensions=dimensions)
-        plan = plan_adaptive(setting, choices_of(depth=16))
-        assert plan.depths == depths and measured_of(plan) == depths[1:]
+        setting = make_setting(bits=16, dimensions=dimensions)
+        plan = plan_adaptive(setting, make_choices(depth=16))
+        assert plan.depths == depths and measured_depths(plan) == depths[1:]
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) -> None:
     """Check that budgets double with each level and that thresholds follow the children's noise."""
     amount = Fraction(1, 50)
-    setting = setting_of(bits=16, dimensions=3, measure=measure, amount=amount)
-    plan = plan_adaptive(setting, choices_of(depth=16, decided_apart=False))
+    setting = make_setting(bits=16, dimensions=3, measure=measure, amount=amount)
+    plan = plan_adaptive(setting, make_choices(depth=16, decided_apart=False))
     for one, two in pairwise(plan.amounts[1:]):
         assert float(two / one) == pytest.approx(2, rel=1e-3)
     for level in range(1, plan.height):
         law = plan.laws[level + 1]
         assert law is not None
         assert plan.thresholds[level] == round(SPLIT_ERRORS * math.sqrt(law.variance))
-    equal = plan_adaptive(setting, choices_of(depth=16, shares="equal"))
+    equal = plan_adaptive(setting, make_choices(depth=16, shares="equal"))
     assert max(equal.amounts[1:]) - min(equal.amounts[1:]) < Fraction(1, 10**6)
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_thresholds_of_quarters(measure: Measure) -> None:
-    setting = setting_of(bits=16, measure=measure, amount=Fraction(1, 50))
-    plan = plan_adaptive(setting, choices_of(rows=10**9, decided_apart=False))
+    setting = make_setting(bits=16, measure=measure, amount=Fraction(1, 50))
+    plan = plan_adaptive(setting, make_choices(rows=10**9, decided_apart=False))
     shares = [amount for amount in plan.amounts if amount]
     for one, two in pairwise(shares):
         assert float(two / one) == pytest.approx(2**0.5, rel=1e-3)
@@ -109,9 +109,9 @@ def test_thresholds_of_quarters(measure: Measure) -> None:
         assert plan.thresholds[level] == round(expected)
 
 
-def test_decisions_of_their_own_ask_for_more_rows() -> None:
-    setting = setting_of(bits=16, amount=Fraction(1, 50))
-    plan = plan_adaptive(setting, choices_of(split_errors=2.0))
+def test_decisions_of_their_own_need_more_rows() -> None:
+    setting = make_setting(bits=16, amount=Fraction(1, 50))
+    plan = plan_adaptive(setting, make_choices(split_errors=2.0))
     for level in range(1, plan.height, 2):
         ends, decides = plan.last_laws[level + 1], plan.decision_laws[level]
         assert ends is not None and decides is not None
@@ -120,12 +120,12 @@ def test_decisions_of_their_own_ask_for_more_rows() -> None:
         assert below is not None
         expected = math.sqrt(errors**2 * below.variance + decides.variance / 16)
         assert plan.thresholds[level + 1] == round(expected)
-    plan = plan_adaptive(setting, choices_of(split_errors=0.0, decided_apart=False))
+    plan = plan_adaptive(setting, make_choices(split_errors=0.0, decided_apart=False))
     assert plan.thresholds == (0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "told"),
+    ("given", "field", "rule"),
     [
         ({"holding": Holding.SKETCH}, "holding", "needs exact counts until a node is looked at"),
         ({"width": 64}, "width", "needs exact counts until a node is looked at"),
@@ -137,10 +137,10 @@ def test_decisions_of_their_own_ask_for_more_rows() -> None:
         ({"memory": 64, "depth": 8}, "memory", "64 bytes are below"),
     ],
 )
-def test_what_it_does_not_have_is_refused(given: dict[str, Any], field: str, told: str) -> None:
+def test_what_it_does_not_have_is_refused(given: dict[str, Any], field: str, rule: str) -> None:
     with pytest.raises(Refusal) as caught:
-        plan_adaptive(setting_of(), choices_of(**given))
-    assert caught.value.field == field and told in caught.value.rule
+        plan_adaptive(make_setting(), make_choices(**given))
+    assert caught.value.field == field and rule in caught.value.rule
 
 
 @pytest.mark.parametrize("mechanism", ["privhp", "privhp_paper", "pmm", "privtree"])

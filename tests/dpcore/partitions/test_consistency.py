@@ -140,8 +140,8 @@ def path_to(tree: GrownTree, height: int, family: int) -> GrownTree:
         )
         split = int(above.parents[split])
     for place in range(1, len(levels)):
-        wanted = tree.levels[place].nodes[levels[place].parents[0]]
-        at = int(np.flatnonzero(levels[place - 1].nodes == wanted)[0])
+        parent = tree.levels[place].nodes[levels[place].parents[0]]
+        at = int(np.flatnonzero(levels[place - 1].nodes == parent)[0])
         levels[place] = replace(levels[place], parents=np.full(len(levels[place]), at))
     return GrownTree(levels=(tree.levels[0], *levels))
 

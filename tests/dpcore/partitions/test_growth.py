@@ -32,7 +32,7 @@ class Cells:
         return np.array([self._cells(depth, node) > 1 for node in nodes.tolist()], np.bool_)
 
 
-class Asked:
+class NoisyCounts:
     """Fixed noisy counts, which note the requests."""
 
     def __init__(self, counts: Mapping[tuple[int, int], float]) -> None:
@@ -40,10 +40,10 @@ class Asked:
         self.seen: list[tuple[int, int]] = []
 
     def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
-        asked = [(depth, node) for node in nodes.tolist()]
-        assert len(set(asked)) == len(asked)
-        self.seen += asked
-        value = np.array([self.counts[each] for each in asked], np.float64)
+        requested = [(depth, node) for node in nodes.tolist()]
+        assert len(set(requested)) == len(requested)
+        self.seen += requested
+        value = np.array([self.counts[each] for each in requested], np.float64)
         return MeasuredNodes(value, np.ones(len(nodes)))
 
     def variance(self, level: int) -> float:
@@ -82,7 +82,7 @@ def paper_growth(
     return tree
 
 
-def nodes_of(tree: GrownTree) -> set[tuple[int, int]]:
+def all_nodes(tree: GrownTree) -> set[tuple[int, int]]:
     return {(level.depth, node) for level in tree.levels for node in level.nodes.tolist()}
 
 
@@ -106,9 +106,9 @@ def test_algorithm_3_node_by_node(tied: bool, most: int) -> None:
         counts, depth = random_counts(rng, bits, tied=tied), int(rng.integers(1, bits + 1))
         expected = paper_growth(cells, counts, depth, most)
         tree, running = grow(
-            cells, range(depth + 1), Asked(counts), GrowthRule(most=most), EvenShares()
+            cells, range(depth + 1), NoisyCounts(counts), GrowthRule(most=most), EvenShares()
         )
-        assert nodes_of(tree) == set(expected)
+        assert all_nodes(tree) == set(expected)
         for level, own in zip(tree.levels, running, strict=True):
             for node, count in zip(level.nodes.tolist(), own.estimate.tolist(), strict=True):
                 assert count == pytest.approx(expected[level.depth, node], abs=1e-9)
@@ -119,11 +119,11 @@ def test_the_reference_sees_other_rules() -> None:
     rng, cells = np.random.default_rng(0), Cells(4)
     counts = random_counts(rng, 4, tied=False)
     expected = set(paper_growth(cells, counts, 4, 2))
-    tree, _ = grow(cells, range(5), Asked(counts), GrowthRule(most=3), EvenShares())
-    assert nodes_of(tree) != expected
+    tree, _ = grow(cells, range(5), NoisyCounts(counts), GrowthRule(most=3), EvenShares())
+    assert all_nodes(tree) != expected
     upside = {place: -count + 40 for place, count in counts.items()}
-    tree, _ = grow(cells, range(5), Asked(upside), GrowthRule(most=2), EvenShares())
-    assert nodes_of(tree) != expected
+    tree, _ = grow(cells, range(5), NoisyCounts(upside), GrowthRule(most=2), EvenShares())
+    assert all_nodes(tree) != expected
 
 
 @pytest.mark.parametrize("consistency", [EvenShares(), BestLinear()])
@@ -135,8 +135,8 @@ def test_the_whole_tree_where_nothing_stops_it(
     filled = [0, 1, 5, 6, 7, 13, 20, 21, 30]
     for cells in (Cells(5), Cells(5, filled)):
         counts = random_counts(rng, 5, tied=False)
-        asked = Asked(counts)
-        tree, _ = grow(cells, depths, asked, GrowthRule(most=2**5), consistency)
+        noisy = NoisyCounts(counts)
+        tree, _ = grow(cells, depths, noisy, GrowthRule(most=2**5), consistency)
         every = {
             (below, (node << (below - above)) + k)
             for above, below in pairwise(depths)
@@ -144,10 +144,10 @@ def test_the_whole_tree_where_nothing_stops_it(
             if cells.is_divisible(above, np.array([node]))[0]
             for k in range(2 ** (below - above))
         }
-        assert nodes_of(tree) == {(0, 0)} | every
+        assert all_nodes(tree) == {(0, 0)} | every
         # Only nodes with cells are requested, and each once.
-        assert sorted(asked.seen) == sorted(
-            each for each in nodes_of(tree) if cells.has_cells(each[0], np.array([each[1]]))[0]
+        assert sorted(noisy.seen) == sorted(
+            each for each in all_nodes(tree) if cells.has_cells(each[0], np.array([each[1]]))[0]
         )
         leaves = [
             (level.depth, node)
@@ -165,7 +165,7 @@ def test_the_whole_tree_where_nothing_stops_it(
 def test_empty_nodes_are_known_to_be() -> None:
     cells = Cells(2, [0, 1, 3])
     tree, running = grow(
-        cells, (0, 2), Asked(dict.fromkeys([(0, 0), (2, 0), (2, 1), (2, 3)], 4.0)),
+        cells, (0, 2), NoisyCounts(dict.fromkeys([(0, 0), (2, 0), (2, 1), (2, 3)], 4.0)),
         GrowthRule(most=1), BestLinear(),
     )  # fmt: skip
     assert tree.levels[1].variance.tolist() == [1.0, 1.0, 0.0, 1.0]
@@ -195,7 +195,7 @@ def test_which_nodes_are_split(rule: GrowthRule, total: float, expected: list[in
 def test_no_node_to_split_ends_the_tree() -> None:
     rule = GrowthRule(most=8, errors=99.0)
     counts = random_counts(np.random.default_rng(0), 3, tied=True) | {(0, 0): 4.0}
-    tree, running = grow(Cells(3), (0, 1, 2, 3), Asked(counts), rule, EvenShares())
+    tree, running = grow(Cells(3), (0, 1, 2, 3), NoisyCounts(counts), rule, EvenShares())
     assert len(tree.levels) == len(running) == 2 and tree.size == 3
     assert rule.chosen(np.array([2.0]), 2.0, None).tolist() == [0]  # the root is split in any case
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.partitions.least_squares import least_squares
 from dpcore.partitions.tree import GrownTree
-from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree, variance_of
+from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree, sum_variance
 
 TREES = 60
 
@@ -56,7 +56,7 @@ def test_weighted_sums_of_leaves_have_the_variance_of_the_covariance(root: str) 
             weights = [np.ones(len(level)) for level in tree.levels] if kind == 0 else drawn
             if kind == 1:
                 weights = [(each > 0).astype(np.float64) for each in drawn]
-            assert close(variance_of(found, weights), dense.variance_of(weights))
+            assert close(sum_variance(found, weights), dense.sum_variance(weights))
 
 
 @pytest.mark.parametrize("root", ROOTS)
@@ -92,5 +92,5 @@ def test_next_to_no_noise_is_no_division_by_zero() -> None:
     with np.errstate(all="raise"):
         found = least_squares(GrownTree(levels=(tree.levels[0], *levels)))
         parts = [np.ones(len(level)) for level in tree.levels]
-        assert variance_of(found, parts) < 2.0**-90
+        assert sum_variance(found, parts) < 2.0**-90
     assert all(np.isfinite(each.estimate).all() for each in found.estimates)

@@ -30,7 +30,7 @@ def sketches(kind: SketchKind = SketchKind.COUNT_SKETCH, **changes: Any) -> Leve
     return LevelSketches(**{"shape": shape, "counters": 1} | changes)
 
 
-def plan_of(**changes: Any) -> PartitionPlan:
+def make_plan(**changes: Any) -> PartitionPlan:
     known: dict[str, Any] = {
         "depths": (0, 4, 8, 12),
         "amounts": (Fraction(1, 10), HALF, THIRD, Fraction(1, 15)),
@@ -61,7 +61,7 @@ MIN, SIGNED = SketchKind.COUNT_MIN, SketchKind.COUNT_SKETCH
 def test_the_laws_by_hand(
     unit: PrivacyUnit, kind: SketchKind, moved: tuple[int, ...], squared: tuple[int, ...]
 ) -> None:
-    pure = plan_of(unit=unit, sketches=sketches(kind))
+    pure = make_plan(unit=unit, sketches=sketches(kind))
     assert pure.laws == tuple(
         DiscreteLaplace(scale=times / amount)
         for times, amount in zip(moved, pure.amounts, strict=True)
@@ -71,31 +71,31 @@ def test_the_laws_by_hand(
         DiscreteGaussian(sigma_squared=times / (2 * amount))
         for times, amount in zip(squared, gaussian.amounts, strict=True)
     )
-    counted = plan_of(unit=unit)
+    counted = make_plan(unit=unit)
     assert counted.laws[:2] == pure.laws[:2]
     assert counted.laws[2] == DiscreteLaplace(scale=moved[1] / counted.amounts[2])
 
 
 def test_substitute_doubles_the_scale_of_every_level_but_the_root() -> None:
-    once, twice = plan_of(), plan_of(unit=SUB)
+    once, twice = make_plan(), make_plan(unit=SUB)
     scales = [(a.scale, b.scale) for a, b in zip(once.laws, twice.laws, strict=True)]
     assert [b / a for a, b in scales] == [1, 2, 2, 2]
 
 
 def test_what_is_spent() -> None:
-    assert plan_of().spending.epsilon == 1 and plan_of().spending.rho == 0
-    root = plan_of(amounts=(Fraction(0), HALF, THIRD, THIRD))
+    assert make_plan().spending.epsilon == 1 and make_plan().spending.rho == 0
+    root = make_plan(amounts=(Fraction(0), HALF, THIRD, THIRD))
     assert root.spending.epsilon == Fraction(7, 6) and root.laws[0] is None
-    rho = plan_of(measure=Measure.RHO, sketches=sketches(MIN), unit=SUB)
+    rho = make_plan(measure=Measure.RHO, sketches=sketches(MIN), unit=SUB)
     assert (rho.spending.epsilon, rho.spending.delta, rho.spending.rho) == (0, 0, 1)
     assert rho.spending.moved == tuple(zip(rho.laws, (1, 2, 6, 6), strict=True))
     # A cell that moves by two is no number of cells that move by one: the norm counts.
-    signed = plan_of(measure=Measure.RHO, sketches=sketches(SIGNED), unit=SUB)
+    signed = make_plan(measure=Measure.RHO, sketches=sketches(SIGNED), unit=SUB)
     assert signed.spending.moved is not None
     small, middle, *sketched = signed.spending.moved
     assert (small[1], middle[1]) == (1, 2)
     assert all(isinstance(law, MovedTogether) and norm == 12 for law, norm in sketched)
-    assert plan_of(measure=Measure.RHO, sketches=sketches(SIGNED)).spending.moved is not None
+    assert make_plan(measure=Measure.RHO, sketches=sketches(SIGNED)).spending.moved is not None
 
 
 def test_the_certificate_holds_for_what_moves() -> None:
@@ -103,17 +103,17 @@ def test_the_certificate_holds_for_what_moves() -> None:
     much does not."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     rho = zcdp_rho(epsilon, delta)
-    plan = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho / 2, rho / 4, rho / 4))
+    plan = make_plan(measure=Measure.RHO, amounts=(Fraction(0), rho / 2, rho / 4, rho / 4))
     assert plan.spending.keeps(epsilon, delta)
-    more = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho, rho / 2, rho / 2))
+    more = make_plan(measure=Measure.RHO, amounts=(Fraction(0), rho, rho / 2, rho / 2))
     assert not more.spending.keeps(epsilon, delta)
 
 
 def test_state_in_bytes() -> None:
-    assert plan_of().state_bytes is None
-    assert plan_of(holding=Holding.DENSE).state_bytes == 8 * 2**12
-    assert plan_of(sketches=sketches()).state_bytes == 8 * (2**4 + 2 * 3 * 64)
-    deeper = plan_of(sketches=sketches(counters=2))
+    assert make_plan().state_bytes is None
+    assert make_plan(holding=Holding.DENSE).state_bytes == 8 * 2**12
+    assert make_plan(sketches=sketches()).state_bytes == 8 * (2**4 + 2 * 3 * 64)
+    deeper = make_plan(sketches=sketches(counters=2))
     assert deeper.state_bytes == 8 * (2**8 + 3 * 64)
     assert [deeper.is_sketched(level) for level in range(4)] == [False, False, False, True]
     assert [level["held"] for level in deeper.levels] == ["counters"] * 3 + ["sketch"]
@@ -188,8 +188,8 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
 )
 def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]) -> None:
     """No two plans of this list, nor the plain one, have one specification."""
-    case = plan_of(**changes)
-    assert case.spec() != plan_of().spec() and case != plan_of()
+    case = make_plan(**changes)
+    assert case.spec() != make_plan().spec() and case != make_plan()
     assert {field.name for field in fields(case)} == {
         "depths", "amounts", "measure", "unit", "rule", "public_total", "estimation",
         "holding", "sketches",
@@ -197,7 +197,7 @@ def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]
 
 
 def test_a_specification_with_other_noise_is_refused() -> None:
-    spec = json.loads(json.dumps(plan_of().spec()))
+    spec = json.loads(json.dumps(make_plan().spec()))
     spec["levels"][1]["scale"] = "1"
     with pytest.raises(ValueError, match=r"^levels: it does not follow from the other fields"):
         PartitionPlan.from_spec(spec)
@@ -232,7 +232,7 @@ NONE = Fraction(0)
 )
 def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        plan_of(**changes)
+        make_plan(**changes)
 
 
 def test_sketches_that_are_refused() -> None:
@@ -245,11 +245,11 @@ def test_sketches_that_are_refused() -> None:
 def test_noise_that_no_count_can_bear_is_refused() -> None:
     tiny = Fraction(1, 2**45)
     with pytest.raises(ValueError, match="must be at most 2\\^40"):
-        _ = plan_of(amounts=(tiny, HALF, HALF, HALF)).laws
+        _ = make_plan(amounts=(tiny, HALF, HALF, HALF)).laws
 
 
 def test_without_measurements_nothing_is_reported() -> None:
-    plan = plan_of(amounts=(NONE, HALF, HALF, HALF))
+    plan = make_plan(amounts=(NONE, HALF, HALF, HALF))
     assert [plan.is_measured(level) for level in range(4)] == [False, True, True, True]
     public = replace(plan, unit=SUB, public_total=True)
     assert public.is_measured(0) and public.laws[0] is None

@@ -25,7 +25,7 @@ from dpcore.sketches.shape import SketchKind
 MECHANISMS = ("privhp", "privhp_paper", "pmm")
 
 
-def setting_of(
+def make_setting(
     *,
     bits: int = 24,
     dimensions: int = 2,
@@ -45,10 +45,10 @@ def setting_of(
 
 
 @st.composite
-def settings_of(draw: st.DrawFn) -> PartitionSetting:
+def draw_setting(draw: st.DrawFn) -> PartitionSetting:
     unit = draw(st.sampled_from(ROW_UNITS))
     dimensions = draw(st.integers(1, 6))
-    return setting_of(
+    return make_setting(
         bits=draw(st.integers(dimensions, 64)),
         dimensions=dimensions,
         measure=draw(st.sampled_from(Measure)),
@@ -59,7 +59,7 @@ def settings_of(draw: st.DrawFn) -> PartitionSetting:
 
 
 @st.composite
-def choices_of(draw: st.DrawFn) -> PartitionChoices:
+def draw_choices(draw: st.DrawFn) -> PartitionChoices:
     mechanism = draw(st.sampled_from(MECHANISMS))
     optional: dict[str, st.SearchStrategy[Any]] = {
         "rows": st.integers(1, 2**36),
@@ -86,38 +86,38 @@ def grown_nodes(plan: PartitionPlan) -> int:
     )
 
 
-@given(settings_of(), choices_of())
+@given(draw_setting(), draw_choices())
 @settings(deadline=None, max_examples=300)
 def test_every_plan_keeps_what_is_requested(
-    setting: PartitionSetting, asked: PartitionChoices
+    setting: PartitionSetting, choices: PartitionChoices
 ) -> None:
     try:
-        plan = plan_partition(setting, asked)
+        plan = plan_partition(setting, choices)
     except Refusal:
         return
     assert sum(plan.amounts, Fraction()) == setting.budget.amount
     spent = plan.spending.epsilon or plan.spending.rho
     assert spent == setting.budget.amount
     assert PartitionPlan.from_spec(plan.spec()) == plan
-    assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (asked.depth or plan.depths[-1])
+    assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (choices.depth or plan.depths[-1])
     assert plan.public_total == setting.public_total
-    root = asked.root or asked.estimation is Estimation.EVEN_SHARES
+    root = choices.root or choices.estimation is Estimation.EVEN_SHARES
     assert (plan.amounts[0] > 0) == (root and not setting.public_total)
-    assert asked.estimation in (None, plan.estimation)
-    assert plan.rule.most <= (asked.most or math.inf)
-    if asked.holding is not None:
-        assert plan.holding is asked.holding
-    memory = asked.memory or DEFAULT_MEMORY
+    assert choices.estimation in (None, plan.estimation)
+    assert plan.rule.most <= (choices.most or math.inf)
+    if choices.holding is not None:
+        assert plan.holding is choices.holding
+    memory = choices.memory or DEFAULT_MEMORY
     if plan.state_bytes is not None:
         assert plan.state_bytes <= memory
     # A node's family is grown whole, however many nodes it has.
     assert plan.rule.most == 1 or grown_nodes(plan) <= MOST_NODES
 
 
-def enough_memory(setting: PartitionSetting, asked: PartitionChoices) -> int | None:
+def enough_memory(setting: PartitionSetting, choices: PartitionChoices) -> int | None:
     """The bytes that a refusal names; None where there is a plan."""
     try:
-        plan_partition(setting, asked)
+        plan_partition(setting, choices)
     except Refusal as refusal:
         assert refusal.field == "memory", refusal
         found = re.search(r"below the (\d+)", refusal.rule)
@@ -134,31 +134,31 @@ def test_the_least_memory_that_is_named_works(
     mechanism: str, hash_rows: int, memory: int, depth: int
 ) -> None:
     """Each limit that is named is kept by the next plan, or names what another part needs."""
-    asked = PartitionChoices.from_mechanism(
+    choices = PartitionChoices.from_mechanism(
         mechanism, memory=memory, depth=depth, hash_rows=hash_rows
     )
     named = []
-    while (need := enough_memory(setting_of(), asked)) is not None:
-        assert need > asked.memory
+    while (need := enough_memory(make_setting(), choices)) is not None:
+        assert need > choices.memory
         named.append(need)
-        asked = replace(asked, memory=need)
+        choices = replace(choices, memory=need)
     # Growing and holding each have a limit of their own: after both are met there is a plan.
     assert len(named) <= 2
 
 
 @pytest.mark.parametrize("holding", [Holding.SKETCH, Holding.DENSE])
 def test_a_byte_less_than_is_named_is_too_little(holding: Holding) -> None:
-    asked = PartitionChoices(memory=64, depth=12, holding=holding)
-    need = enough_memory(setting_of(), asked)
-    assert need is not None and enough_memory(setting_of(), replace(asked, memory=need)) is None
-    assert enough_memory(setting_of(), replace(asked, memory=need - 1)) == need
+    choices = PartitionChoices(memory=64, depth=12, holding=holding)
+    need = enough_memory(make_setting(), choices)
+    assert need is not None and enough_memory(make_setting(), replace(choices, memory=need)) is None
+    assert enough_memory(make_setting(), replace(choices, memory=need - 1)) == need
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_substitute_doubles_the_noise(measure: Measure) -> None:
-    asked = PartitionChoices(depth=8)
-    once = plan_partition(setting_of(measure=measure), asked)
-    twice = plan_partition(setting_of(measure=measure, unit=SUBSTITUTE_ROW), asked)
+    choices = PartitionChoices(depth=8)
+    once = plan_partition(make_setting(measure=measure), choices)
+    twice = plan_partition(make_setting(measure=measure, unit=SUBSTITUTE_ROW), choices)
     for a, b in zip(once.laws[1:], twice.laws[1:], strict=True):
         assert a is not None and b is not None
         assert b.variance / a.variance == pytest.approx(4 if measure is Measure.EPSILON else 2, 0.1)
@@ -166,15 +166,15 @@ def test_substitute_doubles_the_noise(measure: Measure) -> None:
 
 def test_the_papers_mechanisms_are_the_papers() -> None:
     plan = plan_partition(
-        setting_of(), PartitionChoices.from_mechanism("privhp_paper", depth=10, most=8)
+        make_setting(), PartitionChoices.from_mechanism("privhp_paper", depth=10, most=8)
     )
     assert plan.depths == tuple(range(11)) and plan.rule.most == 8
     assert plan.rule.errors is None and plan.rule.parts is None
     assert plan.estimation is Estimation.EVEN_SHARES and plan.amounts[0] > 0
-    pmm = plan_partition(setting_of(), PartitionChoices.from_mechanism("pmm", depth=10))
+    pmm = plan_partition(make_setting(), PartitionChoices.from_mechanism("pmm", depth=10))
     assert pmm.rule.most == 2**10 and pmm.depths == tuple(range(11))
     held = PartitionChoices.from_mechanism("privhp_paper", depth=10, most=8, holding=Holding.SKETCH)
-    sketched = plan_partition(setting_of(), held)
+    sketched = plan_partition(make_setting(), held)
     assert sketched.sketches is not None and sketched.sketches.counters == 3  # L_k = log2 k
     for name in ("most", "parts"):
         with pytest.raises(Refusal, match="PMM splits every node"):
@@ -182,27 +182,29 @@ def test_the_papers_mechanisms_are_the_papers() -> None:
 
 
 def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
-    plan = plan_partition(setting_of(), PartitionChoices(depth=12, split_errors=3.0))
+    plan = plan_partition(make_setting(), PartitionChoices(depth=12, split_errors=3.0))
     assert plan.rule.errors == 3.0
-    assert plan_partition(setting_of(), PartitionChoices(split_errors=0.0)).rule.errors is None
+    assert plan_partition(make_setting(), PartitionChoices(split_errors=0.0)).rule.errors is None
 
 
 def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
-    assert useful_depth(setting_of(), 2**20) == 20
-    assert useful_depth(setting_of(amount=Fraction(1, 4)), 2**20) == 18
-    assert useful_depth(setting_of(unit=SUBSTITUTE_ROW), 2**20) == 19
-    rho = setting_of(measure=Measure.RHO, amount=Fraction(1, 4))
+    assert useful_depth(make_setting(), 2**20) == 20
+    assert useful_depth(make_setting(amount=Fraction(1, 4)), 2**20) == 18
+    assert useful_depth(make_setting(unit=SUBSTITUTE_ROW), 2**20) == 19
+    rho = make_setting(measure=Measure.RHO, amount=Fraction(1, 4))
     assert useful_depth(rho, 2**20) == 20
     # Rows and a bound of rows alike, and never above the domain.
-    for asked in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
-        one, two, five = (plan_partition(setting_of(dimensions=d), asked).depths for d in (1, 2, 5))
+    for choices in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
+        one, two, five = (
+            plan_partition(make_setting(dimensions=d), choices).depths for d in (1, 2, 5)
+        )
         assert one == (0, 4, 8, 12) and two == (0, 4, 8, 12, 16) and five == (0, 5, 10, 15, 20)
-    assert plan_partition(setting_of(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
+    assert plan_partition(make_setting(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
 
 
 def test_the_papers_depth_is_the_useful_one() -> None:
-    asked = PartitionChoices.from_mechanism("privhp_paper", rows=2**12, most=64)
-    assert plan_partition(setting_of(), asked).depths == tuple(range(13))
+    choices = PartitionChoices.from_mechanism("privhp_paper", rows=2**12, most=64)
+    assert plan_partition(make_setting(), choices).depths == tuple(range(13))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_the_papers_depth_is_the_useful_one() -> None:
 )
 def test_what_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(Refusal, match=words) as caught:
-        plan_partition(setting_of(), PartitionChoices(**fields))
+        plan_partition(make_setting(), PartitionChoices(**fields))
     assert caught.value.field == field
 
 
@@ -240,7 +242,7 @@ def test_more_levels_than_a_budget_can_be_cut_into() -> None:
     """Lemma 5 leaves the deepest levels of a box of one dimension less than 2^-20 of it."""
     with pytest.raises(Refusal, match="levels are too many for this budget") as caught:
         plan_partition(
-            setting_of(bits=64, dimensions=1),
+            make_setting(bits=64, dimensions=1),
             PartitionChoices.from_mechanism("privhp_paper", depth=60, most=1),
         )
     assert caught.value.field == "depth"

@@ -44,7 +44,7 @@ SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", g
 BOXES = {2: ((5, 13), 1, 7), 4: ((11, 9), 2, 6), 32: ((27, 30), 5, 10)}
 
 
-def plan_of(
+def make_plan(
     *,
     bits_apart: int = 2,
     finest: int = 8,
@@ -119,8 +119,8 @@ def paper_splits(
 ) -> dict[Node, bool]:
     """Algorithm 2 with integer noise: each node that is visited, and whether it is split."""
     fanout = 2**plan.bits_apart
-    told = 2 * fanout - 1 if plan.unit == ADD_REMOVE_ROW else 3 * fanout - 2
-    scale = Fraction(told, fanout - 1) / plan.split_epsilon
+    moved = 2 * fanout - 1 if plan.unit == ADD_REMOVE_ROW else 3 * fanout - 2
+    scale = Fraction(moved, fanout - 1) / plan.split_epsilon
     if decay is None:
         decay = -int(-scale * plan.bits_apart * LN_2_BOUNDS[1] // 1)
     visited, waiting = {}, [(0, 0)]
@@ -136,7 +136,7 @@ def paper_splits(
     return visited
 
 
-def nodes_of(tree: GrownTree) -> dict[Node, bool]:
+def splits_by_node(tree: GrownTree) -> dict[Node, bool]:
     """Each node of a tree, and whether it is split."""
     ends = zip(tree.levels, tree.leaves(), strict=True)
     return {
@@ -153,10 +153,10 @@ def test_splits_are_the_papers(fanout: int, unit: PrivacyUnit) -> None:
     box = Box.of(sides, np.random.default_rng(fanout))
     sizes = set()
     for split in (Fraction(1, 2), 3, 9):
-        plan = plan_of(bits_apart=apart, finest=finest, split=split, unit=unit)
+        plan = make_plan(bits_apart=apart, finest=finest, split=split, unit=unit)
         for nonce in range(3):
             source = replace(SOURCE, nonce=bytes([nonce]))
-            found = nodes_of(box.grown(plan, source).tree)
+            found = splits_by_node(box.grown(plan, source).tree)
             assert found == paper_splits(plan, box, source)
             sizes.add(len(found))
     assert len(sizes) > 2 and max(sizes) > 2 * fanout
@@ -165,8 +165,8 @@ def test_splits_are_the_papers(fanout: int, unit: PrivacyUnit) -> None:
 def test_another_decay_or_other_noise_is_seen() -> None:
     """The comparison above distinguishes them."""
     box = Box.of(BOXES[4][0], np.random.default_rng(4))
-    plan = plan_of(finest=6, split=2)
-    found = nodes_of(box.grown(plan).tree)
+    plan = make_plan(finest=6, split=2)
+    found = splits_by_node(box.grown(plan).tree)
     assert found == paper_splits(plan, box)
     assert found != paper_splits(plan, box, decay=plan.decay + 1)
     assert found != paper_splits(plan, box, decay=plan.decay - 1)
@@ -178,7 +178,7 @@ def test_parts_have_keyed_noise_and_counts_add_up(fanout: int) -> None:
     """Each part its own noise, the nodes above nothing but the sum of theirs."""
     sides, apart, finest = BOXES[fanout]
     box = Box.of(sides, np.random.default_rng(fanout))
-    plan = plan_of(bits_apart=apart, finest=finest, split=9, unit=SUBSTITUTE_ROW)
+    plan = make_plan(bits_apart=apart, finest=finest, split=9, unit=SUBSTITUTE_ROW)
     assert plan.count_law == DiscreteLaplace(scale=Fraction(2))
     grown = box.grown(plan)
     ends = grown.tree.leaves()
@@ -205,7 +205,7 @@ def test_parts_have_keyed_noise_and_counts_add_up(fanout: int) -> None:
 def test_no_node_is_below_an_unsplit_one_and_parts_tile_the_box(fanout: int) -> None:
     sides, apart, finest = BOXES[fanout]
     box = Box.of(sides, np.random.default_rng(fanout))
-    tree = nodes_of(box.grown(plan_of(bits_apart=apart, finest=finest, split=9)).tree)
+    tree = splits_by_node(box.grown(make_plan(bits_apart=apart, finest=finest, split=9)).tree)
     children = {(depth - apart, node >> apart) for depth, node in tree if depth}
     assert children == {node for node, split in tree.items() if split}
     parts = [cell for node, split in tree.items() if not split for cell in box.below(*node)]
@@ -220,9 +220,9 @@ def test_without_noise_it_is_the_data(fanout: int, monkeypatch: pytest.MonkeyPat
     )
     sides, apart, finest = BOXES[fanout]
     box = Box.of(sides, np.random.default_rng(fanout))
-    plan = plan_of(bits_apart=apart, finest=finest, split=9)
+    plan = make_plan(bits_apart=apart, finest=finest, split=9)
     grown = box.grown(plan)
-    for (depth, node), split in nodes_of(grown.tree).items():
+    for (depth, node), split in splits_by_node(grown.tree).items():
         able = depth < finest and len(box.below(depth, node)) > 1
         assert split == (able and box.count(depth, node) > depth // apart * plan.decay)
     for level, counts in zip(grown.tree.levels, grown.counts, strict=True):
@@ -239,7 +239,7 @@ def test_no_stream_is_drawn_from_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return node_streams(self, tree, purpose, level, nodes)
 
     monkeypatch.setattr(NoiseSource, "node_streams", noted)
-    Box.of(BOXES[4][0], np.random.default_rng(4)).grown(plan_of(finest=6, split=9))
+    Box.of(BOXES[4][0], np.random.default_rng(4)).grown(make_plan(finest=6, split=9))
     assert len(seen) == len(set(seen)) > 20
     assert {purpose for _, purpose, _, _ in seen} == {"split", "count"}
 
@@ -254,7 +254,7 @@ def test_the_decay_is_at_least_lambda_ln_beta(
     split: Fraction, bits_apart: int, unit: PrivacyUnit
 ) -> None:
     """Also where the logarithm is rounded; and not a row more, but for that."""
-    plan = plan_of(bits_apart=bits_apart, finest=bits_apart, split=split, unit=unit)
+    plan = make_plan(bits_apart=bits_apart, finest=bits_apart, split=split, unit=unit)
     low, high = (plan.split_law.scale * bits_apart * bound for bound in LN_2_BOUNDS)
     assert isinstance(plan.decay, int)
     assert plan.decay >= high
@@ -265,13 +265,13 @@ def test_the_decay_is_at_least_lambda_ln_beta(
 def test_the_decay_just_above_a_whole_number_is_not_rounded_down(whole: int) -> None:
     """lambda ln 2 = whole + 1e-25, which a float64 does not distinguish from whole."""
     scale = (whole + Fraction(1, 10**25)) / LN_2_BOUNDS[0]
-    plan = plan_of(bits_apart=1, finest=1, split=3 / scale)
+    plan = make_plan(bits_apart=1, finest=1, split=3 / scale)
     assert plan.split_law.scale == scale and plan.decay == whole + 1
 
 
 def test_laws_and_spending() -> None:
     """lambda = (2 beta - 1) / ((beta - 1) epsilon_1), and 3 beta - 2 under substitute."""
-    once = plan_of(bits_apart=5, finest=10, split=Fraction(1, 3), count=Fraction(1, 7))
+    once = make_plan(bits_apart=5, finest=10, split=Fraction(1, 3), count=Fraction(1, 7))
     assert once.split_law == DiscreteLaplace(scale=3 * Fraction(63, 31))
     assert once.laws == (DiscreteLaplace(scale=Fraction(7)),) * 3
     assert once.depths == (0, 5, 10) and once.height == 2
@@ -281,14 +281,14 @@ def test_laws_and_spending() -> None:
     for plan in (once, twice):
         assert plan.spending == Spending(epsilon=Fraction(10, 21))
         assert plan.measure is Measure.EPSILON and not plan.public_total
-    assert plan_of(bits_apart=1, finest=1).split_law.scale == Fraction(3, 4)
+    assert make_plan(bits_apart=1, finest=1).split_law.scale == Fraction(3, 4)
     assert once.state_bytes is None and replace(once, dense=True).state_bytes == 8 * 2**10
 
 
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
-    plan = plan_of(bits_apart=3, finest=9, split=Fraction(2, 7), unit=unit, dense=dense)
+    plan = make_plan(bits_apart=3, finest=9, split=Fraction(2, 7), unit=unit, dense=dense)
     spec = json.loads(json.dumps(plan.spec()))
     assert mechanism_from_spec(spec) == plan
     changed: dict[str, Any] = {
@@ -306,7 +306,7 @@ def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"bits_apart": 0}, "finest: 8 is no multiple of bits_apart 0, above 0"),
         ({"bits_apart": 3}, "finest: 8 is no multiple of bits_apart 3, above 0"),
@@ -317,13 +317,13 @@ def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
         ({"count": 0}, "split_epsilon, count_epsilon: both must be above 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        plan_of(**wrong)
-    assert str(caught.value) == told
+        make_plan(**wrong)
+    assert str(caught.value) == message
 
 
-def setting_of(*, bits: int = 12, dimensions: int = 2) -> PartitionSetting:
+def make_setting(*, bits: int = 12, dimensions: int = 2) -> PartitionSetting:
     return PartitionSetting(
         bits=bits,
         diameters=lambda depth: 2.0 ** -(depth // dimensions),
@@ -336,13 +336,13 @@ def setting_of(*, bits: int = 12, dimensions: int = 2) -> PartitionSetting:
 @pytest.mark.parametrize(
     ("setting", "choices", "shape"),
     [
-        (setting_of(), {}, (2, 12, True)),
-        (setting_of(), {"holding": Holding.SPARSE}, (2, 12, False)),
-        (setting_of(), {"depth": 4}, (2, 4, True)),
-        (setting_of(), {"depth": 8, "bits_apart": 4}, (4, 8, True)),
-        (setting_of(bits=13), {}, (2, 12, True)),
-        (setting_of(bits=64, dimensions=1), {}, (1, 40, False)),
-        (setting_of(bits=60, dimensions=20), {}, (8, 40, False)),
+        (make_setting(), {}, (2, 12, True)),
+        (make_setting(), {"holding": Holding.SPARSE}, (2, 12, False)),
+        (make_setting(), {"depth": 4}, (2, 4, True)),
+        (make_setting(), {"depth": 8, "bits_apart": 4}, (4, 8, True)),
+        (make_setting(bits=13), {}, (2, 12, True)),
+        (make_setting(bits=64, dimensions=1), {}, (1, 40, False)),
+        (make_setting(bits=60, dimensions=20), {}, (8, 40, False)),
     ],
 )
 def test_planned(
@@ -377,5 +377,5 @@ def test_planned(
 )
 def test_what_privtree_does_not_have_is_refused(choices: dict[str, Any], field: str) -> None:
     with pytest.raises(Refusal) as caught:
-        plan_privtree(setting_of(), PartitionChoices.from_mechanism("privtree", **choices))
+        plan_privtree(make_setting(), PartitionChoices.from_mechanism("privtree", **choices))
     assert caught.value.field == field

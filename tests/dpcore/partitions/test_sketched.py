@@ -25,7 +25,7 @@ ROWS = np.round(4000 / np.arange(1, 301)).astype(np.int64)
 CODES = np.arange(300, dtype=np.uint64) * np.uint64(3400)
 
 
-def plan_of(
+def make_plan(
     kind: SketchKind, rows: int, *, estimator: SketchEstimator | None = None, width: int = 128
 ) -> PartitionPlan:
     return PartitionPlan(
@@ -41,7 +41,7 @@ def plan_of(
     )
 
 
-def counts_of(plan: PartitionPlan, draw: int, rows: np.ndarray = ROWS) -> SketchedCounts:
+def sketch_counts(plan: PartitionPlan, draw: int, rows: np.ndarray = ROWS) -> SketchedCounts:
     assert plan.sketches is not None
     shape = plan.sketches.shape
     hashes = shape.hashes(public_stream("sketched", draw), DEPTHS[2])
@@ -58,7 +58,7 @@ def counts_of(plan: PartitionPlan, draw: int, rows: np.ndarray = ROWS) -> Sketch
 
 
 def test_counters_are_reported_as_they_are() -> None:
-    counts = counts_of(plan_of(SketchKind.COUNT_MIN, 1), 0)
+    counts = sketch_counts(make_plan(SketchKind.COUNT_MIN, 1), 0)
     found = counts.at(1, 2, np.array([3, 1], np.uint64))
     law = DiscreteLaplace(scale=Fraction(2))
     assert found.value.tolist() == [8.0, -6.0] and found.variance.tolist() == [law.variance] * 2
@@ -71,11 +71,11 @@ def test_counters_are_reported_as_they_are() -> None:
 def test_the_error_of_absent_codes_is_the_one_reported(kind: SketchKind, rows: int) -> None:
     """Bias 0 and the variance of the table at hand, over draws of functions and noise; 30 % off in
     scale is seen."""
-    plan, draws = plan_of(kind, rows), 300
+    plan, draws = make_plan(kind, rows), 300
     absent = np.arange(1, 200, dtype=np.uint64) * np.uint64(5) + np.uint64(2**19)
     means, ratios = np.empty(draws), np.empty(draws)
     for draw in range(draws):
-        found = counts_of(plan, draw).at(2, 20, absent)
+        found = sketch_counts(plan, draw).at(2, 20, absent)
         means[draw] = found.value.mean() / np.sqrt(found.variance[0])
         ratios[draw] = (found.value**2).mean() / found.variance[0]
     for values, expected, planted in ((means, 0.0, 0.3), (ratios, 1.0, 1.69)):
@@ -87,7 +87,7 @@ def test_the_error_of_absent_codes_is_the_one_reported(kind: SketchKind, rows: i
 def test_an_estimator_that_is_requested_is_taken() -> None:
     absent = np.arange(400, dtype=np.uint64) + np.uint64(2**19)
     by = {
-        each: counts_of(plan_of(SketchKind.COUNT_MIN, 5, estimator=each), 1).at(2, 20, absent)
+        each: sketch_counts(make_plan(SketchKind.COUNT_MIN, 5, estimator=each), 1).at(2, 20, absent)
         for each in (None, SketchEstimator.MEAN, SketchEstimator.MEDIAN, SketchEstimator.MINIMUM)
     }
     variances = {each: found.variance[0] for each, found in by.items()}
@@ -97,7 +97,7 @@ def test_an_estimator_that_is_requested_is_taken() -> None:
 
 
 def test_a_table_of_zeros_is_no_table_of_known_counts() -> None:
-    counts = counts_of(plan_of(SketchKind.COUNT_SKETCH, 1), 0, np.zeros(300, np.int64))
+    counts = sketch_counts(make_plan(SketchKind.COUNT_SKETCH, 1), 0, np.zeros(300, np.int64))
     counts.tables[2][:] = 0
     found = counts.at(2, 20, CODES)
     assert not found.value.any() and (found.variance > 0).all()

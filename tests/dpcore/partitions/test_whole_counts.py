@@ -16,7 +16,7 @@ from dpcore.partitions.whole_counts import whole_counts
 from tests.dpcore.partitions.grown_trees import ROOTS, random_tree
 
 
-def counts_of(tree: GrownTree) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+def compute_counts(tree: GrownTree) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     found = least_squares(tree)
     estimates = [each.estimate for each in found.estimates]
     spreads = list(found.below)
@@ -28,7 +28,7 @@ def test_nonnegative_sums_and_empty_nodes(root: str) -> None:
     rng = np.random.default_rng(ROOTS.index(root))
     for _ in range(200):
         tree = random_tree(rng, root)
-        counts, estimates, _ = counts_of(tree)
+        counts, estimates, _ = compute_counts(tree)
         assert counts[0][0] == max(0, np.rint(estimates[0][0]))
         for place, above, level in tree.pairs():
             sums = counts[place].reshape(-1, level.fanout(above)).sum(axis=1)
@@ -37,18 +37,18 @@ def test_nonnegative_sums_and_empty_nodes(root: str) -> None:
         assert all(own.dtype == np.int64 and own.min() >= 0 for own in counts)
 
 
-def nearest(wanted: np.ndarray, spread: np.ndarray, total: float) -> np.ndarray:
+def nearest(target: np.ndarray, spread: np.ndarray, total: float) -> np.ndarray:
     """The projection by a solver, over the children that rows can be in."""
     free = spread > 0
     if total == 0:
-        return np.zeros(len(wanted))
+        return np.zeros(len(target))
 
     def excess(multiplier: float) -> float:
-        return float(np.maximum(0, wanted - multiplier * spread)[free].sum() - total)
+        return float(np.maximum(0, target - multiplier * spread)[free].sum() - total)
 
-    width = (np.abs(wanted).sum() + total + 1) / spread[free].min()
+    width = (np.abs(target).sum() + total + 1) / spread[free].min()
     found = optimize.brentq(excess, -width, width, xtol=1e-13, rtol=1e-14, maxiter=1000)
-    return np.where(free, np.maximum(0, wanted - found * spread), 0.0)
+    return np.where(free, np.maximum(0, target - found * spread), 0.0)
 
 
 @pytest.mark.parametrize("root", ROOTS)
@@ -56,7 +56,7 @@ def test_each_family_is_the_projection_rounded(root: str) -> None:
     rng = np.random.default_rng(30 + ROOTS.index(root))
     for _ in range(60):
         tree = random_tree(rng, root)
-        counts, estimates, spreads = counts_of(tree)
+        counts, estimates, spreads = compute_counts(tree)
         for place, above, level in tree.pairs():
             fanout = level.fanout(above)
             families = zip(
@@ -67,8 +67,8 @@ def test_each_family_is_the_projection_rounded(root: str) -> None:
                 counts[place - 1][level.split(above)],
                 strict=True,
             )
-            for own, wanted, spread, total in families:
-                assert np.abs(own - nearest(wanted, spread, float(total))).max() < 1 + 1e-6
+            for own, target, spread, total in families:
+                assert np.abs(own - nearest(target, spread, float(total))).max() < 1 + 1e-6
 
 
 def test_large_counts_beside_empty_siblings() -> None:

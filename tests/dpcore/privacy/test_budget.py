@@ -43,7 +43,7 @@ def neighbors(
                 yield from (((*rows, one), (*rows, other)) for one, other in pairs)
 
 
-def universe_of(keys: int, drops: bool) -> list[Row]:
+def possible_rows(keys: int, drops: bool) -> list[Row]:
     rows = list(itertools.product(range(keys), range(TREE.leaves)))
     return [*rows, DROPPED] if drops else rows
 
@@ -55,7 +55,7 @@ def test_level_sensitivity_is_the_largest_change(
     relation: PrivacyUnit, keys: int, drops: bool
 ) -> None:
     largest = np.zeros((TREE.height + 1, 2), np.int64)
-    for one, other in neighbors(universe_of(keys, drops), relation):
+    for one, other in neighbors(possible_rows(keys, drops), relation):
         for level, (a, b) in enumerate(
             zip(level_counts(one, keys), level_counts(other, keys), strict=True)
         ):
@@ -84,7 +84,7 @@ def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours(
         keyed=keyed,
     )
     keys, largest = 2 if keyed else 1, Fraction(0)
-    for one, other in neighbors(universe_of(keys, drops=True), relation):
+    for one, other in neighbors(possible_rows(keys, drops=True), relation):
         loss = Fraction(0)
         pairs = zip(level_counts(one, keys), level_counts(other, keys), strict=True)
         for law, (a, b) in zip(plan.laws, pairs, strict=True):

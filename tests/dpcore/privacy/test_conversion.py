@@ -375,10 +375,10 @@ class Certificate:
 
     def __init__(self, levels: int, moved: int, epsilon: float) -> None:
         self.levels, self.moved, self.epsilon = levels, moved, epsilon
-        self.asked: list[Fraction] = []
+        self.tried: list[Fraction] = []
 
     def __call__(self, rho: Fraction) -> float:
-        self.asked.append(rho)
+        self.tried.append(rho)
         law = DiscreteGaussian(sigma_squared=self.moved * self.levels / (2 * rho))
         return certified_delta([(law, self.moved * self.levels)], self.epsilon)
 
@@ -391,8 +391,8 @@ def test_calibrated_rho_is_the_largest_that_is_certified(
 ) -> None:
     certify = Certificate(levels, moved, epsilon)
     rho = calibrated_rho(epsilon, delta, certify)
-    assert rho in certify.asked
-    assert len(certify.asked) == len(set(certify.asked)) <= 6
+    assert rho in certify.tried
+    assert len(certify.tried) == len(set(certify.tried)) <= 6
     assert rho > zcdp_rho(epsilon, delta) * Fraction(101, 100)
     assert certify(rho) <= delta
     assert certify(rho + Fraction(10) ** (math.floor(math.log10(rho)) - 3)) > delta
@@ -413,14 +413,14 @@ def test_calibrated_rho_where_delta_is_not_monotone() -> None:
 
 @pytest.mark.parametrize("answer", [math.nan, math.inf, 1.0, 0.5, 2e-6])
 def test_calibrated_rho_without_any_certificate_is_the_conversion(answer: float) -> None:
-    asked: list[Fraction] = []
+    tried: list[Fraction] = []
 
     def certify(rho: Fraction) -> float:
-        asked.append(rho)
+        tried.append(rho)
         return answer
 
     assert calibrated_rho(1.0, 1e-6, certify) == zcdp_rho(1.0, 1e-6)
-    assert len(set(asked)) == len(asked) <= 6
+    assert len(set(tried)) == len(tried) <= 6
 
 
 @pytest.mark.parametrize("wobble", [0.001, 0.05, 0.4])
@@ -441,14 +441,14 @@ def test_calibrated_rho_is_certified_though_plans_jump(wobble: float) -> None:
 
 @pytest.mark.parametrize("answer", [0.0, 1e-12, 1e-6])
 def test_calibrated_rho_where_everything_passes(answer: float) -> None:
-    asked: list[Fraction] = []
+    tried: list[Fraction] = []
 
     def certify(rho: Fraction) -> float:
-        asked.append(rho)
+        tried.append(rho)
         return answer
 
-    assert calibrated_rho(1.0, 1e-6, certify) == max(asked)
-    assert len(set(asked)) == len(asked) <= 6
+    assert calibrated_rho(1.0, 1e-6, certify) == max(tried)
+    assert len(set(tried)) == len(tried) <= 6
 
 
 def test_equality_with_delta_passes_exactly() -> None:

@@ -35,7 +35,7 @@ BUDGETS = [
 ]
 
 
-def law_of(epsilon: str, delta: str, threshold: int = 1) -> SelectionLaw:
+def make_law(epsilon: str, delta: str, threshold: int = 1) -> SelectionLaw:
     return SelectionLaw(epsilon=Fraction(epsilon), delta=Fraction(delta), threshold=threshold)
 
 
@@ -54,7 +54,7 @@ def decimals(epsilon: str, delta: str, most: int) -> list[Decimal]:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_law_is_the_recursion(epsilon: str, delta: str) -> None:
-    law = law_of(epsilon, delta)
+    law = make_law(epsilon, delta)
     # Above 64 an epsilon decides as 64.
     known = decimals(str(min(Fraction(epsilon), Fraction(64))), delta, law.certain_units + 3)
     found = law.probability(np.arange(law.certain_units + 3))
@@ -67,7 +67,7 @@ def test_the_law_is_the_recursion(epsilon: str, delta: str) -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:6])
 def test_the_law_is_the_closed_form(epsilon: str, delta: str) -> None:
     e, d = float(Fraction(epsilon)), float(Fraction(delta))
-    law = law_of(epsilon, delta)
+    law = make_law(epsilon, delta)
     first = 1 + math.floor(math.log((math.exp(e) + 2 * d - 1) / ((math.exp(e) + 1) * d)) / e)
     up = d * math.expm1(first * e) / math.expm1(e)
     for n in range(law.certain_units):
@@ -93,7 +93,7 @@ def test_every_neighbouring_pair_keeps_the_guarantee(
     epsilon: str, delta: str, threshold: int
 ) -> None:
     """By the enclosures themselves, over all n, one unit more and one less."""
-    law, bits = law_of(epsilon, delta, threshold), 256
+    law, bits = make_law(epsilon, delta, threshold), 256
     bounds = selection._probabilities(law._epsilon, law.delta, bits)
     getcontext().prec = 90
     fraction = Fraction(epsilon)
@@ -127,7 +127,7 @@ def p_value(law: SelectionLaw, claimed: SelectionLaw) -> float:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1/2", "1/100"), ("1/4", "1/1000")])
 def test_keys_of_1_to_30_units_are_released_as_the_formula_says(epsilon: str, delta: str) -> None:
-    law = law_of(epsilon, delta)
+    law = make_law(epsilon, delta)
     assert p_value(law, law) > FALSE_ALARM / 30
     doubled = SelectionLaw(epsilon=law.epsilon, delta=2 * law.delta)
     assert p_value(doubled, law) < FALSE_ALARM / 30
@@ -140,14 +140,14 @@ def test_keys_of_1_to_30_units_are_released_as_the_formula_says(epsilon: str, de
 
 
 def test_no_unit_is_never_released_and_many_always_are() -> None:
-    law = law_of("1", "1/2", threshold=5)
+    law = make_law("1", "1/2", threshold=5)
     units = np.repeat([0, 4, 5 + law.certain_units, 2**40], 1000)
     drawn = law.released(units, public_stream("ends")).reshape(4, 1000).sum(axis=1)
     assert drawn.tolist() == [0, 0, 1000, 1000]
 
 
 def test_a_threshold_moves_the_law() -> None:
-    plain, moved = law_of("1/2", "1e-4"), law_of("1/2", "1e-4", threshold=10)
+    plain, moved = make_law("1/2", "1e-4"), make_law("1/2", "1e-4", threshold=10)
     n = np.arange(60)
     assert np.all(moved.probability(n + 9) == plain.probability(n))
     assert np.all(moved.probability(np.arange(10)) == 0)
@@ -156,7 +156,7 @@ def test_a_threshold_moves_the_law() -> None:
 
 
 def test_the_least_units_of_a_probability() -> None:
-    law = law_of("1/10", "1e-6")
+    law = make_law("1/10", "1e-6")
     for probability in (1e-7, 0.01, 0.5, 0.99, 1.0):
         least = law.least_units(probability)
         assert law.probability(least) >= probability > law.probability(least - 1)
@@ -179,7 +179,7 @@ class _Words:
 
 
 def test_a_tie_is_settled_by_more_bits() -> None:
-    law = law_of("1/2", "1e-4")
+    law = make_law("1/2", "1e-4")
     floor = int(law._floors[7])
     low, high = selection._probabilities(law.epsilon, law.delta, 192)[7]
     following = (low >> 64) - (floor << 64)
@@ -195,7 +195,7 @@ def test_a_tie_is_settled_by_more_bits() -> None:
 
 
 def test_decisions_are_a_function_of_the_stream() -> None:
-    law, units = law_of("1/2", "1e-2"), np.arange(1000) % 40
+    law, units = make_law("1/2", "1e-2"), np.arange(1000) % 40
     one, two = (law.released(units, RandomStream(bytes(32))) for _ in range(2))
     assert np.array_equal(one, two)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 
@@ -22,6 +23,7 @@ from dpcore.privacy.unit import (
     SUBSTITUTE_ROW,
     NullUnits,
     PrivacyUnit,
+    UnitType,
 )
 from dpcore.refusal import Refusal
 
@@ -41,11 +43,11 @@ BOUNDS = [
 VALUES = [(1, 1), (0, 1), (0, 3), (-2, 2), (-1, 3), (-3, -1), (-2, 5)]
 
 
-def unit_of(neighbors: Neighbors, c: int, m: int | None, r: int | None) -> PrivacyUnit:
+def make_unit(neighbors: Neighbors, c: int, m: int | None, r: int | None) -> PrivacyUnit:
     return PrivacyUnit(neighbors=neighbors, columns=("who",), rows=c, keys=m, rows_per_key=r)
 
 
-def rows_of(c: int, m: int | None, r: int | None) -> Iterator[tuple[int, ...]]:
+def possible_rows(c: int, m: int | None, r: int | None) -> Iterator[tuple[int, ...]]:
     """The nodes of all the rows that a bounded unit may have."""
     nodes = range(KEYS * NODES)
     for size in range(c + 1):
@@ -64,7 +66,7 @@ def level_sums(
 ) -> np.ndarray:
     """(n, nodes) what a unit may add to the sums of a level; its extreme values are enough."""
     found = set()
-    for chosen in rows_of(c, m if keyed else None, r if keyed else None):
+    for chosen in possible_rows(c, m if keyed else None, r if keyed else None):
         for signs in product(sorted(set(values)), repeat=len(chosen)):
             sums = [0] * (KEYS * NODES)
             for node, value in zip(chosen, signs, strict=True):
@@ -91,7 +93,7 @@ def largest(sums: np.ndarray, neighbors: Neighbors) -> tuple[int, int]:
 def test_counts_move_as_far_as_stated_and_no_farther(
     bounds: tuple[int, int | None, int | None], neighbors: Neighbors, keyed: bool
 ) -> None:
-    unit = unit_of(neighbors, *bounds)
+    unit = make_unit(neighbors, *bounds)
     found = largest(level_sums(*bounds, (1, 1), keyed=keyed), neighbors)
     assert found == level_sensitivity(unit, single_node=False, keyed=keyed)
 
@@ -105,7 +107,7 @@ def test_sums_move_as_far_as_stated_and_no_farther(
 ) -> None:
     sums = level_sums(*bounds, values, keyed=keyed)
     for neighbors in Neighbors:
-        unit = unit_of(neighbors, *bounds)
+        unit = make_unit(neighbors, *bounds)
         if neighbors is Neighbors.SUBSTITUTE and len(sums) > 2500:
             sums = sums[np.abs(sums).sum(axis=1) >= np.abs(sums).sum(axis=1).max() - 2]
         stated = sum_sensitivity(unit, *values, single_node=False, keyed=keyed)
@@ -113,7 +115,7 @@ def test_sums_move_as_far_as_stated_and_no_farther(
 
 
 def test_a_rest_beside_full_keys_moves_signed_sums_farther_than_the_design_says() -> None:
-    unit = unit_of(Neighbors.SUBSTITUTE, 3, None, 2)
+    unit = make_unit(Neighbors.SUBSTITUTE, 3, None, 2)
     stated = sum_sensitivity(unit, -2, 5, single_node=False, keyed=True)[1]
     assert stated == 2 * (2 * 5 + 1 * 2) ** 2
     assert stated > max(2 * 5**2, 7**2) * unit.moved(keyed=True)[1]
@@ -121,9 +123,9 @@ def test_a_rest_beside_full_keys_moves_signed_sums_farther_than_the_design_says(
 
 def test_a_single_node_loses_or_gains_all_rows_of_a_unit() -> None:
     for neighbors in Neighbors:
-        unit = unit_of(neighbors, 3, None, None)
+        unit = make_unit(neighbors, 3, None, None)
         assert level_sensitivity(unit, single_node=True) == (3, 9)
-    substitute = unit_of(Neighbors.SUBSTITUTE, 3, None, None)
+    substitute = make_unit(Neighbors.SUBSTITUTE, 3, None, None)
     assert sum_sensitivity(substitute, -2, 5, single_node=True) == (21, 441)
 
 
@@ -139,7 +141,7 @@ def test_prefixes_move_as_far_as_stated_and_no_farther(
         counts = level_sums(*bounds, (1, 1), keyed=False)
         trees = counts[:, None, :]
     prefixes = np.cumsum(trees, axis=2).reshape(len(counts), -1)
-    unit = unit_of(neighbors, *bounds)
+    unit = make_unit(neighbors, *bounds)
     leaves = trees.shape[2]
     stated = prefix_sensitivity(unit, leaves, public_total=False, keyed=keyed)
     found = largest(prefixes, neighbors)
@@ -168,13 +170,13 @@ def test_sketches_move_as_far_as_stated_and_no_farther(
                     tables[number, places[value]] += signs[value]
             found = largest(tables, neighbors)
             worst = max(worst[0], found[0]), max(worst[1], found[1])
-    unit = unit_of(neighbors, c, None, None)
+    unit = make_unit(neighbors, c, None, None)
     assert sketch_sensitivity(unit, 2, signed=signed) == (2 * worst[0], 2 * worst[1])
 
 
 def test_a_row_is_a_unit_of_one() -> None:
     for row in ROW_UNITS:
-        assert row.is_row and not row.drops_rows and row.moves_by_one(keyed=True)
+        assert row.is_row and not row.drops_rows and row.moved(keyed=True) == (1, 1)
         assert PrivacyUnit.from_spec(row.spec()) == row
         assert PrivacyUnit.from_spec(row.spec() | {"unit": "row"}) == row
     assert (ADD_REMOVE_ROW.name, SUBSTITUTE_ROW.in_words) == ("row", "row")
@@ -190,10 +192,30 @@ def test_a_unit_is_read_back_and_reported() -> None:
         nulls=NullUnits.OWN,
     )
     assert PrivacyUnit.from_spec(unit.spec()) == unit
+    typed = replace(unit, nulls=NullUnits.DROP, type=UnitType.TEXT)
+    assert "type" not in unit.spec()["unit"] and PrivacyUnit.from_spec(typed.spec()) == typed
     assert unit.in_words == "home, day, at most 20 rows and 1 key and 4 rows a key of each"
     assert unit.drops_rows and unit.moved(keyed=True) == (4, 16)
-    assert not unit_of(Neighbors.ADD_REMOVE, 2, 2, 1).moves_by_one(keyed=True)
-    assert unit_of(Neighbors.ADD_REMOVE, 5, 1, 1).moves_by_one(keyed=True)
+    assert make_unit(Neighbors.ADD_REMOVE, 2, 2, 1).moved(keyed=True) == (2, 2)
+    assert make_unit(Neighbors.ADD_REMOVE, 5, 1, 1).moved(keyed=True) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"row": 3}, "'row' is not a field of the unit: use columns, rows, keys, rows_per_key"),
+        ({"neighbors": "substitute"}, "'neighbors' is not a field of the unit"),
+        ({"rows": "20"}, "rows '20' must be a whole number"),
+        (None, "unit 'person' must be 'row' or an object"),
+    ],
+)
+def test_a_unit_of_a_specification_has_no_other_entries(
+    changes: dict[str, object] | None, message: str
+) -> None:
+    spec = make_unit(Neighbors.ADD_REMOVE, 20, 1, 4).spec()
+    changed = "person" if changes is None else spec["unit"] | changes
+    with pytest.raises(ValueError, match=message):
+        PrivacyUnit.from_spec(spec | {"unit": changed})
 
 
 @pytest.mark.parametrize(

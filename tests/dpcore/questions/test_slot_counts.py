@@ -18,7 +18,7 @@ NUMBERS = np.concatenate([np.arange(many) * 300_000_000 + 7 for many in FANOUTS[
 PARENTS = np.repeat(np.arange(7), FANOUTS[-1])
 
 
-def slots_of(chunk_leaves: int, keys: int = 1, *, takes_unknown: bool = False) -> Slots:
+def make_slots(chunk_leaves: int, keys: int = 1, *, takes_unknown: bool = False) -> Slots:
     bounds, narrow = np.array([0, 5, 10, 17]), NUMBERS.astype(np.int32)
     numbers = PartedIntegers(bounds, lambda part: narrow[bounds[part] : bounds[part + 1]])
     chunking = IrregularChunking(tree=TREE, keys=keys, chunk_leaves=chunk_leaves)
@@ -30,7 +30,7 @@ def slots_of(chunk_leaves: int, keys: int = 1, *, takes_unknown: bool = False) -
 @pytest.mark.parametrize("keys", [1, 2, 5])
 @pytest.mark.parametrize("chunk_leaves", [1, 3, 4, 9, 17, 40])
 def test_of_every_leaf_and_of_none(chunk_leaves: int, keys: int) -> None:
-    slots = slots_of(chunk_leaves, keys, takes_unknown=True)
+    slots = make_slots(chunk_leaves, keys, takes_unknown=True)
     leaves = PARENTS * RADIX + NUMBERS
     every = (np.arange(keys)[:, None] * slots.per_key + leaves).ravel()
     within = [
@@ -54,13 +54,13 @@ def test_of_every_leaf_and_of_none(chunk_leaves: int, keys: int) -> None:
     counts = np.concatenate(
         [merged_chunk(chunk.leaves, sent[chunk_place(chunk)]).counts for chunk in slots.chunking]
     ).reshape(keys, -1)
-    wanted = np.full((keys, 17), 2)
-    wanted[:, -1] += 17
-    assert counts.tolist() == wanted.tolist()
+    expected = np.full((keys, 17), 2)
+    expected[:, -1] += 17
+    assert counts.tolist() == expected.tolist()
 
 
 def test_sums_beyond_64_bits_are_reported_exactly() -> None:
-    slots = slots_of(17)
+    slots = make_slots(17)
     counter = SlotCounter(slots)
     large = np.array([2**31] * 3)
     counter.add(Increments(np.array([7, 7, 8]), large), 3)

@@ -74,12 +74,12 @@ def solved(
     return tables, concluded.get("quantiles")
 
 
-def rows_of(parts: dict[Any, pa.Table], kind: str) -> pa.Table:
+def all_rows(parts: dict[Any, pa.Table], kind: str) -> pa.Table:
     """All rows of a kind, the spine's first, then by key and chunk."""
     return pa.concat_tables(parts[part] for part in sorted(parts) if part[0] == kind)
 
 
-def label_of(leaves: range) -> str:
+def range_label(leaves: range) -> str:
     return str(leaves.start) if len(leaves) == 1 else f"[{leaves.start}, {leaves.stop})"
 
 
@@ -91,7 +91,7 @@ def test_every_node_and_boundary_has_one_row(
     question = make_question(leaves=LEAVES, keys=keys, plan=plan, chunk_leaves=chunk_leaves)
     parts, cells = solved(question, np.arange(max(keys, 1) * LEAVES), release_key)
     assert cells is None
-    nodes, cdf = rows_of(parts, "nodes"), rows_of(parts, "cdf")
+    nodes, cdf = all_rows(parts, "nodes"), all_rows(parts, "cdf")
     assert nodes.schema == NODES_SCHEMA and cdf.column_names == CDF_COLUMNS
     labels = [None] if keys == 0 else ["k0", "k1", "k2"]
     found = sorted(
@@ -104,7 +104,7 @@ def test_every_node_and_boundary_has_one_row(
         for node in range(size)
     ]
     assert found == sorted(
-        [(k, level, n, label_of(r)) for k in labels for level, n, r in edges], key=str
+        [(k, level, n, range_label(r)) for k in labels for level, n, r in edges], key=str
     )
     assert cdf["key"].to_pylist() == [key for key in labels for _ in range(LEAVES)]
     assert cdf["upper"].to_pylist() == list(range(1, LEAVES + 1)) * len(labels)
@@ -125,7 +125,7 @@ def test_the_columns_agree_with_each_other(
     )
     counts = np.random.default_rng(0).poisson(3, LEAVES)
     parts, _ = solved(question, counts, release_key)
-    nodes, cdf = rows_of(parts, "nodes"), rows_of(parts, "cdf")
+    nodes, cdf = all_rows(parts, "nodes"), all_rows(parts, "cdf")
     top = float(counts.sum()) if public else np.inf
     level_widths = np.asarray(question.widths.levels)[nodes["level"].to_numpy()]
     kinds = [(cdf, prefix_margin(question.widths.sloped, cdf["std_error"].to_numpy() ** 2))]
@@ -152,7 +152,7 @@ def test_no_fraction_of_no_rows(
     nothing = replace_laws(tree_plan(), lambda law: ZeroNoise())
     question = make_question(leaves=LEAVES, plan=nothing, quantiles=(0.5,))
     parts, quantiles = solved(question, np.zeros(LEAVES, np.int64), release_key)
-    cdf = rows_of(parts, "cdf")
+    cdf = all_rows(parts, "cdf")
     assert cdf["fraction"].null_count == LEAVES and cdf["count"].to_pylist() == [0] * LEAVES
     row = quantiles.to_pylist()[0]
     assert row["value"] is None and row["value_text"] is None

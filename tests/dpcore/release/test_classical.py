@@ -43,9 +43,9 @@ def planned(
         for name, cells, noise in TREES[trees]
     ]
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-    unit_of = PrivacyUnit(neighbors=ADD_REMOVE_ROW.neighbors, **unit)
+    privacy_unit = PrivacyUnit(neighbors=ADD_REMOVE_ROW.neighbors, **unit)
     guarantee = Guarantee(budget=budget, delta=delta, split=split)
-    return plan_release("r", guarantee, ReleaseTerms(unit=unit_of), workloads)
+    return plan_release("r", guarantee, ReleaseTerms(unit=privacy_unit), workloads)
 
 
 @pytest.mark.parametrize("trees", TREES)

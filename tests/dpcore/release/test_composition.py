@@ -10,6 +10,7 @@ import pytest
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.levels.candidate import IrregularLevels
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Workload
@@ -38,15 +39,7 @@ def test_a_weight_of_nothing(make: Callable[..., Workload[Any]], weight: int) ->
         make(weight=Fraction(weight))
 
 
-@pytest.mark.parametrize(
-    ("choices", "said"),
-    [
-        ({"mechanism": "threshold"}, "mechanism: there is none of the name 'threshold'"),
-        ({"mechanism": "thresholds"}, "mechanism: thresholds go with an objective of relative"),
-        ({"estimation": "none"}, "estimation: none goes with the mechanism tree"),
-    ],
-)
-def test_a_hierarchy_that_would_be_planned_as_another(choices: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refusal, match=said):
-        HierarchyWorkload(name="places", domain=PLACES, **choices)
-    HierarchyWorkload(name="places", domain=PLACES, mechanism="tree", estimation="none")
+def test_counts_as_measured_that_would_be_planned_as_others() -> None:
+    with pytest.raises(Refusal, match="estimation: none goes with the mechanism tree"):
+        IrregularLevels(estimation="none")
+    IrregularLevels(estimation="none", level_budgets="equal")

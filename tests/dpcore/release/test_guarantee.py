@@ -156,8 +156,8 @@ def covered(make_question: Make, make_release_plan: Make, plan: TreePlan, counts
     low, high = (
         release.quantiles[name].to_numpy().reshape(KEYS, 3) for name in ("ci_low", "ci_high")
     )
-    wanted = np.maximum(1, np.ceil(np.array([0.1, 0.5, 0.9]) * prefixes[:, -1:]))
-    cells = (prefixes[:, None, :] >= wanted[:, :, None]).argmax(axis=2)
+    ranks = np.maximum(1, np.ceil(np.array([0.1, 0.5, 0.9]) * prefixes[:, -1:]))
+    cells = (prefixes[:, None, :] >= ranks[:, :, None]).argmax(axis=2)
     some = prefixes[:, -1] > 0
     found["quantiles"] = ((low <= cells) & (cells <= high))[some]
     return found

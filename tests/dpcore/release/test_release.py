@@ -68,7 +68,7 @@ def make_release(
     return release_counts(make_release_plan(plain, keyed), counts, release_key)
 
 
-def tree_of(key: str | None) -> str:
+def tree_name(key: str | None) -> str:
     return "plain" if key is None else "keyed"
 
 
@@ -82,23 +82,23 @@ def all_rows(release: ReleaseReader, kind: str, name: str) -> pa.Table:
     return pa.concat_tables(release._read(kind, name, *place) for place in sorted(places))
 
 
-def rows_of(release: ReleaseReader, kind: str, key: str | None) -> list[dict[str, Any]]:
-    rows = all_rows(release, kind, tree_of(key)).to_pylist()
+def key_rows(release: ReleaseReader, kind: str, key: str | None) -> list[dict[str, Any]]:
+    rows = all_rows(release, kind, tree_name(key)).to_pylist()
     return [row for row in rows if row["key"] == key]
 
 
 def quantile_rows(release: ReleaseReader, key: str | None) -> list[dict[str, Any]]:
     assert release.quantiles is not None
     rows = release.quantiles.to_pylist()
-    return [row for row in rows if row["tree"] == tree_of(key) and row["key"] == key]
+    return [row for row in rows if row["tree"] == tree_name(key) and row["key"] == key]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_cdf_is_the_row_of_its_boundary(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_of(key))
+    tree = release.tree(tree_name(key))
     start = tree.cdf(0, key)
     assert (start.estimate, start.std_error, start.count, start.fraction) == (0, 0, 0, 0)
-    for row in rows_of(release, "cdf", key):
+    for row in key_rows(release, "cdf", key):
         answer = tree.cdf(int(row["upper"]), key)
         assert (answer.estimate, answer.count) == (row["estimate"], row["count"])
         assert answer.std_error == pytest.approx(row["std_error"], rel=1e-9)
@@ -112,7 +112,7 @@ def test_cdf_is_the_row_of_its_boundary(release: ReleaseReader, key: str | None)
 def test_a_range_is_the_difference_of_two_boundaries(
     release: ReleaseReader, key: str | None
 ) -> None:
-    tree, plan = release.tree(tree_of(key)), release.plan.question(tree_of(key)).plan
+    tree, plan = release.tree(tree_name(key)), release.plan.question(tree_name(key)).plan
     for start, stop in itertools.combinations(range(0, LEAVES + 1, 3), 2):
         answer = tree.range(start, stop, key)
         low, high = tree.cdf(start, key), tree.cdf(stop, key)
@@ -127,9 +127,9 @@ def test_a_range_is_the_difference_of_two_boundaries(
 
 @pytest.mark.parametrize("key", KEYS)
 def test_nodes_are_rows(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_of(key))
-    rows = rows_of(release, "nodes", key)
-    sizes = release.plan.question(tree_of(key)).plan.tree.level_sizes
+    tree = release.tree(tree_name(key))
+    rows = key_rows(release, "nodes", key)
+    sizes = release.plan.question(tree_name(key)).plan.tree.level_sizes
     assert len(rows) == sum(sizes)
     total = tree.node(0, 0, key).count
     for row in rows:
@@ -156,7 +156,7 @@ def test_the_node_that_holds_a_value(release: ReleaseReader) -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_any_quantile_may_be_requested(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_of(key))
+    tree = release.tree(tree_name(key))
     released = quantile_rows(release, key)
     assert [row["q"] for row in released] == list(QUANTILES)
     assert [_without_words(row) for row in tree.quantiles(key)] == released
@@ -170,7 +170,13 @@ def test_any_quantile_may_be_requested(release: ReleaseReader, key: str | None) 
 def test_released_quantiles_are_looked_up(
     release: ReleaseReader, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = release.tree(tree_of(key))
+    """A look-up makes no forest, which takes the variances of all levels."""
+
+    def refused(question: OrderedQuestion[Any]) -> None:
+        raise AssertionError(f"the forest of {question.name} is not needed")
+
+    monkeypatch.setattr(OrderedQuestion, "forest", property(refused))
+    tree = release.tree(tree_name(key))
     other = tree.at_confidence(0.5)
     monkeypatch.setattr(type(tree), "computed_quantile", lambda *_: {})
     for row in quantile_rows(release, key):
@@ -255,7 +261,7 @@ def wide_question(make_question: Make, *, keys: int = 0, name: str = "delay", **
     return make_question(leaves=CELLS, plan=plan, keys=keys, name=name, **fields)
 
 
-def noise_of(release: ReleaseReader, counts: dict[str, Any]) -> dict[tuple[str, int], Any]:
+def leaf_noise(release: ReleaseReader, counts: dict[str, Any]) -> dict[tuple[str, int], Any]:
     """(tree, key code) -> the noise of its leaves."""
     found = {}
     for question in release.plan.questions:
@@ -297,7 +303,7 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
     releases.append((release_counts(plan, moved, key), moved))
     releases.append((release_counts(plan, counts, other_key), counts))
     releases += [(release_counts(each, counts, key), counts) for each in plans]
-    draws = [noise for each in releases for noise in noise_of(*each).values()]
+    draws = [noise for each in releases for noise in leaf_noise(*each).values()]
     assert len(draws) == 6 * 3  # of every release both keys and the other tree
     for first, second in itertools.combinations(draws, 2):
         assert (first == second).sum() < 4
@@ -325,7 +331,7 @@ def test_levels_and_chunks_have_noise_of_their_own(
 ) -> None:
     plan = make_release_plan(wide_question(make_question, keys=2, chunk_leaves=16))
     counts = {"delay": np.zeros(2 * CELLS, np.int64)}
-    noise = noise_of(release_counts(plan, counts, ReleaseKey(bytes(32))), counts)
+    noise = leaf_noise(release_counts(plan, counts, ReleaseKey(bytes(32))), counts)
     chunks = np.concatenate(list(noise.values())).reshape(-1, 16)
     assert len(chunks) == 8
     for first, second in itertools.combinations(chunks, 2):

@@ -17,8 +17,8 @@ from scipy import optimize
 from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.workload import THRESHOLDS, HierarchyWorkload
-from dpcore.levels.candidate import WholeLevels
+from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.levels.candidate import IrregularLevels, Thresholds, WholeLevels
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
@@ -62,7 +62,7 @@ def guaranteed(
     return Guarantee(budget=budget, delta=delta, split=split)
 
 
-def errors_of(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
+def weighted_errors(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
     """Predicted errors times weights."""
     pairs = zip(workloads, plan.questions, strict=True)
     return np.array([float(each.weight) * each.predicted(question) for each, question in pairs])
@@ -184,13 +184,13 @@ TREES = {
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_errors_are_equal(trees: str, budget: Any) -> None:
     workloads = TREES[trees]
-    errors = errors_of(
+    errors = weighted_errors(
         plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, workloads),
         workloads,
     )
     assert max(errors) <= min(errors) * (1 + EQUALITY)
     # By weight they are not, but for trees that are alike.
-    errors = errors_of(
+    errors = weighted_errors(
         plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, workloads), workloads
     )
     assert (max(errors) <= min(errors) * (1 + EQUALITY)) == (trees == "alike")
@@ -200,14 +200,14 @@ def test_errors_are_equal(trees: str, budget: Any) -> None:
 def test_the_sum_of_errors_is_the_least(budget: Any) -> None:
     workloads = TREES["cells"]
     best = plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, *budget), TERMS, workloads)
-    least = errors_of(best, workloads).sum()
+    least = weighted_errors(best, workloads).sum()
     first, second = workloads
 
     def at(part: float) -> float:
         weights = Fraction(part), 1 - Fraction(part)
         weighted = [replace(first, weight=weights[0]), replace(second, weight=weights[1])]
         plan = plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, weighted)
-        return float(errors_of(plan, workloads).sum())
+        return float(weighted_errors(plan, workloads).sum())
 
     own, other = (float(question.budget.amount) for question in best.questions)
     found = own / (own + other)
@@ -228,12 +228,12 @@ def test_noise_of_both_laws_is_split_too() -> None:
         "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 1, delta), TERMS, workloads
     )
     assert len(plan.composed) == 2
-    errors = errors_of(plan, workloads)
+    errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
     least = plan_release(
         "r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1, delta), TERMS, workloads
     )
-    assert errors_of(least, workloads).sum() < errors.sum() * 0.99
+    assert weighted_errors(least, workloads).sum() < errors.sum() * 0.99
 
 
 def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
@@ -242,9 +242,7 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
         HierarchyWorkload(
             name="a",
             domain=PLACES,
-            objective=relative,
-            mechanism=THRESHOLDS,
-            rows_at_most=500,
+            candidate=Thresholds(objective=relative, rows_at_most=500),
         ),
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]
@@ -255,7 +253,7 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
     own = plan.questions[0].spending
     assert 0 < own.epsilon < 2 and 0 < own.delta < delta
     assert own.epsilon / 2 == own.delta / delta
-    errors = errors_of(plan, workloads)
+    errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
 
 
@@ -335,6 +333,7 @@ def test_trees_without_an_error_that_compares_are_refused(split: BudgetSplit) ->
 
 def test_errors_of_several_units_are_not_added_up() -> None:
     relative = RelativeObjective(metric="rel_kappa", kappa=10.0)
-    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, objective=relative)]
+    levels = IrregularLevels(objective=relative)
+    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, candidate=levels)]
     with pytest.raises(Refusal, match="that of a is in rows and that of b in part of the count"):
         plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1), TERMS, workloads)

@@ -38,7 +38,7 @@ def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]
 
 
 @pytest.mark.parametrize(
-    ("totals", "told"),
+    ("totals", "reported"),
     [
         ([], []),
         ([("a", 48_842.0, 20.0)], []),
@@ -52,5 +52,5 @@ def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]
         ([("a", 100.0, 0.0), ("b", 10.0, 0.0)], [("b", "a", False)]),
     ],
 )
-def test_what_is_reported(totals, told) -> None:
-    assert odd(*totals) == told
+def test_what_is_reported(totals, reported) -> None:
+    assert odd(*totals) == reported

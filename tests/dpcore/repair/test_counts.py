@@ -43,7 +43,7 @@ STATED = 1.25  # the factor within which predictions hold
 RANGES, QUARTILES = RangeObjective(), QuantileObjective(quantiles=(0.25, 0.5, 0.75))
 
 
-def setting_of(leaves: int, measure: Measure = Measure.EPSILON, amount: int = 1) -> TreeSetting:
+def make_setting(leaves: int, measure: Measure = Measure.EPSILON, amount: int = 1) -> TreeSetting:
     return TreeSetting(
         leaves=leaves,
         budget=Budget(measure=measure, amount=Fraction(amount)),
@@ -115,7 +115,7 @@ PAIRWISE = [
 def test_predictions_hold_on_histograms_that_are_no_references(
     measure: Measure, rows: int, objective: Objective, shrunk: bool
 ) -> None:
-    best = plan_tree(setting_of(4096, measure), objective=objective)
+    best = plan_tree(make_setting(4096, measure), objective=objective)
     for plan in (best, plan_for_counts(best, objective, rows, shrunk=shrunk)):
         predicted = count_error(plan, objective, rows, shrunk=shrunk).typical
         found = [
@@ -130,7 +130,7 @@ def test_predictions_hold_on_histograms_that_are_no_references(
 def test_a_path_is_a_release(shrunk: bool) -> None:
     """Along paths and of whole releases the errors are equal in the mean, at every boundary."""
     plan = TreePlan.from_amounts(
-        setting_of(90),
+        make_setting(90),
         UniformTree(leaves=90, fanouts=(4, 5, 5)),
         tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
     )
@@ -148,7 +148,7 @@ def test_a_path_is_a_release(shrunk: bool) -> None:
 
 
 def test_a_scale_off_by_30_percent_is_found() -> None:
-    plan = plan_tree(setting_of(256))
+    plan = plan_tree(make_setting(256))
     exact = np.diff(rows_below(REFERENCES[0], 10**6, np.arange(257) / 256))
     right, wrong = (count_errors(plan, exact, noise).std() for noise in (1.0, 0.7))
     predicted = count_error(plan, CDF, 10**6).typical
@@ -156,7 +156,7 @@ def test_a_scale_off_by_30_percent_is_found() -> None:
 
 
 def test_where_rows_are_many_counts_err_as_estimates_do() -> None:
-    plan = plan_tree(setting_of(64), objective=RANGES)
+    plan = plan_tree(make_setting(64), objective=RANGES)
     predicted = count_error(plan, RANGES, 10**7)
     # All but the empty cells of the heaped and the spiky histogram.
     assert abs(predicted.most / predicted_error(plan, RANGES) - 1) < 0.1
@@ -164,7 +164,7 @@ def test_where_rows_are_many_counts_err_as_estimates_do() -> None:
 
 @pytest.mark.parametrize("amount", [200, 10_000])  # the second leaves no variance in a float
 def test_no_noise_no_error(amount: int) -> None:
-    plan = plan_tree(setting_of(100, amount=amount))
+    plan = plan_tree(make_setting(100, amount=amount))
     error = count_error(plan, RANGES, 1000)
     assert (error.least, error.most) == (0, 0)
 
@@ -187,7 +187,7 @@ def test_a_public_total_is_kept(shrunk: bool) -> None:
 
 def test_the_issues_remark_is_reproduced() -> None:
     """16^3 with shares 2:4:3:2: better counts than the CDF plan's at n epsilon <= 1,000."""
-    setting = setting_of(4096)
+    setting = make_setting(4096)
     cdf = plan_tree(setting)
     top_heavy = TreePlan.from_amounts(
         setting,
@@ -207,7 +207,7 @@ def test_the_issues_remark_is_reproduced() -> None:
 def test_plans_for_counts_are_better_where_rows_are_few(
     objective: Objective, rows: int, factor: float
 ) -> None:
-    best = plan_tree(setting_of(4096), objective=objective)
+    best = plan_tree(make_setting(4096), objective=objective)
     plan = plan_for_counts(best, objective, rows)
     assert sum(plan.level_amounts) <= best.budget.amount
     for histogram in other_histograms(4096, rows):
@@ -218,7 +218,7 @@ def test_plans_for_counts_are_better_where_rows_are_few(
 @pytest.mark.parametrize(("objective", "rows"), [(RANGES, 1000), (CDF, 10_000)])
 def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows: int) -> None:
     """With a plan of their own, in the geometric mean over data on which nothing was chosen."""
-    best, found = plan_tree(setting_of(4096), objective=objective), []
+    best, found = plan_tree(make_setting(4096), objective=objective), []
     for shrunk in (False, True):
         plan = plan_for_counts(best, objective, rows, shrunk=shrunk)
         errors = [
@@ -230,12 +230,12 @@ def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows
 
 
 def test_where_rows_are_many_the_plan_for_estimates_stays() -> None:
-    best = plan_tree(setting_of(256))
+    best = plan_tree(make_setting(256))
     assert plan_for_counts(best, CDF, 10**7) == best
 
 
 def test_a_given_shape_is_kept() -> None:
-    best = plan_tree(setting_of(1000), fanouts=(10, 10, 10))
+    best = plan_tree(make_setting(1000), fanouts=(10, 10, 10))
     plan = plan_for_counts(best, CDF, 100, fixed_shape=True)
     assert plan.tree == best.tree and plan.level_amounts != best.level_amounts
 
@@ -254,7 +254,7 @@ def test_of_wide_nodes_few_pairs_are_drawn(
         return CountError(rows=rows, typical=1.0, least=1.0, most=1.0)
 
     monkeypatch.setattr(planner, "count_error", remembered)
-    best = plan_tree(setting_of(fanout**2), fanouts=(fanout, fanout))
+    best = plan_tree(make_setting(fanout**2), fanouts=(fanout, fanout))
     plan_for_counts.cache_clear()
     assert plan_for_counts(best, CDF, 100, fixed_shape=True) is best
     plan_for_counts.cache_clear()
@@ -262,7 +262,7 @@ def test_of_wide_nodes_few_pairs_are_drawn(
 
 
 def test_what_cannot_be_simulated_stays() -> None:
-    setting = setting_of(2**16)
+    setting = make_setting(2**16)
     flat = TreePlan.from_amounts(
         setting, UniformTree(leaves=2**16, fanouts=(2**16,)), (Fraction(0), Fraction(1))
     )
@@ -299,7 +299,7 @@ def test_all_ranges_are_read_alike() -> None:
 
 
 def test_rows_are_assumed_in_scales_of_noise() -> None:
-    assert assumed_rows(setting_of(16)) == pytest.approx(10_000, rel=0.05)
+    assert assumed_rows(make_setting(16)) == pytest.approx(10_000, rel=0.05)
     ten = TreeSetting(
         leaves=16,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 10)),

@@ -23,10 +23,10 @@ def test_any_order_gives_the_sorted_list(codes: list[int], size: int, sort: bool
     given_codes = np.array(sorted(codes) if sort else codes)
     blocks = [given_codes[start : start + size] for start in range(0, len(codes), size)]
     found = CodeBlocks(len(blocks), blocks.__getitem__, 20)
-    wanted = np.sort(given_codes)
-    assert found.prefixes.tolist() == np.unique(wanted // 20).tolist()
+    expected = np.sort(given_codes)
+    assert found.prefixes.tolist() == np.unique(expected // 20).tolist()
     repeated = np.repeat(found.prefixes, np.diff(found.starts))
-    assert (repeated * 20 + found.last_numbers[:]).tolist() == wanted.tolist()
+    assert (repeated * 20 + found.last_numbers[:]).tolist() == expected.tolist()
 
 
 def test_of_sorted_blocks_a_part_reads_those_that_reach_into_it() -> None:

@@ -34,8 +34,8 @@ def test_a_dictionary_of_nothing_but_nulls(index: pa.DataType) -> None:
         assert CategoryDomain(column="x", categories=("a",)).cell_ids(rows).tolist() == [-1, -1]
         assert KeyList(column="x", keys=(1,), unknown="other").codes(rows).tolist() == [1, 1]
         universe = universe_from_columns({"x": pa.array(["a", "b"])})
-        places_of = HierarchyDomain(universe=universe, columns=("x",), missing="other")
-        assert places_of.leaf_ids({"x": rows}).tolist() == [2, 2]
+        by_code = HierarchyDomain(universe=universe, columns=("x",), missing="other")
+        assert by_code.leaf_ids({"x": rows}).tolist() == [2, 2]
         measure = MeasureColumn(column="x", lower=-5, upper=5, missing="zero")
         assert measure.values(rows)[0].tolist() == [0, 0]
 

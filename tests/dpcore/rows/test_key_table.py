@@ -18,7 +18,7 @@ from dpcore.rows.table_keys import TableKeys
 TEXTS = st.text(alphabet="ab/\\é", max_size=4)
 
 
-def table_of(*rows: tuple[str, int]) -> KeyTable:
+def make_table(*rows: tuple[str, int]) -> KeyTable:
     return KeyTable(
         pa.table(
             {
@@ -34,7 +34,7 @@ def table_of(*rows: tuple[str, int]) -> KeyTable:
     st.lists(st.tuples(TEXTS | st.none(), st.integers(0, 4) | st.none()), max_size=20),
 )
 def test_rows_are_found_as_in_a_dictionary(listed: Any, rows: Any) -> None:
-    table = table_of(*listed)
+    table = make_table(*listed)
     known = {each: place for place, each in enumerate(listed)}
     columns = {
         "shop": pa.array([shop for shop, _ in rows], pa.string()),
@@ -75,10 +75,10 @@ def test_many_columns_do_not_overflow() -> None:
 
 
 def test_the_digest_distinguishes_tables() -> None:
-    one = table_of(("a", 1), ("b", 2))
+    one = make_table(("a", 1), ("b", 2))
     others = [
-        table_of(("b", 2), ("a", 1)),
-        table_of(("ab", 1), ("", 2)),
+        make_table(("b", 2), ("a", 1)),
+        make_table(("ab", 1), ("", 2)),
         KeyTable(one.to_table().rename_columns(["shop", "age"])),
         KeyTable(one.to_table().select(["shop"])),
     ]
@@ -90,7 +90,7 @@ def test_the_digest_distinguishes_tables() -> None:
 
 
 def test_labels_that_are_none_are_not_found() -> None:
-    table = table_of(("a", 1), ("b/c", 2))
+    table = make_table(("a", 1), ("b/c", 2))
     assert table.find_position("b\\/c/2") == 1
     for label in ("a", "a/1/", "a/x", "b/c/2", "a\\", "c/1", "a/99999999999999999999", 5):
         assert table.find_position(label) is None
@@ -119,7 +119,7 @@ def test_a_product_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_the_keys_of_a_table_keep_their_policy() -> None:
-    table = table_of(("a", 1), ("b", 2))
+    table = make_table(("a", 1), ("b", 2))
     rows = {"shop": pa.array(["a", "b", None]), "year": pa.array([1, 1, 1])}
     dropped, other = TableKeys(table=table), TableKeys(table=table, unknown="other")
     assert dropped.row_codes(rows).tolist() == [0, -1, -1] and dropped.drops_rows

@@ -156,7 +156,7 @@ def test_refuses_a_specification(spec: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("type", [pa.string(), pa.time32("s"), pa.date32(), pa.timestamp("s")])
 def test_refuses_a_column_without_numbers(type: pa.DataType) -> None:
     measure = MeasureColumn(column="x", lower=0, upper=10)
-    for wanted in (type, pa.dictionary(pa.int8(), type)):
+    for accepted in (type, pa.dictionary(pa.int8(), type)):
         with pytest.raises(ValueError, match=r"column 'x' has type .* needs a column of integers"):
-            measure.check_type(wanted)
+            measure.check_type(accepted)
     measure.check_type(measure.value_type)

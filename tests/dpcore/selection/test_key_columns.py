@@ -24,7 +24,7 @@ TEXT_TYPES = [
 ]
 
 
-def values_of(columns: KeyColumns, keys: pa.Array) -> list[tuple[object, ...] | None]:
+def key_values(columns: KeyColumns, keys: pa.Array) -> list[tuple[object, ...] | None]:
     table = columns.table(keys.drop_null()).to_pydict()
     rows = iter(list(zip(*table.values(), strict=True)))
     return [next(rows) if valid else None for valid in keys.is_valid().to_pylist()]
@@ -34,11 +34,11 @@ def values_of(columns: KeyColumns, keys: pa.Array) -> list[tuple[object, ...] | 
 def test_texts_of_every_type_are_the_same_keys(type: pa.DataType) -> None:
     plain = pa.array([None if t is None else t.encode() for t in TEXTS], pa.binary()).cast(type)
     expected = [(t,) if t else None for t in TEXTS]
-    assert values_of(SHOP, SHOP.row_keys({"shop": plain})) == expected
+    assert key_values(SHOP, SHOP.row_keys({"shop": plain})) == expected
     if "view" not in str(type):
         encoded = plain.dictionary_encode()
-        assert values_of(SHOP, SHOP.row_keys({"shop": encoded})) == expected
-    assert values_of(SHOP, SHOP.row_keys({"shop": plain[3:7]})) == expected[3:7]
+        assert key_values(SHOP, SHOP.row_keys({"shop": encoded})) == expected
+    assert key_values(SHOP, SHOP.row_keys({"shop": plain[3:7]})) == expected[3:7]
 
 
 def test_texts_that_are_not_utf8_are_no_keys() -> None:
@@ -61,7 +61,7 @@ def test_texts_that_are_not_utf8_are_no_keys() -> None:
 def test_numbers_of_every_type_are_integers(rows: pa.Array, expected: list[int | None]) -> None:
     keys = YEAR.row_keys({"year": rows})
     assert keys.type == pa.uint64()
-    assert values_of(YEAR, keys) == [None if each is None else (each,) for each in expected]
+    assert key_values(YEAR, keys) == [None if each is None else (each,) for each in expected]
 
 
 def test_packed_integers_rise_as_the_integers_do() -> None:
@@ -89,7 +89,7 @@ def test_tuples_come_back_as_they_were(tuples: list[tuple[object, ...]]) -> None
     }
     expected = [None if {None, ""} & set(each) else each for each in tuples]
     keys = BOTH.row_keys(rows)
-    assert values_of(BOTH, keys) == expected
+    assert key_values(BOTH, keys) == expected
     known = list(dict.fromkeys(each for each in expected if each is not None))
     assert len(keys.drop_null().unique()) == len(known)
     if known:

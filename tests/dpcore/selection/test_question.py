@@ -30,7 +30,7 @@ COPIES = 3000
 ROW = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
 
 
-def question_of(
+def make_question(
     *, neighbors: Neighbors = Neighbors.ADD_REMOVE, threshold: int = 1, shards: int = 5
 ) -> SelectionQuestion:
     plan = SelectionPlan(
@@ -43,7 +43,7 @@ def question_of(
     return SelectionQuestion(name="keys", domain=columns, plan=plan, shards=shards)
 
 
-def plan_of(question: SelectionQuestion) -> ReleasePlan:
+def make_plan(question: SelectionQuestion) -> ReleasePlan:
     epsilon, delta = question.spending.own
     return ReleasePlan(
         name="r",
@@ -56,7 +56,7 @@ def plan_of(question: SelectionQuestion) -> ReleasePlan:
 
 def released(question: SelectionQuestion, keys: np.ndarray, nonce: bytes = b"") -> list[int]:
     batches = pa.table({"k": pa.array(keys)}).to_batches(max_chunksize=1000)
-    release = release_rows(plan_of(question), batches, KEY, nonce=nonce)
+    release = release_rows(make_plan(question), batches, KEY, nonce=nonce)
     table = release.tree("keys").table  # type: ignore[attr-defined]
     found: list[int] = table.column("k").to_pylist()
     return found
@@ -71,7 +71,7 @@ def keys_of_units(most: int) -> np.ndarray:
 
 @pytest.mark.parametrize("neighbors", list(Neighbors))
 def test_keys_are_released_as_likely_as_the_formula_says(neighbors: Neighbors) -> None:
-    question, rows = question_of(neighbors=neighbors), keys_of_units(30)
+    question, rows = make_question(neighbors=neighbors), keys_of_units(30)
     seen = np.bincount(np.array(released(question, rows)) // COPIES, minlength=31)[1:]
     # Of the decision about one key: half the budget where a row may leave one and enter another.
     half = 2 if neighbors is Neighbors.SUBSTITUTE else 1
@@ -89,23 +89,23 @@ def test_keys_are_released_as_likely_as_the_formula_says(neighbors: Neighbors) -
 
 
 def test_the_released_table_is_sorted_and_holds_nothing_but_keys() -> None:
-    question = question_of()
+    question = make_question()
     rows = keys_of_units(20)
     found = released(question, rows)
     assert found == sorted(found) and set(found) <= set(rows.tolist())
     batches = pa.table({"k": pa.array(rows)}).to_batches()
-    table = release_rows(plan_of(question), batches, KEY).tree("keys").table  # type: ignore[attr-defined]
+    table = release_rows(make_plan(question), batches, KEY).tree("keys").table  # type: ignore[attr-defined]
     assert table.column_names == ["k"] and len(table.to_batches()) == 1
 
 
 def test_the_order_of_rows_and_the_batches_do_not_matter() -> None:
-    question, rows = question_of(), keys_of_units(12)
+    question, rows = make_question(), keys_of_units(12)
     again = np.random.default_rng(9).permutation(rows)
     assert released(question, rows) == released(question, again)
 
 
 def test_other_rows_another_nonce_and_other_shards_draw_afresh() -> None:
-    question, rows = question_of(), keys_of_units(12)
+    question, rows = make_question(), keys_of_units(12)
     first = released(question, rows)
     # One row more, of a key that is surely released: else the same keys would come again.
     more = np.append(rows, np.full(1, rows[0]))
@@ -120,16 +120,16 @@ def test_other_rows_another_nonce_and_other_shards_draw_afresh() -> None:
 
 def test_keys_below_the_threshold_are_never_released() -> None:
     rows = keys_of_units(12)
-    found = np.array(released(question_of(threshold=9), rows)) // COPIES
+    found = np.array(released(make_question(threshold=9), rows)) // COPIES
     assert found.min() >= 9 and {9, 12} <= set(found.tolist())
 
 
 def test_without_rows_nothing_is_released() -> None:
-    assert released(question_of(), np.empty(0, np.int64)) == []
+    assert released(make_question(), np.empty(0, np.int64)) == []
 
 
 def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
-    question = question_of(shards=4)
+    question = make_question(shards=4)
     choices = KeyedChoices(key=KEY, release="r")
     for rows in (np.empty(0, np.int64), np.zeros(5, np.int64), np.arange(50)):
         counter = question.counter(dense=False, choices=choices)
@@ -145,7 +145,7 @@ def test_what_leaves_the_decision_holds_no_count() -> None:
     from dpcore.questions.node_counts import NodeCounts
     from dpcore.questions.place import Place
 
-    question = question_of(shards=1)
+    question = make_question(shards=1)
     source = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=b"")
     sent = {
         question.draw(
@@ -160,7 +160,7 @@ def test_what_leaves_the_decision_holds_no_count() -> None:
 
 def test_the_specification_reads_back() -> None:
     for neighbors in Neighbors:
-        whole = plan_of(question_of(threshold=4, neighbors=neighbors))
+        whole = make_plan(make_question(threshold=4, neighbors=neighbors))
         assert plan_from_spec(whole.spec()) == whole
 
 
@@ -179,9 +179,9 @@ def test_a_unit_counts_once_under_a_key() -> None:
 
 def test_a_selection_answers_no_counts() -> None:
     batches = pa.table({"k": pa.array([1, 2])}).to_batches()
-    tree = release_rows(plan_of(question_of()), batches, KEY).tree("keys")
+    tree = release_rows(make_plan(make_question()), batches, KEY).tree("keys")
     with pytest.raises(ValueError, match="releases no counts"):
         tree.top(1, 0)
     for keys, shards in ((None, 0),):
         with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
-            replace(question_of(), keys=keys, shards=shards)
+            replace(make_question(), keys=keys, shards=shards)

@@ -124,18 +124,18 @@ def test_without_noise_every_node_and_window_is_the_sum_of_its_periods(
     runs.run()
     spans = [(each.first, each.last) for each in runs.nodes]
     for span in runs.nodes:
-        wanted = exact_nodes(tree, runs.counts[span.first - 1 : span.last].sum(axis=0))
+        expected = exact_nodes(tree, runs.counts[span.first - 1 : span.last].sum(axis=0))
         found = released_nodes(runs, span)
-        assert found.keys() <= wanted.keys()
-        assert {at: row["count"] for at, row in found.items()} == {at: wanted[at] for at in found}
+        assert found.keys() <= expected.keys()
+        assert {at: row["count"] for at, row in found.items()} == {at: expected[at] for at in found}
     for first, last in {*spans, (1, temporal.periods), (temporal.periods, temporal.periods)}:
-        wanted = exact_nodes(tree, runs.counts[first - 1 : last].sum(axis=0))
+        expected = exact_nodes(tree, runs.counts[first - 1 : last].sum(axis=0))
         found = window_nodes(runs, first, last)
         assert found and {at: row["count"] for at, row in found.items()} == {
-            at: wanted[at] for at in found
+            at: expected[at] for at in found
         }
         for at, row in found.items():
-            assert row["estimate"] == pytest.approx(wanted[at], abs=1e-6)
+            assert row["estimate"] == pytest.approx(expected[at], abs=1e-6)
 
 
 @by_kind

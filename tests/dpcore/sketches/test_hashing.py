@@ -22,7 +22,7 @@ DRAWS = 40_000
 EDGES = [0, 1, 2, 3, 2**16, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**63, 2**63 + 1, 2**64 - 1]
 
 
-def codes_of(values: list[int]) -> np.ndarray:
+def make_codes(values: list[int]) -> np.ndarray:
     return np.array(values, np.uint64)
 
 
@@ -33,7 +33,7 @@ def test_the_formula_in_whole_numbers(bits: int) -> None:
     addends = stream.uint64(2).tolist()
     hashing = MultiplyShift(public_stream("formula", bits), functions=2, bits=bits)
     for number, (factors, addend) in enumerate(zip(multipliers, addends, strict=True)):
-        for code, found in zip(EDGES, hashing(number, codes_of(EDGES)).tolist(), strict=True):
+        for code, found in zip(EDGES, hashing(number, make_codes(EDGES)).tolist(), strict=True):
             parts = [code, code >> 32][:pieces]
             total = sum(a * x for a, x in zip(factors, parts, strict=True)) + addend
             assert found == (total % 2**64) >> (64 - bits)
@@ -42,7 +42,7 @@ def test_the_formula_in_whole_numbers(bits: int) -> None:
 def test_scrambling_in_whole_numbers_is_one_to_one() -> None:
     first, second = (public_stream("scramble").uint64(2) | np.uint64(1)).tolist()
     hashes = SketchHashes(public_stream("scramble"), rows=1, bits=8, signed=False)
-    found = hashes._scrambled(codes_of(EDGES)).tolist()
+    found = hashes._scrambled(make_codes(EDGES)).tolist()
     for code, scrambled in zip(EDGES, found, strict=True):
         once = code * first % 2**64
         twice = (once ^ once >> 32) * second % 2**64
@@ -68,7 +68,7 @@ PAIRS = len(EDGES) * (len(EDGES) - 1) // 2
 @pytest.mark.parametrize("bits", [1, 3])
 def test_every_pair_of_codes_is_uniform(bits: int) -> None:
     hashing = MultiplyShift(public_stream("pairs", bits), functions=DRAWS, bits=bits)
-    found = pair_p_values(hashing, DRAWS, bits, codes_of(EDGES))
+    found = pair_p_values(hashing, DRAWS, bits, make_codes(EDGES))
     assert found > FALSE_ALARM / (2 * PAIRS)
 
 
@@ -84,11 +84,11 @@ def bad_hashes() -> dict[str, MultiplyShift]:
 
 @pytest.mark.parametrize("kind", bad_hashes())
 def test_planted_bad_hashes_are_found(kind: str) -> None:
-    found = pair_p_values(bad_hashes()[kind], DRAWS, 3, codes_of(EDGES))
+    found = pair_p_values(bad_hashes()[kind], DRAWS, 3, make_codes(EDGES))
     assert found < FALSE_ALARM / (2 * PAIRS)
 
 
-def cells_of(hashes: SketchHashes, codes: np.ndarray) -> np.ndarray:
+def signed_columns(hashes: SketchHashes, codes: np.ndarray) -> np.ndarray:
     """(rows, n): columns and signs as one number."""
     return np.array(
         [
@@ -99,9 +99,9 @@ def cells_of(hashes: SketchHashes, codes: np.ndarray) -> np.ndarray:
 
 
 def test_columns_and_signs_are_uniform_together() -> None:
-    codes = codes_of([5, 2**63 + 5])
+    codes = make_codes([5, 2**63 + 5])
     hashes = SketchHashes(public_stream("together"), rows=DRAWS, bits=2, signed=True)
-    cells = cells_of(hashes, codes)
+    cells = signed_columns(hashes, codes)
     for one, other in ((cells[:, 0], cells[:, 1]), (cells[::2, 0], cells[1::2, 0])):
         observed = np.bincount(one * 8 + other, minlength=64)
         assert stats.chisquare(observed).pvalue > FALSE_ALARM
@@ -137,7 +137,7 @@ def squares_of_cells(codes: np.ndarray, kind: type[SketchHashes]) -> np.ndarray:
 @pytest.mark.parametrize("kind", SEQUENCES)
 def test_sequences_collide_as_random_columns_do(kind: str) -> None:
     """Their squares have mean 1, and the variance 2 / 64 of random columns and signs."""
-    codes = codes_of(SEQUENCES[kind])
+    codes = make_codes(SEQUENCES[kind])
     found = squares_of_cells(codes, SketchHashes)
     assert abs(found.mean() - 1) <= 4.9 * np.sqrt(2 / 64 / 400)
     # About chi-squared: 400 draws show the deviation to 5 %.
@@ -145,13 +145,13 @@ def test_sequences_collide_as_random_columns_do(kind: str) -> None:
 
 
 def test_a_sequence_that_is_not_scrambled_does_not() -> None:
-    assert squares_of_cells(codes_of(list(range(1000))), Unscrambled).std() > 1
+    assert squares_of_cells(make_codes(list(range(1000))), Unscrambled).std() > 1
 
 
 def test_without_signs() -> None:
     hashes = SketchHashes(public_stream("plus"), rows=2, bits=4, signed=False)
     assert not hashes.signed
-    assert [signs for _, signs in hashes.cells(codes_of(EDGES))] == [None, None]
+    assert [signs for _, signs in hashes.cells(make_codes(EDGES))] == [None, None]
 
 
 def test_functions_follow_from_the_name_of_the_stream() -> None:
@@ -159,7 +159,7 @@ def test_functions_follow_from_the_name_of_the_stream() -> None:
 
     def columns(*name: str) -> list[list[int]]:
         hashes = SketchHashes(key.stream("sketch", *name), rows=1, bits=10, signed=False)
-        return cells_of(hashes, codes).tolist()
+        return signed_columns(hashes, codes).tolist()
 
     assert columns("a") == columns("a")
     assert columns("a") != columns("b")

@@ -20,14 +20,14 @@ CODES = {
 }
 
 
-def of_levels(*levels: int, bits: int = 50) -> PrefixSketches:
+def make_sketches(*levels: int, bits: int = 50) -> PrefixSketches:
     return PrefixSketches(shape=SHAPE, code_bits=bits, levels=levels)
 
 
 @pytest.mark.parametrize("kind", CODES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_each_level_is_the_sketch_of_its_prefixes(kind: str, weighted: bool) -> None:
-    sketches, codes = of_levels(1, 7, 33, 50), CODES[kind]
+    sketches, codes = make_sketches(1, 7, 33, 50), CODES[kind]
     counts = np.arange(codes.size) if weighted else None
     hashes, tables = sketches.hashes(KEY, "t"), sketches.empty()
     sketches.update(hashes, tables, codes, counts)
@@ -45,12 +45,12 @@ def test_the_functions_follow_from_all_that_shapes_them() -> None:
             0
         ].tolist()
 
-    one = columns(of_levels(20, 40), 1, "t")
-    assert one == columns(of_levels(10, 30, 40), 2, "t")
+    one = columns(make_sketches(20, 40), 1, "t")
+    assert one == columns(make_sketches(10, 30, 40), 2, "t")
     others = [
-        columns(of_levels(20, 40), 1, "u"),
-        columns(of_levels(20, 41), 1, "t"),
-        columns(of_levels(20, 40, bits=51), 1, "t"),
+        columns(make_sketches(20, 40), 1, "u"),
+        columns(make_sketches(20, 41), 1, "t"),
+        columns(make_sketches(20, 40, bits=51), 1, "t"),
         columns(
             PrefixSketches(
                 shape=SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=32),
@@ -67,18 +67,18 @@ def test_the_functions_follow_from_all_that_shapes_them() -> None:
 @pytest.mark.parametrize("levels", [(), (0, 1), (2, 1), (1, 1), (50, 51)])
 def test_levels_that_are_none(levels: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="levels: "):
-        of_levels(*levels)
+        make_sketches(*levels)
 
 
 @pytest.mark.parametrize("bits", [0, 65])
 def test_codes_of_no_bits_or_too_many(bits: int) -> None:
     with pytest.raises(ValueError, match=f"code_bits: {bits} is not from 1 to 64"):
-        of_levels(1, bits=bits)
+        make_sketches(1, bits=bits)
 
 
 def test_what_cannot_be_read_or_counted() -> None:
-    sketches = of_levels(3, 50)
+    sketches = make_sketches(3, 50)
     with pytest.raises(ValueError, match="counters of 64 cells are not of 128"):
-        sketches.from_bytes(of_levels(50).to_bytes(of_levels(50).empty()))
+        sketches.from_bytes(make_sketches(50).to_bytes(make_sketches(50).empty()))
     with pytest.raises(ValueError, match="one has more than 3 bits"):
         sketches.update(sketches.hashes(KEY), sketches.empty(), np.array([2**50], np.uint64))

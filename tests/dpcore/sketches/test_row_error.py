@@ -34,7 +34,7 @@ def noisy_table(shape: SketchShape, counts: np.ndarray, scale: Fraction, draw: i
     return add_noise(law, table, public_stream("row error noise", draw)), hashes
 
 
-def shape_of(kind: SketchKind, rows: int = 1, width: int = 64) -> SketchShape:
+def make_shape(kind: SketchKind, rows: int = 1, width: int = 64) -> SketchShape:
     return SketchShape(kind=kind, rows=rows, width=width)
 
 
@@ -44,7 +44,7 @@ def shape_of(kind: SketchKind, rows: int = 1, width: int = 64) -> SketchShape:
 def test_the_variance_of_a_row_and_f2(kind: SketchKind, data: str, scale: Fraction) -> None:
     """Check the variance of the estimate for a code that was never counted, and F2 over the same
     draws."""
-    shape, counts, draws = shape_of(kind), DATA[data], 1000
+    shape, counts, draws = make_shape(kind), DATA[data], 1000
     f2, noise = float((counts**2).sum()), DiscreteLaplace(scale=scale).variance
     squares, moments = np.empty(draws), np.empty(draws)
     for draw in range(draws):
@@ -67,7 +67,7 @@ def brute_force(atoms: np.ndarray, rows: int, statistic: object) -> tuple[float,
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
 def test_order_statistics_by_brute_force(rows: int) -> None:
     atoms = np.array([-4.0, -1.0, -1.0, 0.5, 2.0, 9.0])
-    law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3)
+    law = RowError(shape=make_shape(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3)
     expected = {
         SketchEstimator.MEAN: brute_force(atoms, rows, np.mean),
         SketchEstimator.MINIMUM: brute_force(atoms + 3, rows, min),
@@ -85,7 +85,7 @@ def test_the_middle_two_of_an_even_number(rows: int) -> None:
     """Check medians of many atoms by simulation, and for two rows against the mean itself."""
     rng = np.random.default_rng(rows)
     atoms = np.sort(rng.exponential(size=4000))
-    law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms)
+    law = RowError(shape=make_shape(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms)
     found = law.moments(SketchEstimator.MEDIAN)
     medians = np.median(rng.choice(atoms, (200_000, rows)), axis=1)
     assert found.bias == pytest.approx(medians.mean(), abs=Z * medians.std() / 447)
@@ -115,7 +115,7 @@ def test_the_errors_that_a_table_predicts(
     kind: SketchKind, data: str, scale: Fraction, rows: int
 ) -> None:
     """They are those found; and the best estimator by them is the best, or within 10 %."""
-    shape = shape_of(kind, rows)
+    shape = make_shape(kind, rows)
     found = mean_squares(shape, DATA[data], scale)
     laws = [
         RowError.from_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
@@ -130,7 +130,7 @@ def test_the_errors_that_a_table_predicts(
 
 @pytest.mark.parametrize("kind", SketchKind)
 def test_what_is_chosen(kind: SketchKind) -> None:
-    shape = shape_of(kind, rows=5)
+    shape = make_shape(kind, rows=5)
     exact, _ = noisy_table(shape, ZIPF, NONE, 0)
     drowned, _ = noisy_table(shape, ZIPF, Fraction(10**5), 0)
     skewed = RowError.from_table(shape, exact).best_estimator()
@@ -144,7 +144,7 @@ def test_what_is_chosen(kind: SketchKind) -> None:
 @pytest.mark.parametrize("kind", SketchKind)
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_plans_agree_with_tables_of_flat_data(kind: SketchKind, rows: int) -> None:
-    shape = shape_of(kind, rows)
+    shape = make_shape(kind, rows)
     planned = RowError.planned(
         shape,
         total=float(FLAT.sum()),

@@ -23,7 +23,7 @@ SHAPES = [
 Batch = tuple[np.ndarray, np.ndarray | None]
 
 
-def table_of(shape: SketchShape, *batches: Batch) -> np.ndarray:
+def add_batches(shape: SketchShape, *batches: Batch) -> np.ndarray:
     hashes, table = shape.hashes(public_stream("table")), shape.empty()
     for codes, counts in batches:
         update(hashes, table, codes, counts)
@@ -49,7 +49,7 @@ def test_it_is_the_paper_s_algorithm_one_item_at_a_time(
     for codes, counts in batches:
         for place, code in enumerate(codes.tolist()):
             reference.update(code, 1 if counts is None else int(counts[place]))
-    assert table_of(shape, *batches).tolist() == reference.table
+    assert add_batches(shape, *batches).tolist() == reference.table
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -58,12 +58,12 @@ def test_it_is_the_paper_s_algorithm_one_item_at_a_time(
 def test_any_order_and_bundling_gives_the_same_table(
     shape: SketchShape, batches: list[Batch], data: st.DataObject
 ) -> None:
-    whole = table_of(shape, *batches)
+    whole = add_batches(shape, *batches)
     order = data.draw(st.permutations(batches))
     cut = data.draw(st.integers(0, len(order)))
-    parts = [table_of(shape, *order[:cut]), table_of(shape, *order[cut:])]
+    parts = [add_batches(shape, *order[:cut]), add_batches(shape, *order[cut:])]
     assert merged(shape, parts).tolist() == whole.tolist()
-    assert merged(shape, [table_of(shape, each) for each in order]).tolist() == whole.tolist()
+    assert merged(shape, [add_batches(shape, each) for each in order]).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -72,8 +72,8 @@ def test_any_order_and_bundling_gives_the_same_table(
 def test_it_is_linear(shape: SketchShape, one: Batch, factor: int) -> None:
     codes, counts = one
     times = np.full(codes.size, factor) if counts is None else counts * factor
-    assert (table_of(shape, (codes, times)) == factor * table_of(shape, one)).all()
-    assert not table_of(
+    assert (add_batches(shape, (codes, times)) == factor * add_batches(shape, one)).all()
+    assert not add_batches(
         shape, one, (codes, -np.ones_like(times) if counts is None else -counts)
     ).any()
 
@@ -82,16 +82,16 @@ def test_it_is_linear(shape: SketchShape, one: Batch, factor: int) -> None:
 def test_blocks_make_no_difference(shape: SketchShape, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.random.default_rng(1).integers(0, 2**64, 1000, dtype=np.uint64)
     counts = np.arange(1000)
-    whole = table_of(shape, (codes, None), (codes, counts))
+    whole = add_batches(shape, (codes, None), (codes, counts))
     monkeypatch.setattr(tables, "BLOCK", 7)
-    assert (table_of(shape, (codes, None), (codes, counts)) == whole).all()
+    assert (add_batches(shape, (codes, None), (codes, counts)) == whole).all()
     assert (np.abs(whole).sum(axis=1) <= codes.size + counts.sum()).all()
 
 
 def test_counts_beyond_what_a_float_holds_are_exact() -> None:
     shape = SHAPES[0]
     codes = np.zeros(3, np.uint64)
-    table = table_of(shape, (codes, np.array([2**60, 1, 2])))
+    table = add_batches(shape, (codes, np.array([2**60, 1, 2])))
     assert sorted(table[0].tolist()) == [0, 2**60 + 3]
 
 
@@ -106,11 +106,11 @@ def test_as_bytes_and_back(shape: SketchShape) -> None:
 def test_what_cannot_be_counted() -> None:
     shape = SHAPES[0]
     with pytest.raises(TypeError, match="codes: int64 is not uint64"):
-        table_of(shape, (np.array([1]), None))
+        add_batches(shape, (np.array([1]), None))
     with pytest.raises(ValueError, match="counts: 1 are not as many as codes, 2"):
-        table_of(shape, (np.zeros(2, np.uint64), np.array([5])))
+        add_batches(shape, (np.zeros(2, np.uint64), np.array([5])))
     with pytest.raises(TypeError, match="counts: float64 is not int64"):
-        table_of(shape, (np.zeros(1, np.uint64), np.array([0.5])))
+        add_batches(shape, (np.zeros(1, np.uint64), np.array([0.5])))
 
 
 @pytest.mark.parametrize("relation", ROW_UNITS)

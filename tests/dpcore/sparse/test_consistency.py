@@ -51,26 +51,26 @@ def test_lowered_counts_are_the_nearest(
 ) -> None:
     """Against all integers, with the children of another node in between."""
     least = np.array([low for low, _ in children])
-    wanted = least + np.array([slack for _, slack in children])
+    target = least + np.array([slack for _, slack in children])
     total = int(least.sum()) + extra
     rest_least = np.array([low for low, _ in others], np.int64)
     rest = rest_least + np.array([slack for _, slack in others], np.int64)
     found = _lowered(
-        np.concatenate([rest, wanted]),
+        np.concatenate([rest, target]),
         np.concatenate([rest_least, least]),
         np.repeat([2, 0], [len(others), len(children)]),
         np.array([total, 7, int(rest.sum())]),
     )
     assert found[: len(others)].tolist() == rest.tolist()
     own = found[len(others) :]
-    assert (own >= least).all() and (own <= wanted).all() and own.sum() <= total
-    ranges = [range(low, high + 1) for low, high in zip(least, wanted, strict=True)]
+    assert (own >= least).all() and (own <= target).all() and own.sum() <= total
+    ranges = [range(low, high + 1) for low, high in zip(least, target, strict=True)]
     best = min(
-        sum((x - w) ** 2 for x, w in zip(each, wanted, strict=True))
+        sum((x - w) ** 2 for x, w in zip(each, target, strict=True))
         for each in itertools.product(*ranges)
         if sum(each) <= total
     )
-    assert int(((own - wanted) ** 2).sum()) == best
+    assert int(((own - target) ** 2).sum()) == best
 
 
 @settings(deadline=None)

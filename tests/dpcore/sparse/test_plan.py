@@ -15,7 +15,7 @@ import pytest
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 ROUNDING = 1e-12
@@ -30,7 +30,7 @@ def one_level(
             SparseLevel(name="root", epsilon=Fraction(1), delta=Fraction(1, 100)),
             SparseLevel(name="nodes", epsilon=Fraction(epsilon), delta=Fraction(delta)),
         ),
-        unit=of_rows(unit, rows),
+        unit=bounded_unit(unit, rows),
     )
     law, threshold = plan.law(1), plan.threshold(1)
     assert law is not None and threshold is not None
@@ -248,7 +248,7 @@ def test_a_public_root_costs_nothing() -> None:
 
 
 def test_specifications_come_back() -> None:
-    for unit, public in ((of_rows(ADD_REMOVE, 3), False), (SUBSTITUTE, True)):
+    for unit, public in ((bounded_unit(ADD_REMOVE, 3), False), (SUBSTITUTE, True)):
         plan = plan_sparse(["a", "b"], Fraction(1), Fraction(1, 10**6), unit, public_total=public)
         assert SparsePlan.from_spec(json.loads(json.dumps(plan.spec()))) == plan
         assert pickle.loads(pickle.dumps(plan)) == plan

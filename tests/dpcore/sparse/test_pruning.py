@@ -30,7 +30,9 @@ PLAN = plan_sparse(CODES.names, EPSILON, DELTA, ADD_REMOVE_ROW, weights=[1, 1, 3
 NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 
 
-def rows_of(domain: SparseDomain, generator: np.random.Generator, size: int) -> dict[str, pa.Array]:
+def draw_rows(
+    domain: SparseDomain, generator: np.random.Generator, size: int
+) -> dict[str, pa.Array]:
     codes = np.minimum(generator.geometric(0.03, size) - 1, 255)
     if domain is CODES:
         return {"c": pa.array(codes)}
@@ -63,7 +65,7 @@ def true_counts(truth: NodeCounts, keys: pa.Array) -> np.ndarray:
 def test_what_holds_always(domain: SparseDomain, pruning: Pruning | None) -> None:
     generator, implied = np.random.default_rng(3), 0
     for run in range(60):
-        rows = rows_of(domain, generator, int(generator.integers(0, 600)))
+        rows = draw_rows(domain, generator, int(generator.integers(0, 600)))
         found = dict(level_counts(domain, domain.leaf_counts(rows)))
         truth = [found[level] for level in range(4)]
         truth[0] = (

@@ -86,7 +86,7 @@ def exact_counts(form: str) -> list[dict[str, int]]:
     return [found[level] for level in range(domain.height + 1)]
 
 
-def tree_of(release: ReleaseReader, form: str) -> ReleasedSparse:
+def read_tree(release: ReleaseReader, form: str) -> ReleasedSparse:
     tree = release.tree(form)
     assert isinstance(tree, ReleasedSparse)
     return tree
@@ -99,7 +99,7 @@ def release(request: pytest.FixtureRequest) -> ReleaseReader:
 
 @pytest.mark.parametrize("form", DOMAINS)
 def test_every_released_node_is_found_by_its_path(release: ReleaseReader, form: str) -> None:
-    tree, total = tree_of(release, form), tree_of(release, form).at_path("").count
+    tree, total = read_tree(release, form), read_tree(release, form).at_path("").count
     for level in range(tree.question.plan.height + 1):
         rows = tree.rows(level)
         assert rows.schema == NODES_SCHEMA and set(rows["level"].to_pylist()) == {level}
@@ -114,7 +114,7 @@ def test_every_released_node_is_found_by_its_path(release: ReleaseReader, form: 
 
 @pytest.mark.parametrize("form", DOMAINS)
 def test_children_are_the_nodes_one_label_below(release: ReleaseReader, form: str) -> None:
-    tree, domain = tree_of(release, form), DOMAINS[form]
+    tree, domain = read_tree(release, form), DOMAINS[form]
     height, released_below = tree.question.plan.height, 0
     for level in range(height):
         below = tree.rows(level + 1).to_pylist()
@@ -145,18 +145,18 @@ def parent_paths(domain: SparseDomain, level: int, paths: list[str], form: str) 
 
 @pytest.mark.parametrize("form", DOMAINS)
 def test_the_largest_of_a_level(release: ReleaseReader, form: str) -> None:
-    tree = tree_of(release, form)
+    tree = read_tree(release, form)
     for level, name in enumerate(tree.level_names):
         assert tree.find_level(name) == level == tree.find_level(str(level))
         rows = tree.rows(level).to_pylist()
         order = sorted(rows, key=lambda row: -row["count"])
-        for wanted in (1, 2, 100):
-            found = [answer.label for answer in tree.top(wanted, level)]
-            assert found == [row["label"] for row in order[:wanted]]
+        for number in (1, 2, 100):
+            found = [answer.label for answer in tree.top(number, level)]
+            assert found == [row["label"] for row in order[:number]]
 
 
 def test_refusals(release: ReleaseReader) -> None:
-    tree = tree_of(release, "labels")
+    tree = read_tree(release, "labels")
     most = {level: tree.question.unpublished_most(level) for level in (1, 2)}
     for path, level in (("z", 1), ("a/z", 2), ("b/c", 2)):  # the label b/c is written b\/c
         with pytest.raises(ValueError, match=f"so it has from 0 to {most[level]} rows$"):
@@ -165,11 +165,11 @@ def test_refusals(release: ReleaseReader) -> None:
             tree.children(path)
     assert tree.at_path("/") == tree.at_path("")
     for path in ("a/", "//", "a/b/c", "a\\b"):
-        for ask in (tree.at_path, tree.children):
+        for query in (tree.at_path, tree.children):
             with pytest.raises(ValueError, match=r"^path [^:]*: (it has|a backslash)"):
-                ask(path)
+                query(path)
     with pytest.raises(ValueError, match="its length /1 is none of"):
-        tree_of(release, "codes").at_path("00/1")
+        read_tree(release, "codes").at_path("00/1")
     leaf = tree.top(1, 2)[0].label
     with pytest.raises(ValueError, match="no node of this path with children"):
         tree.children(leaf)
@@ -187,18 +187,18 @@ def test_what_is_said_of_nodes_always_holds(form: str, prune: int) -> None:
     """Check that every published node has rows, and that an unpublished one has at most the stated
     number."""
     exact, largest, within = exact_counts(form), 0, 0
-    asked = question(form, prune=prune)
+    planned = question(form, prune=prune)
     for run in range(25):
-        tree = tree_of(released(asked, run=run), form)
+        tree = read_tree(released(planned, run=run), form)
         for level, truth in enumerate(exact):
             rows = {row["label"]: row for row in tree.rows(level).to_pylist()}
             assert rows.keys() <= truth.keys()  # nothing that has no rows
-            most = asked.unpublished_most(level)
+            most = planned.unpublished_most(level)
             for label, count in truth.items():
                 if label not in rows:
                     assert count <= most
                     largest = max(largest, count)
-                    within += count > 2 * asked.plan.radius(level)
+                    within += count > 2 * planned.plan.radius(level)
     # Folding takes more away than the threshold alone: the bound must know of it.
     if form == "codes":
         assert largest > 0 and (prune == 0 or within > 0)
@@ -210,7 +210,7 @@ def test_intervals_cover_at_the_confidence() -> None:
     exact = exact_counts("codes")
     hits, shifted, seen = 0, 0, 0
     for run in range(70):
-        tree = tree_of(released(question("codes", confidence=0.8), run=run), "codes")
+        tree = read_tree(released(question("codes", confidence=0.8), run=run), "codes")
         for level in (1, 2):
             for row in tree.rows(level).to_pylist():
                 truth, width = exact[level][row["label"]], row["ci_high"] - row["ci_low"]
@@ -226,9 +226,9 @@ def test_shards_do_not_change_what_is_counted() -> None:
     for form, domain in DOMAINS.items():
         totals = []
         for shards in (1, 3, 50):
-            asked = replace(question(form), shards=shards)
-            partials = list(asked.split_counts(domain.leaf_counts(columns), CHOICES))
-            assert sorted(partial.place for partial in partials) == asked.places
+            planned = replace(question(form), shards=shards)
+            partials = list(planned.split_counts(domain.leaf_counts(columns), CHOICES))
+            assert sorted(partial.place for partial in partials) == planned.places
             assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)
             for partial in partials:
@@ -238,16 +238,16 @@ def test_shards_do_not_change_what_is_counted() -> None:
 
 
 def test_another_confidence_or_pruning_draws_the_same_noise() -> None:
-    base = tree_of(released(question("codes")), "codes")
+    base = read_tree(released(question("codes")), "codes")
     for other in (question("codes", confidence=0.5), question("codes", prune=30)):
-        tree = tree_of(released(other), "codes")
+        tree = read_tree(released(other), "codes")
         for level in range(4):
             noisy = dict(zip(*(base.rows(level)[n].to_pylist() for n in NOISY), strict=True))
             for label, estimate in zip(
                 *(tree.rows(level)[n].to_pylist() for n in NOISY), strict=True
             ):
                 assert noisy[label] == estimate
-    more = tree_of(released(question("codes", weight=Fraction(2)), run=1), "codes")
+    more = read_tree(released(question("codes", weight=Fraction(2)), run=1), "codes")
     assert more.rows(1)["estimate"].to_pylist() != base.rows(1)["estimate"].to_pylist()
 
 

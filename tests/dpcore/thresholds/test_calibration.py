@@ -18,7 +18,7 @@ from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from tests.dpcore.threshold_questions import worst_alpha_rmse
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 
 def calibrated(
@@ -33,7 +33,7 @@ def calibrated(
     score: Callable[[ThresholdErrors], float] | None = None,
 ) -> ThresholdPlan:
     return calibrate(
-        GroupPrivacy(epsilon=epsilon, delta=delta, unit=of_rows(unit, rows)),
+        GroupPrivacy(epsilon=epsilon, delta=delta, unit=bounded_unit(unit, rows)),
         height=height,
         alpha=alpha,
         root_bound=root_bound,

@@ -40,7 +40,7 @@ SINGLE = ThresholdRound(
 )
 
 
-def plan_of(*rounds: ThresholdRound) -> ThresholdPlan:
+def make_plan(*rounds: ThresholdRound) -> ThresholdPlan:
     return ThresholdPlan(
         epsilon=sum((each.epsilon for each in rounds), Fraction(0)),
         delta=sum((each.delta for each in rounds), Fraction(0)),
@@ -104,11 +104,11 @@ def missed_by_sums(each: ThresholdRound, count: int) -> float:
 
 @pytest.mark.parametrize("count", [30, 40, 55, 75, 90])
 def test_single_leaves_are_nearly_exact(count: int) -> None:
-    errors = ThresholdErrors(plan_of(SINGLE), height=0, root_bound=1000)
+    errors = ThresholdErrors(make_plan(SINGLE), height=0, root_bound=1000)
     exact, bound = missed_by_sums(SINGLE, count), float(errors.missed(1, count))
     assert exact <= bound * (1 + 1e-9) and bound <= 1.2 * exact
     found = simulated(
-        plan_of(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([count]), COPIES
+        make_plan(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([count]), COPIES
     )[0]
     seen = int((found == 10).sum())
     assert stats.binom.cdf(seen, COPIES, exact) > 1e-7 < stats.binom.sf(seen - 1, COPIES, exact)
@@ -116,8 +116,10 @@ def test_single_leaves_are_nearly_exact(count: int) -> None:
 
 def test_a_bound_of_smaller_noise_is_found_out() -> None:
     planted = replace(SINGLE, search_epsilon=SINGLE.search_epsilon / Fraction(7, 10))
-    bound = float(ThresholdErrors(plan_of(planted), height=0, root_bound=99).missed(1, 60))
-    found = simulated(plan_of(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([60]), COPIES)[0]
+    bound = float(ThresholdErrors(make_plan(planted), height=0, root_bound=99).missed(1, 60))
+    found = simulated(make_plan(SINGLE), UniformTree(leaves=1, fanouts=()), np.array([60]), COPIES)[
+        0
+    ]
     assert stats.binom.sf(int((found == 10).sum()), COPIES, bound) < 1e-6
 
 
@@ -208,7 +210,7 @@ def test_bounds_fall_with_the_count_and_rise_with_the_height() -> None:
 
 
 def test_a_plan_without_rounds_has_one_estimate() -> None:
-    errors = ThresholdErrors(replace(plan_of(SINGLE), rounds=()), height=3, root_bound=100)
+    errors = ThresholdErrors(replace(make_plan(SINGLE), rounds=()), height=3, root_bound=100)
     np.testing.assert_allclose(errors.alpha_rmse([0, 8, 100], 0.5), [10, 0, 40])
     np.testing.assert_allclose(errors.smoothed_relative_error([0, 8, 100], 10.0), [1, 0.2, 0.9])
     assert worst_alpha_rmse(errors, 0.5) == 40
@@ -217,4 +219,4 @@ def test_a_plan_without_rounds_has_one_estimate() -> None:
 @pytest.mark.parametrize("bound", [0, 2**40 + 1])
 def test_bad_root_bounds_are_named(bound: int) -> None:
     with pytest.raises(ValueError, match=f"root_bound is {bound}"):
-        ThresholdErrors(plan_of(SINGLE), height=1, root_bound=bound)
+        ThresholdErrors(make_plan(SINGLE), height=1, root_bound=bound)

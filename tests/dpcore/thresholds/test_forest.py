@@ -29,7 +29,7 @@ from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import UniformTree
-from tests.dpcore.threshold_questions import claiming, round_of, short_plan, whole_plan
+from tests.dpcore.threshold_questions import claiming, make_round, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
 
 FALSE_ALARM = 1e-6
@@ -47,7 +47,7 @@ SHAPES = {
 
 
 @lru_cache
-def plan_of(shape: str, *, keyed: bool = False) -> TreeThresholds:
+def make_plan(shape: str, *, keyed: bool = False) -> TreeThresholds:
     return TreeThresholds(tree=SHAPES[shape], thresholds=short_plan(), keyed=keyed)
 
 
@@ -78,7 +78,7 @@ def random_counts(shape: str, keys: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("keys", [1, 3])
 def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: int) -> None:
-    plan, counts = plan_of(shape, keyed=keys > 1), random_counts(shape, keys)
+    plan, counts = make_plan(shape, keyed=keys > 1), random_counts(shape, keys)
     levels = solved(ThresholdForest(plan, keys=keys), counts)
     tree = plan.tree
     for level, (estimate, count) in enumerate(levels):
@@ -93,7 +93,7 @@ def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: i
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_key_has_its_own_noise_whatever_is_beside_it(shape: str) -> None:
-    plan, counts, keys = plan_of(shape, keyed=True), random_counts(shape, 1), 5
+    plan, counts, keys = make_plan(shape, keyed=True), random_counts(shape, 1), 5
     same, leaves = np.tile(counts, keys), plan.tree.leaves
     together = solved(ThresholdForest(plan, keys=keys), same)
     alone = ThresholdForest(plan, keys=keys, chunk_leaves=leaves)
@@ -109,7 +109,7 @@ def test_a_key_has_its_own_noise_whatever_is_beside_it(shape: str) -> None:
 
 
 def test_keys_trees_and_data_have_streams_of_their_own() -> None:
-    plan = plan_of("flat", keyed=True)
+    plan = make_plan("flat", keyed=True)
     # Many leaves just between rounds, so that equal noise shows in equal answers.
     tree = IrregularTree.from_fanouts([[200]])
     plan, counts = replace(plan, tree=tree), np.full(200, 300, dtype=np.int64)
@@ -139,7 +139,7 @@ def test_a_tree_that_does_not_fit_a_chunk_is_refused() -> None:
     tree = IrregularTree.from_fanouts([[CHUNK_LEAVES + 1]])
     with pytest.raises(ValueError, match="mechanism: thresholds need a whole tree at once"):
         TreeThresholds(tree=tree, thresholds=short_plan())
-    plan = plan_of("flat")
+    plan = make_plan("flat")
     with pytest.raises(ValueError, match="mechanism: thresholds need a whole tree at once"):
         ThresholdForest(plan, chunk_leaves=plan.tree.leaves - 1)
 
@@ -147,8 +147,8 @@ def test_a_tree_that_does_not_fit_a_chunk_is_refused() -> None:
 @pytest.mark.parametrize("estimate", [25, 10])
 def test_estimates_that_do_not_rise_are_refused(estimate: int) -> None:
     rounds = (
-        replace(round_of(20), estimate=Fraction(25)),
-        replace(round_of(40), estimate=Fraction(estimate)),
+        replace(make_round(20), estimate=Fraction(25)),
+        replace(make_round(40), estimate=Fraction(estimate)),
     )
     with pytest.raises(ValueError, match="the estimates of the rounds must rise"):
         TreeThresholds(
@@ -160,7 +160,9 @@ def test_estimates_that_do_not_rise_are_refused(estimate: int) -> None:
 
 
 @lru_cache
-def widths_of(height: int, confidence: float = CONFIDENCE, cutoff: int = 2) -> ThresholdIntervals:
+def compute_widths(
+    height: int, confidence: float = CONFIDENCE, cutoff: int = 2
+) -> ThresholdIntervals:
     tree = IrregularTree.from_fanouts([[2] * 2**level for level in range(height)])
     plan = whole_plan(cutoff=cutoff)
     return threshold_intervals(TreeThresholds(tree=tree, thresholds=plan), confidence)
@@ -190,7 +192,7 @@ def misses(
 def adversarial() -> list[np.ndarray]:
     """Leaves of a tree of height 3 that are just covered by the interval of a round, or just not,
     beside others that use up what the rounds above may find."""
-    widths, rng = widths_of(3), np.random.default_rng(1)
+    widths, rng = compute_widths(3), np.random.default_rng(1)
     cases = []
     for number in (0, 1, 4, 8):
         edge = int(widths.high[number])
@@ -203,7 +205,7 @@ def adversarial() -> list[np.ndarray]:
 
 
 def test_intervals_hold_whatever_the_data_are() -> None:
-    plan, widths, copies = whole_plan(), widths_of(3), 1500
+    plan, widths, copies = whole_plan(), compute_widths(3), 1500
     cases = adversarial()
     limit = stats.binom.isf(FALSE_ALARM / (15 * len(cases)), copies, 1 - CONFIDENCE)
     for counts in cases:
@@ -228,7 +230,7 @@ def test_intervals_for_less_noise_than_there_is_are_found_out() -> None:
         TreeThresholds(tree=SHAPES["one leaf"], thresholds=wrong), CONFIDENCE
     )
     limit = stats.binom.isf(FALSE_ALARM, copies, 1 - CONFIDENCE)
-    for widths, is_right in ((widths_of(0, cutoff=1), True), (planted, False)):
+    for widths, is_right in ((compute_widths(0, cutoff=1), True), (planted, False)):
         counts = np.array([int(widths.high[0]) + 1], dtype=np.int64)
         (above,) = misses(plan, widths, counts, copies)[1]
         assert (above[0] <= limit) == is_right
@@ -236,7 +238,7 @@ def test_intervals_for_less_noise_than_there_is_are_found_out() -> None:
 
 @pytest.mark.parametrize("height", [0, 3])
 def test_upper_ends_are_the_largest_counts_that_may_well_be_missed(height: int) -> None:
-    plan, widths = whole_plan(), widths_of(height)
+    plan, widths = whole_plan(), compute_widths(height)
     errors = ThresholdErrors(plan, height=height)
     for number, end in enumerate(widths.high[:12], start=1):
         assert errors.missed(number, [end])[0] > 1 - CONFIDENCE
@@ -247,7 +249,7 @@ def test_upper_ends_are_the_largest_counts_that_may_well_be_missed(height: int) 
 
 
 def test_a_higher_confidence_has_wider_intervals() -> None:
-    narrow, wide = widths_of(3), widths_of(3, 0.95)
+    narrow, wide = compute_widths(3), compute_widths(3, 0.95)
     assert narrow.low == wide.low
     assert all(one <= other for one, other in zip(narrow.high, wide.high, strict=True))
     assert narrow.high[0] < wide.high[0]
@@ -260,13 +262,13 @@ def test_an_end_without_a_bound_is_open() -> None:
 
 
 def test_intervals_come_back_from_their_specification() -> None:
-    widths = widths_of(3)
+    widths = compute_widths(3)
     assert None in widths.spec()["high"]  # type: ignore[operator]
     assert ThresholdIntervals.from_spec(widths.spec()) == widths
 
 
 def test_a_chunk_of_several_keys_is_a_whole_tree_each() -> None:
-    forest = ThresholdForest(plan_of("uneven", keyed=True), keys=4)
+    forest = ThresholdForest(make_plan("uneven", keyed=True), keys=4)
     (chunk,) = forest.chunking
     assert isinstance(chunk, Chunk)
     assert (chunk.rows, chunk.index, forest.chunking.split_level) == (4, 0, 0)

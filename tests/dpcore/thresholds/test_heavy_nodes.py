@@ -36,7 +36,7 @@ COPIES = 100_000
 Law = dict[tuple[bool, ...], float]
 
 
-def parameters_of(
+def make_classification(
     *, tau: int, root_bound: int, epsilon: object = 2, delta: object = Fraction(1, 20)
 ) -> Classification:
     return Classification(
@@ -185,7 +185,7 @@ def algorithm_1(
 
 TINY = UniformTree(leaves=2, fanouts=(2,))
 SMALL = UniformTree(leaves=4, fanouts=(2, 2))
-HEAVY = parameters_of(tau=90, root_bound=90)  # c = 2
+HEAVY = make_classification(tau=90, root_bound=90)  # c = 2
 
 
 def test_the_derived_parameters() -> None:
@@ -210,7 +210,7 @@ def test_it_is_algorithm_1_line_by_line(fanouts: list[int], data: st.DataObject,
     tree = UniformTree(leaves=data.draw(st.integers(low, cells)), fanouts=tuple(fanouts))
     counts = data.draw(st.lists(st.integers(0, 120), min_size=tree.leaves, max_size=tree.leaves))
     weights = tree_weights(tree, np.array(counts))
-    parameters = parameters_of(tau=90, root_bound=data.draw(st.sampled_from([90, 250])))
+    parameters = make_classification(tau=90, root_bound=data.draw(st.sampled_from([90, 250])))
     expected = algorithm_1(tree, weights, parameters, public_stream("line", seed))
     top = classify(tree, weights, parameters, public_stream("line", seed))
     assert {(level, u) for level, u in ids(tree) if top[level][u]} == expected
@@ -221,7 +221,7 @@ def test_the_classification_is_right_when_accuracy_is_proved(epsilon: int) -> No
     tau = 1
 
     def proved() -> Classification | None:
-        parameters = parameters_of(tau=tau, root_bound=4 * tau, epsilon=epsilon)
+        parameters = make_classification(tau=tau, root_bound=4 * tau, epsilon=epsilon)
         parameters = replace(parameters, eta=Fraction(1, 10**9))
         needed = parameters.error + 2 * parameters.noise.radius
         return parameters if needed <= parameters.alpha * tau else None
@@ -250,7 +250,7 @@ def test_the_classification_is_right_when_accuracy_is_proved(epsilon: int) -> No
 def test_a_forest_follows_the_exact_law(
     tree: UniformTree, counts: tuple[int, ...], tau: int, root_bound: int
 ) -> None:
-    parameters = parameters_of(tau=tau, root_bound=root_bound)
+    parameters = make_classification(tau=tau, root_bound=root_bound)
     law = exact_law(tree, counts, parameters)
     assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-12)
     assert sum(p > 1e-3 for p in law.values()) >= 3
@@ -279,11 +279,11 @@ def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), 2, 6])
 @pytest.mark.parametrize("factor", [1, 2])
 def test_all_outputs_of_neighbours_keep_epsilon_and_delta(epsilon: object, factor: int) -> None:
-    start = parameters_of(tau=1, root_bound=factor, epsilon=epsilon)
+    start = make_classification(tau=1, root_bound=factor, epsilon=epsilon)
     # A node is found heavy from `edge` on, up to R more or less.
     edge = start.noise.radius + 20
     tau = start.error + start.noise.radius + edge
-    parameters = parameters_of(tau=tau, root_bound=factor * tau, epsilon=epsilon)
+    parameters = make_classification(tau=tau, root_bound=factor * tau, epsilon=epsilon)
     low = edge - start.noise.radius
     assert (parameters.cutoff, parameters.acceptance) == (2 * factor, edge)
     worst = 0.0
@@ -334,7 +334,10 @@ def _next_round(found: object, counts: tuple[int, int], step: Classification) ->
 
 
 def test_two_rounds_on_neighbours_keep_the_sums_of_epsilon_and_delta() -> None:
-    low, high = parameters_of(tau=90, root_bound=120), parameters_of(tau=125, root_bound=190)
+    low, high = (
+        make_classification(tau=90, root_bound=120),
+        make_classification(tau=125, root_bound=190),
+    )
     epsilon, delta = float(low.epsilon + high.epsilon), float(low.delta + high.delta)
     edges = [step.acceptance - step.noise.radius for step in (low, high)]
     worst = 0.0
@@ -359,7 +362,7 @@ def with_noise(parameters: Classification, noise: TruncatedLaplace) -> Classific
 
 def test_the_enumeration_finds_a_radius_that_is_too_small() -> None:
     """delta is used up where a sibling makes the level TOP and one row makes a node reachable."""
-    parameters = parameters_of(tau=400, root_bound=200 * 2, delta=Fraction(1, 10**4))
+    parameters = make_classification(tau=400, root_bound=200 * 2, delta=Fraction(1, 10**4))
     radius = parameters.noise.radius
 
     def spent(noise: TruncatedLaplace) -> float:
@@ -400,7 +403,7 @@ def test_remaining_trees_are_whole_subtrees_of_bottom_nodes() -> None:
 
 
 def test_nothing_is_drawn_where_no_node_can_be_heavy() -> None:
-    parameters = parameters_of(tau=90, root_bound=89)
+    parameters = make_classification(tau=90, root_bound=89)
     stream = public_stream("trivial")
     top = classify(TINY, tree_weights(TINY, np.array([500, 500])), parameters, stream)
     assert not any(level.any() for level in top)

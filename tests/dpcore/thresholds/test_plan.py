@@ -27,7 +27,7 @@ from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
-from tests.dpcore.units import of_rows
+from tests.dpcore.units import bounded_unit
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
@@ -55,7 +55,7 @@ LOW = one_round()
 HIGH = one_round(cutoff=2, tau=70, acceptance=62, estimate=Fraction(90), node_epsilon=Fraction(2))
 
 
-def plan_of(
+def make_plan(
     *rounds: ThresholdRound, unit: PrivacyUnit = ADD_REMOVE_ROW, rows: int = 1
 ) -> ThresholdPlan:
     """A plan that claims just what its rounds spend on a row."""
@@ -67,7 +67,7 @@ def plan_of(
     return ThresholdPlan(
         epsilon=k * row_epsilon,
         delta=row_delta * Fraction(series) * spare,
-        unit=of_rows(unit, rows),
+        unit=bounded_unit(unit, rows),
         least=Fraction(5),
         rounds=rounds,
     )
@@ -161,7 +161,7 @@ def starts(plan: ThresholdPlan) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("rounds", [(LOW,), (HIGH,), (LOW, HIGH)])
 def test_all_outputs_of_neighbours_keep_epsilon_and_delta(rounds: tuple) -> None:
-    plan = plan_of(*rounds)
+    plan = make_plan(*rounds)
     used = [
         spent(plan, (a, b), moved) for a, b in starts(plan) for moved in ((a + 1, b), (a, b + 1))
     ]
@@ -169,7 +169,7 @@ def test_all_outputs_of_neighbours_keep_epsilon_and_delta(rounds: tuple) -> None
 
 
 def test_the_enumeration_finds_noise_that_is_too_small() -> None:
-    plan = plan_of(LOW)
+    plan = make_plan(LOW)
     edge = (LOW.floor - 1, 300), (LOW.floor, 300)
     assert 0.3 < spent(plan, *edge) <= 1
     # A radius 30 % smaller, with the law's ends where they would be then.
@@ -182,7 +182,7 @@ def test_the_enumeration_finds_noise_that_is_too_small() -> None:
     assert small.floor != LOW.floor
     assert spent(planted, (small.floor - 1, 300), (small.floor, 300)) > 1
     # A search and looks at 3 tenths of their noise overspend epsilon where delta is tiny.
-    tight = plan_of(one_round(delta=Fraction(1, 10**9)))
+    tight = make_plan(one_round(delta=Fraction(1, 10**9)))
     place = [((a, 0), (a + 1, 0)) for a in range(10, 40, 3)]
     assert max(spent(tight, *pair) for pair in place) <= 1
     assert max(spent(tight, *pair, noise_factor=0.3) for pair in place) > 1
@@ -195,7 +195,7 @@ SMALL = one_round(
 
 def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
     for rows in (1, 2):
-        plan = plan_of(SMALL, unit=SUBSTITUTE_ROW, rows=rows)
+        plan = make_plan(SMALL, unit=SUBSTITUTE_ROW, rows=rows)
         edge = SMALL.floor
         used = [
             spent(plan, (a, b), (max(0, a - rows), b + min(rows, a)))
@@ -229,7 +229,7 @@ def p_value(seen: Counter[Outcome], law: Law) -> float:
 
 
 def test_estimates_follow_the_exact_law() -> None:
-    plan, counts = plan_of(LOW, HIGH), (24, 44)
+    plan, counts = make_plan(LOW, HIGH), (24, 44)
     assert plan.estimates.tolist() == [float(plan.least), 40.0, 90.0]
     seen: Counter[Outcome] = Counter()
     for run in range(RUNS):
@@ -242,13 +242,13 @@ def test_estimates_follow_the_exact_law() -> None:
     assert p_value(seen, law) > FALSE_ALARM
     assert p_value(seen, exact_law(plan, counts, noise_factor=0.7)) < FALSE_ALARM
     for changed in ({"tau": 32}, {"acceptance": 26}):
-        planted = plan_of(replace(LOW, **changed), HIGH)  # type: ignore[arg-type]
+        planted = make_plan(replace(LOW, **changed), HIGH)  # type: ignore[arg-type]
         assert p_value(seen, exact_law(planted, counts)) < FALSE_ALARM
 
 
 def test_estimates_never_rise_below_a_node_and_spare_empty_nodes() -> None:
     tree = IrregularTree.from_fanouts([[3], [2, 0, 3], [2, 1, 2, 1, 0]])
-    plan, rng = plan_of(LOW, HIGH), np.random.default_rng(3)
+    plan, rng = make_plan(LOW, HIGH), np.random.default_rng(3)
     for trial in range(50):
         counts = rng.integers(0, 60, tree.leaves) * rng.integers(0, 2, tree.leaves)
         found = finding_rounds(plan, tree, [counts], [public_stream("tree", trial)])
@@ -260,7 +260,7 @@ def test_estimates_never_rise_below_a_node_and_spare_empty_nodes() -> None:
 
 
 def test_a_specification_is_read_back() -> None:
-    plan = plan_of(SMALL, unit=SUBSTITUTE_ROW, rows=2)
+    plan = make_plan(SMALL, unit=SUBSTITUTE_ROW, rows=2)
     assert ThresholdPlan.from_spec(plan.spec()) == plan
     spec = plan.spec()
     spec["epsilon"] = str(plan.epsilon - Fraction(1, 2**80))
@@ -269,7 +269,7 @@ def test_a_specification_is_read_back() -> None:
 
 
 def test_the_least_overspending_is_refused() -> None:
-    plan = plan_of(LOW, HIGH)
+    plan = make_plan(LOW, HIGH)
     for name in ("epsilon", "delta"):
         planted = {name: getattr(plan, name) - Fraction(1, 10**30)}
         with pytest.raises(ValueError, match=f"they spend an? {name}"):
@@ -293,10 +293,12 @@ def test_the_least_overspending_is_refused() -> None:
         (lambda: one_round(estimate=Fraction(-1)), "estimate is -1"),
         (lambda: one_round(tau=Fraction(3, 2)), "tau is .*integer"),
         (lambda: one_round(acceptance=True), "acceptance is True"),
-        (lambda: plan_of(HIGH, LOW), "must rise"),
-        (lambda: replace(plan_of(LOW), least=Fraction(-1)), "least is -1"),
+        (lambda: make_plan(HIGH, LOW), "must rise"),
+        (lambda: replace(make_plan(LOW), least=Fraction(-1)), "least is -1"),
         (
-            lambda: finding_rounds(plan_of(LOW), TINY, [np.array([1, -1])], [public_stream("bad")]),
+            lambda: finding_rounds(
+                make_plan(LOW), TINY, [np.array([1, -1])], [public_stream("bad")]
+            ),
             "negative",
         ),
     ],

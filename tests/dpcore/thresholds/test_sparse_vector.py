@@ -22,7 +22,7 @@ FALSE_ALARM = 1e-6
 RUNS = 200_000
 
 
-def parameters_of(epsilon: object, cutoff: int, threshold: object) -> SparseVectorParameters:
+def make_parameters(epsilon: object, cutoff: int, threshold: object) -> SparseVectorParameters:
     return SparseVectorParameters(
         epsilon=Fraction(epsilon), cutoff=cutoff, threshold=Fraction(threshold)
     )
@@ -55,17 +55,17 @@ def answers_law(
     scale = query_factor * 4 * cutoff / epsilon
     law: dict[tuple[bool, ...], float] = {}
 
-    def ask(answers: tuple[bool, ...], joint: np.ndarray) -> None:
+    def extend(answers: tuple[bool, ...], joint: np.ndarray) -> None:
         if len(answers) == len(values):
             law[answers] = math.fsum(joint)
         elif sum(answers) >= cutoff:
-            ask((*answers, False), joint)
+            extend((*answers, False), joint)
         else:
             top = joint * laplace_tail(threshold + rho - values[len(answers)], scale)
-            ask((*answers, False), joint - top)
-            ask((*answers, True), math.fsum(top) * weight)
+            extend((*answers, False), joint - top)
+            extend((*answers, True), math.fsum(top) * weight)
 
-    ask((), weight)
+    extend((), weight)
     return law
 
 
@@ -99,7 +99,7 @@ SETTINGS = {"epsilon": 1.5, "cutoff": 2, "threshold": 6}
 def test_answers_follow_algorithm_3() -> None:
     law = answers_law(VALUES, **SETTINGS)  # type: ignore[arg-type]
     assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-12)
-    observed = run_frequencies(VALUES, parameters_of(Fraction(3, 2), 2, 6), "law")
+    observed = run_frequencies(VALUES, make_parameters(Fraction(3, 2), 2, 6), "law")
     assert max(sum(a) for a in observed) == 2
     assert p_value(observed, law) > FALSE_ALARM
 
@@ -115,13 +115,13 @@ def test_answers_follow_algorithm_3() -> None:
     ],
 )
 def test_an_audit_finds_planted_errors(planted: dict[str, float]) -> None:
-    observed = run_frequencies(VALUES, parameters_of(Fraction(3, 2), 2, 6), "audit")
+    observed = run_frequencies(VALUES, make_parameters(Fraction(3, 2), 2, 6), "audit")
     assert p_value(observed, answers_law(VALUES, **{**SETTINGS, **planted})) < FALSE_ALARM  # type: ignore[arg-type]
 
 
 def test_a_threshold_between_integers_is_rounded_up() -> None:
     law = answers_law(VALUES, **{**SETTINGS, "threshold": 7})  # type: ignore[arg-type]
-    observed = run_frequencies(VALUES, parameters_of(Fraction(3, 2), 2, Fraction(13, 2)), "half")
+    observed = run_frequencies(VALUES, make_parameters(Fraction(3, 2), 2, Fraction(13, 2)), "half")
     assert p_value(observed, law) > FALSE_ALARM
 
 
@@ -161,7 +161,7 @@ def test_the_guarantee_is_nearly_used_up_and_planted_errors_break_it() -> None:
 
 def test_the_error_bound_holds_by_the_union_bound() -> None:
     for cutoff, queries, eta in ((1, 1, Fraction(1)), (3, 20, Fraction(1, 100))):
-        parameters = parameters_of(Fraction(1, 3), cutoff, 0)
+        parameters = make_parameters(Fraction(1, 3), cutoff, 0)
         error = parameters.accuracy(queries, eta)
         paper = 8 * cutoff * 3 * math.log(2 * queries / eta)
         assert error % 2 == 0 and paper <= error < paper + 2
@@ -170,12 +170,12 @@ def test_the_error_bound_holds_by_the_union_bound() -> None:
             for law in (parameters.threshold_law, parameters.query_law)
         ]
         assert queries * sum(beyond) <= eta
-    tiny = parameters_of(1, 1, 0).accuracy(1, Fraction(1, 2**5000))
+    tiny = make_parameters(1, 1, 0).accuracy(1, Fraction(1, 2**5000))
     assert tiny == pytest.approx(8 * 5001 * math.log(2), abs=2)
 
 
-def test_runs_are_independent_and_may_ask_in_part() -> None:
-    sparse = SparseVector(parameters_of(50, 1, 100), public_stream("part"), runs=4)
+def test_runs_are_independent_and_may_query_in_part() -> None:
+    sparse = SparseVector(make_parameters(50, 1, 100), public_stream("part"), runs=4)
     assert sparse.answer(np.array([200, 0]), np.array([1, 3])).tolist() == [True, False]
     assert sparse.answer(np.array([200] * 4)).tolist() == [True, False, True, True]
     assert sparse.answer(np.array([200] * 4)).tolist() == [False] * 4
@@ -184,7 +184,7 @@ def test_runs_are_independent_and_may_ask_in_part() -> None:
 
 
 def test_the_noise_laws_are_the_papers() -> None:
-    parameters = parameters_of(Fraction(2, 3), 4, 0)
+    parameters = make_parameters(Fraction(2, 3), 4, 0)
     assert parameters.threshold_law == DiscreteLaplace(scale=Fraction(12))
     assert parameters.query_law == DiscreteLaplace(scale=Fraction(24))
 
@@ -192,8 +192,8 @@ def test_the_noise_laws_are_the_papers() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: parameters_of(0, 1, 0), "epsilon is 0"),
-        (lambda: parameters_of(1, 0, 0), "cutoff is 0"),
+        (lambda: make_parameters(0, 1, 0), "epsilon is 0"),
+        (lambda: make_parameters(1, 0, 0), "cutoff is 0"),
         (
             lambda: SparseVectorParameters(
                 epsilon=Fraction(1),
@@ -202,9 +202,9 @@ def test_the_noise_laws_are_the_papers() -> None:
             ),
             "cutoff is .*paid for",
         ),
-        (lambda: parameters_of(1, 1, 2**61), "threshold"),
-        (lambda: parameters_of(1, 1, 0).accuracy(0, Fraction(1, 2)), "queries is 0"),
-        (lambda: parameters_of(1, 1, 0).accuracy(1, Fraction(2)), "eta is 2"),
+        (lambda: make_parameters(1, 1, 2**61), "threshold"),
+        (lambda: make_parameters(1, 1, 0).accuracy(0, Fraction(1, 2)), "queries is 0"),
+        (lambda: make_parameters(1, 1, 0).accuracy(1, Fraction(2)), "eta is 2"),
     ],
 )
 def test_bad_arguments_are_named(make: object, message: str) -> None:

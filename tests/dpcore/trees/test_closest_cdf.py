@@ -197,8 +197,8 @@ def test_isotonic_rows_are_those_of_scipy(cells: int) -> None:
             np.where(np.arange(cells) == 0, 9.0 * cells, ramp),
         ]
     )
-    wanted = np.array([isotonic_regression(row).x for row in rows])
-    assert np.allclose(isotonic_rows(rows), wanted, rtol=1e-13, atol=1e-12)
+    expected = np.array([isotonic_regression(row).x for row in rows])
+    assert np.allclose(isotonic_rows(rows), expected, rtol=1e-13, atol=1e-12)
     assert (isotonic_rows(rows[3:]) == isotonic_rows(rows)[3:]).all()
 
 

@@ -30,8 +30,8 @@ def variances(value: float) -> list[Floats]:
 @given(st.lists(st.lists(st.integers(-20, 20), min_size=7, max_size=7), min_size=1, max_size=9))
 def test_rising_means_are_isotonic_regression(rows: list[list[int]]) -> None:
     values = np.array(rows, dtype=np.float64)
-    wanted = [isotonic_regression(row).x for row in values]
-    assert np.allclose(rising_means(values), wanted, atol=1e-12)
+    expected = [isotonic_regression(row).x for row in values]
+    assert np.allclose(rising_means(values), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -42,10 +42,10 @@ def test_rising_counts_are_the_closest_ones(public: bool) -> None:
     totals = np.full(40, 4) if public else None
     grid = np.stack(np.meshgrid(*[np.arange(12)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     grid = grid[grid.sum(axis=1) == 4] if public else grid
-    told = slice(None, -1) if public else slice(None)
+    compared = slice(None, -1) if public else slice(None)
     for row, found in zip(estimates, rising_counts(estimates, totals), strict=True):
-        cost = ((np.cumsum(grid, axis=1) - np.cumsum(row))[:, told] ** 2).sum(axis=1)
-        own = ((np.cumsum(found) - np.cumsum(row))[told] ** 2).sum()
+        cost = ((np.cumsum(grid, axis=1) - np.cumsum(row))[:, compared] ** 2).sum(axis=1)
+        own = ((np.cumsum(found) - np.cumsum(row))[compared] ** 2).sum()
         assert (found >= 0).all() and own == pytest.approx(cost.min(), abs=1e-4)
         assert not public or found.sum() == 4
 
@@ -81,8 +81,8 @@ def _levels(values: list[Floats] | list[Integers], sizes: list[int]) -> list[tup
 def test_without_noise_they_are_the_truth() -> None:
     leaves = np.random.default_rng(2).poisson(0.3, (3, TREE.leaves))
     exact = TREE.level_counts(leaves)
-    told = shrunk_from_root(TREE, variances(0.0), [each.astype(float) for each in exact], None)
-    assert all((mine == each).all() for mine, each in zip(told, exact, strict=True))
+    compared = shrunk_from_root(TREE, variances(0.0), [each.astype(float) for each in exact], None)
+    assert all((mine == each).all() for mine, each in zip(compared, exact, strict=True))
 
 
 def test_the_more_noise_the_more_even() -> None:
@@ -117,10 +117,10 @@ def test_they_are_closer_where_rows_are_few() -> None:
             excess = estimates[-1] - tree.child_sum(level - 1, noisy)
             estimates.append(noisy + tree.to_children(level - 1, excess) / fanout)
         roots = np.maximum(0, np.rint(estimates[0])).astype(np.int64)
-        told = {
+        compared = {
             "top_down": consistent_counts(tree, below, estimates, roots),
             "shrunk": shrunk_from_root(tree, below, estimates, None),
         }
-        for name, counts in told.items():
+        for name, counts in compared.items():
             errors[name] += float(np.square(np.cumsum(counts[-1]) - np.cumsum(exact)).mean())
     assert errors["shrunk"] < 0.85 * errors["top_down"]

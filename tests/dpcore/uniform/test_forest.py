@@ -134,8 +134,8 @@ def test_zero_noise_gives_the_truth_back(
         np.testing.assert_array_equal(found.prefix_count, cdf)
         np.testing.assert_allclose(found.prefix_estimate, cdf, atol=1e-8)
         for place, quantile in enumerate(QUANTILES):
-            wanted = np.maximum(1, np.ceil(quantile * cdf[:, -1:]))
-            expected = np.where(cdf[:, -1] > 0, (cdf >= wanted).argmax(axis=1), -1)
+            ranks = np.maximum(1, np.ceil(quantile * cdf[:, -1:]))
+            expected = np.where(cdf[:, -1] > 0, (cdf >= ranks).argmax(axis=1), -1)
             np.testing.assert_array_equal(found.quantiles.cell[:, place], expected)
 
 

@@ -51,7 +51,7 @@ def test_a_specification_is_read_back(objective: Objective) -> None:
         assert (again.reads, again.unit) == (objective.reads, objective.unit)
 
 
-def test_objectives_that_ask_differently_differ() -> None:
+def test_objectives_of_different_queries_differ() -> None:
     """Check that objectives differ as values and in their specifications; numbers of another type
     make the same objective."""
     assert len(set(OBJECTIVES)) == len(OBJECTIVES)
@@ -69,7 +69,7 @@ def test_objectives_travel_with_a_release(make_question: Any, make_release_plan:
         assert again == plan and again.questions[0].mechanism.objective == objective
 
 
-def test_errors_have_a_unit_and_say_what_they_speak_of() -> None:
+def test_errors_have_a_unit_and_name_their_queries() -> None:
     for objective in OBJECTIVES:
         guessed = isinstance(objective, QuantileObjective) and bool(objective.guesses)
         assert objective.unit == ("cells" if guessed else "rows")
@@ -118,7 +118,7 @@ def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
         Objective.from_spec({"kind": kind})
 
 
-def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
+def make_plan(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     amounts = (Fraction(1, 5), *[Fraction(4, 5) / len(fanouts)] * len(fanouts))
     return TreePlan(
         tree=UniformTree(leaves=11, fanouts=fanouts),
@@ -128,8 +128,8 @@ def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     )
 
 
-def test_errors_of_one_plan_agree_where_they_ask_the_same() -> None:
-    plan = plan_of()
+def test_errors_of_one_plan_agree_for_the_same_queries() -> None:
+    plan = make_plan()
     cdf = predicted_error(plan, CdfObjective())
     # Every prefix is a rank with nothing taken off; all of the total is left at quantile 0.
     assert predicted_error(plan, QuantileObjective(quantiles=(0.0,))) == pytest.approx(cdf)
@@ -148,7 +148,7 @@ def test_errors_of_one_plan_agree_where_they_ask_the_same() -> None:
 
 
 def test_all_ranges_are_the_ranges_of_every_width_by_their_number() -> None:
-    plan = plan_of()
+    plan = make_plan()
     each = [predicted_error(plan, RangeObjective(widths=(n,))) ** 2 for n in range(1, 12)]
     expected = np.average(each, weights=np.arange(11, 0, -1))
     assert predicted_error(plan, RangeObjective()) ** 2 == pytest.approx(float(expected))
@@ -156,7 +156,7 @@ def test_all_ranges_are_the_ranges_of_every_width_by_their_number() -> None:
 
 def test_guesses_weigh_by_density() -> None:
     """Half the density, twice the error in cells; the mean over the quantiles is of squares."""
-    plan = plan_of()
+    plan = make_plan()
 
     def error(*guesses: Guess) -> float:
         quantiles = (0.25, 0.75)[: len(guesses)]
@@ -173,16 +173,16 @@ def test_guesses_weigh_by_density() -> None:
 
 def test_levels_and_widths_must_be_the_tree_s() -> None:
     with pytest.raises(ValueError, match=r"^level_weights: 2 of them for 3 levels"):
-        predicted_error(plan_of(), NodeObjective(weights=(1, 1)))
+        predicted_error(make_plan(), NodeObjective(weights=(1, 1)))
     with pytest.raises(ValueError, match=r"^widths: 12 is more than the 11 leaves"):
-        predicted_error(plan_of(), RangeObjective(widths=(3, 12)))
+        predicted_error(make_plan(), RangeObjective(widths=(3, 12)))
 
 
 @pytest.mark.parametrize("stop", [-1, 12])
 def test_guesses_must_be_boundaries_of_the_tree(stop: int) -> None:
     objective = QuantileObjective(quantiles=(0.5,), guesses=(Guess(stop=stop, density=1.0),))
     with pytest.raises(ValueError, match=r"^(stop|guess)"):
-        predicted_error(plan_of(), objective)
+        predicted_error(make_plan(), objective)
 
 
 def test_a_search_approximates_what_is_predicted() -> None:

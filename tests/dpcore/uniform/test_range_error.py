@@ -22,7 +22,7 @@ from dpcore.uniform.range_error import (
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
-def batch_of(tree: UniformTree, variances: list[float]) -> tuple[TreeBatch, Floats]:
+def make_batch(tree: UniformTree, variances: list[float]) -> tuple[TreeBatch, Floats]:
     """The tree with two levels of fan-out 1 before it, so that padding is tested too."""
     with np.errstate(divide="ignore"):
         precisions = 1 / np.array(variances)
@@ -43,7 +43,7 @@ def test_equals_dense_least_squares(seed: int) -> None:
     chosen = indicators(tree.leaves, ranges)
     covariance = leaf_covariance(tree, variances)
     expected = np.einsum("ri,ij,rj->r", chosen, covariance, chosen, optimize=True)
-    batch, precisions = batch_of(tree, variances)
+    batch, precisions = make_batch(tree, variances)
     found = ranges_variance(batch, precisions, *np.array(ranges).T)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
     assert all_ranges_variance(batch, precisions)[0] == pytest.approx(expected.mean(), rel=1e-9)
@@ -56,13 +56,13 @@ def test_ranks_equal_dense_least_squares(seed: int) -> None:
     chosen = indicators(tree.leaves, [(0, stop) for stop in stops]) - quantiles[:, None]
     covariance = leaf_covariance(tree, variances)
     expected = np.einsum("ri,ij,rj->r", chosen, covariance, chosen)
-    found = ranks_variance(*batch_of(tree, variances), stops, quantiles.tolist())[0]
+    found = ranks_variance(*make_batch(tree, variances), stops, quantiles.tolist())[0]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_parts_sum_to_the_variance() -> None:
     tree, variances = UniformTree(leaves=19, fanouts=(3, 3, 3)), [4.0, 2.0, 3.0, 1.0]
-    batch, precisions = batch_of(tree, variances)
+    batch, precisions = make_batch(tree, variances)
     whole = all_ranges_variance(batch, precisions)
     parts = level_parts(all_ranges_variance, batch, precisions)
     assert parts.sum() == pytest.approx(whole[0], rel=1e-12)
@@ -72,7 +72,7 @@ def test_parts_sum_to_the_variance() -> None:
 def test_parts_going_back_down_equal_those_by_dual_numbers(seed: int) -> None:
     rng = np.random.default_rng(300 + seed)
     tree, variances = random_case(rng)
-    batch, precisions = batch_of(tree, variances)
+    batch, precisions = make_batch(tree, variances)
     ranges = list(itertools.combinations(range(tree.leaves + 1), 2))
     starts, stops = np.array(ranges).T.copy()
     weights, quantiles = rng.random(len(ranges)), rng.random(len(ranges))
@@ -104,7 +104,7 @@ def test_a_range_that_is_known_has_no_error_at_all() -> None:
 def test_all_ranges_of_a_large_tree() -> None:
     # By its ranges of each width, drawn evenly: within Monte Carlo error of the closed form.
     tree = UniformTree(leaves=2**30, fanouts=(2**6,) * 5)
-    batch, precisions = batch_of(tree, [math.inf, 1.0, math.inf, 2.0, 1.0, 1.0])
+    batch, precisions = make_batch(tree, [math.inf, 1.0, math.inf, 2.0, 1.0, 1.0])
     rng = np.random.default_rng(1)
     ends = np.sort(rng.integers(0, 2**30 + 1, (20_000, 2)), axis=1)
     ends = ends[ends[:, 0] < ends[:, 1]]

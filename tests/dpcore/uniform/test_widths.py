@@ -141,11 +141,11 @@ def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:
 
 def multiset(law: ErrorLaw, plan: TreePlan) -> Counter[tuple[int, float]]:
     """How often each size of coefficient occurs at each level. Laws of levels must differ."""
-    level_of = {each: level for level, each in enumerate(plan.laws) if each is not None}
+    levels_by_law = {each: level for level, each in enumerate(plan.laws) if each is not None}
     found: Counter[tuple[int, float]] = Counter()
     for each, coefficient, count in law.terms:
         if abs(coefficient) > 1e-9:
-            found[level_of[each], round(abs(coefficient), 7) + 0.0] += count
+            found[levels_by_law[each], round(abs(coefficient), 7) + 0.0] += count
     return found
 
 
@@ -197,8 +197,8 @@ def test_the_laws_are_the_coefficients_of_all_measurements(
                 assert_close(found, expected_multiset(responses, mask))
 
 
-def assert_close(found: Counter[tuple[int, float]], wanted: Counter[tuple[int, float]]) -> None:
-    ours, theirs = sorted(found.elements()), sorted(wanted.elements())
+def assert_close(found: Counter[tuple[int, float]], expected: Counter[tuple[int, float]]) -> None:
+    ours, theirs = sorted(found.elements()), sorted(expected.elements())
     assert [level for level, _ in ours] == [level for level, _ in theirs]
     np.testing.assert_allclose([v for _, v in ours], [v for _, v in theirs], atol=3e-7)
 

@@ -109,9 +109,9 @@ def test_targets_of_some_trees(workspace: Workspace) -> None:
     options = ("--target-error", "t1=1%,t0=40", "--rows-guess", "2000")
     found = answered(workspace, *options, trees=several)
     assert ["target" in tree for tree in found["trees"]] == [True, True, False]
-    wanted = {tree["name"]: (tree["wanted"], tree["error"]) for tree in found["target"]["trees"]}
-    assert [wanted[name][0] for name in ("t0", "t1", "t2")] == [40, 20, None]
-    assert wanted["t0"][1] <= 40 and 19.8 < wanted["t1"][1] <= 20
+    targets = {tree["name"]: (tree["wanted"], tree["error"]) for tree in found["target"]["trees"]}
+    assert [targets[name][0] for name in ("t0", "t1", "t2")] == [40, 20, None]
+    assert targets["t0"][1] <= 40 and 19.8 < targets["t1"][1] <= 20
     path = workspace.configure(lambda s: s.update(trees=several))
     text = workspace.run("plan", path, *options).out
     assert f"split by weights: epsilon {found['target']['epsilon']:g}; predicted there:" in text

@@ -53,8 +53,8 @@ def test_bounds_show_what_they_cut_off_and_cost(people: Workspace) -> None:
         assert each["rows_left_out"] == pytest.approx(1 - rows / 12)
         assert each["units_cut"] == (rows < 12)
         # Noise of pure epsilon grows with the rows.
-        wanted = found[4]["errors"]["all"] * rows / 4
-        assert each["errors"]["all"] == pytest.approx(wanted, rel=1e-3)
+        expected = found[4]["errors"]["all"] * rows / 4
+        assert each["errors"]["all"] == pytest.approx(expected, rel=1e-3)
     reported = people.run("plan", path, "--units", folder).out
     assert "max_rows  rows left out  units cut" in reported and "66.7%" in reported
 

@@ -13,7 +13,7 @@ from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.adaptive.test_command import TREE, changed
 from tests.pipelines.chromium import Chromium
 from tests.pipelines.conftest import ROWS, Workspace
-from tests.pipelines.report_page import elements_of
+from tests.pipelines.report_page import parse_elements
 
 DAYS = {
     "name": "days",
@@ -32,20 +32,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return workspace
 
 
-def rows_of(workspace: Workspace) -> list[dict[str, Any]]:
+def read_rows(workspace: Workspace) -> list[dict[str, Any]]:
     folder = ReleaseFolder(str(workspace.output))
     rows: list[dict[str, Any]] = pa.Table.from_batches(folder.batches("nodes", "delay")).to_pylist()
     return rows
 
 
-def undivided_of(workspace: Workspace) -> list[dict[str, Any]]:
-    return [row for row in rows_of(workspace) if row["ended"] == row["level"] < 3]
+def undivided_rows(workspace: Workspace) -> list[dict[str, Any]]:
+    return [row for row in read_rows(workspace) if row["ended"] == row["level"] < 3]
 
 
 def test_a_part_that_was_not_divided_is_one_bar(made: Workspace) -> None:
-    trees = elements_of((made.output / "report.html").read_text()).data["trees"]
+    trees = parse_elements((made.output / "report.html").read_text()).data["trees"]
     (series,) = trees[0]["figures"]["density"]["series"]
-    undivided = undivided_of(made)
+    undivided = undivided_rows(made)
     texts = dict(zip(series["texts"], series["count"], strict=True))
     assert undivided and len(texts) == len(series["texts"])
     for row in undivided:
@@ -53,12 +53,12 @@ def test_a_part_that_was_not_divided_is_one_bar(made: Workspace) -> None:
         first, last = row["label"].strip("[)").split(", ")
         ends = {"0": f"below {last}", "512": f"{first} and above"}
         assert texts[ends.get(first) or ends.get(last) or row["label"]] == row["count"]
-    (total,) = [row["count"] for row in rows_of(made) if row["level"] == 0]
+    (total,) = [row["count"] for row in read_rows(made) if row["level"] == 0]
     assert sum(texts.values()) == total
 
 
 def test_over_time_it_is_a_level_stretch(made: Workspace) -> None:
-    trees = elements_of((made.output / "report.html").read_text()).data["trees"]
+    trees = parse_elements((made.output / "report.html").read_text()).data["trees"]
     (series,) = trees[1]["figures"]["density"]["series"]
     shapes = trees[1]["figures"]["density"]
     assert shapes["draws"] == "line" and len(series["texts"]) < 800
@@ -74,7 +74,7 @@ def test_its_nodes_say_which_were_not_split(made: Workspace, chromium: Chromium)
         chromium.value("new Promise((done) => setTimeout(() => done(true), 50))")
     nodes = "[...document.querySelectorAll('#nodes-0 .node')]"
     reported = chromium.value(f"{nodes}.map((each) => each.textContent)")
-    undivided = undivided_of(made)
+    undivided = undivided_rows(made)
     assert sum("not split" in text for text in reported) == len(undivided)
     assert not any("inside a node" in text for text in reported)
     assert chromium.complaints() == []

@@ -24,7 +24,7 @@ from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPay
 
 from pipelines.beam_yaml.transform import URN
 from pipelines.release_folder import ReleaseFolder
-from tests.pipelines.beam_yaml.test_transform import RUNNER, section_of
+from tests.pipelines.beam_yaml.test_transform import RUNNER, small_section
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 
 # The service's Python is the client's, and so its steps run in the client's process.
@@ -74,7 +74,7 @@ def expanded(address: str, section: dict[str, object]) -> None:
 
 def test_a_release_by_its_urn(address: str, workspace: Workspace) -> None:
     output = workspace.folder / "own"
-    expanded(address, section_of(workspace, output))
+    expanded(address, small_section(workspace, output))
     release = ReleaseFolder(str(output)).release
     assert [question.name for question in release.plan.questions] == ["all", "places"]
 
@@ -118,7 +118,7 @@ def test_no_files_are_served(address: str, tmp_path: Path) -> None:
 
 
 def test_a_mistake_comes_back_with_its_sentence(address: str, workspace: Workspace) -> None:
-    section = section_of(workspace, workspace.folder / "own") | {"confidence": 2}
+    section = small_section(workspace, workspace.folder / "own") | {"confidence": 2}
     with pytest.raises(RuntimeError, match="DPTree: confidence: 2 must be a number above 0"):
         expanded(address, section)
     assert not (workspace.folder / "own").exists()

@@ -41,14 +41,14 @@ def run_yaml(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def section_of(workspace: Workspace, output: Path) -> dict[str, Any]:
+def small_section(workspace: Workspace, output: Path) -> dict[str, Any]:
     """The small release, without an input."""
     section = {name: each for name, each in workspace.settings.items() if name != "input"}
     return section | {"output": str(output)}
 
 
-def pipeline_of(workspace: Workspace, section: dict[str, Any]) -> str:
-    """A pipeline that reads the rows, where the section does not, and releases them."""
+def write_pipeline(workspace: Workspace, section: dict[str, Any]) -> str:
+    """Write a pipeline that releases the rows, and reads them if the section does not."""
     rows = {"path": str(workspace.rows / "*.parquet")}
     steps: list[Any] = [] if "input" in section else [{"type": "ReadFromParquet", "config": rows}]
     steps.append({"type": "DPTree", "config": section})
@@ -66,9 +66,9 @@ def test_the_release_is_that_of_the_command(workspace: Workspace, input: bool) -
     output.mkdir()
     nonce = (workspace.output / "nonce.json").read_bytes()
     (output / "nonce.json").write_bytes(nonce)  # so that noise can be compared
-    section = section_of(workspace, output)
+    section = small_section(workspace, output)
     section |= {"input": workspace.settings["input"]} if input else {}
-    done = run_yaml(workspace.folder, pipeline_of(workspace, section))
+    done = run_yaml(workspace.folder, write_pipeline(workspace, section))
     assert done.returncode == 0, done.stderr[-2000:]
     for path in output.rglob("*.*"):
         assert path.read_bytes() == (workspace.output / path.relative_to(output)).read_bytes()
@@ -77,9 +77,9 @@ def test_the_release_is_that_of_the_command(workspace: Workspace, input: bool) -
 
 
 def test_a_mistake_is_reported_with_the_sentence_of_the_command(workspace: Workspace) -> None:
-    section = section_of(workspace, workspace.folder / "own")
+    section = small_section(workspace, workspace.folder / "own")
     section["trees"][0]["domain"]["lower"] = 200
-    done = run_yaml(workspace.folder, pipeline_of(workspace, section))
+    done = run_yaml(workspace.folder, write_pipeline(workspace, section))
     assert done.returncode == 1
     with pytest.raises(ConfigurationError) as raised:
         DPTree(**section)
@@ -105,8 +105,8 @@ def test_example(workspace: Workspace) -> None:
     folder = workspace.folder / "out" / "flights-beam"
     release = ReleaseFolder(str(folder)).release
     assert [question.name for question in release.plan.questions] == ["arrival_delay"]
-    (told,) = workspace.folder.glob("out/flights-beam-told*")
-    (row,) = pq.read_table(told).to_pylist()
+    (table,) = workspace.folder.glob("out/flights-beam-told*")
+    (row,) = pq.read_table(table).to_pylist()
     assert row["release"] == "flights-beam" and row["manifest"] == str(folder / "manifest.json")
     assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
 
@@ -123,7 +123,7 @@ def test_example(workspace: Workspace) -> None:
 def test_what_the_command_refuses_is_refused(
     workspace: Workspace, option: str, sentence: str
 ) -> None:
-    section = section_of(workspace, workspace.folder / "own")
+    section = small_section(workspace, workspace.folder / "own")
     options = PipelineOptions([f"--runner={RUNNER}", option])
     with pytest.raises(UserError, match=sentence):
         beam.Pipeline(options=options) | beam.Create([beam.Row(x=1.0)]) | DPTree(**section)
@@ -143,7 +143,7 @@ def test_runners_that_lose_rows_are_refused(
     pipeline = beam.Pipeline(RUNNER)
     pipeline.options.view_as(StandardOptions).runner = runner
     with pytest.raises(UserError, match=sentence):
-        pipeline | DPTree(**section_of(workspace, workspace.folder / "own"))
+        pipeline | DPTree(**small_section(workspace, workspace.folder / "own"))
 
 
 def test_options_of_dataflow_are_those_of_the_pipeline(
@@ -151,7 +151,7 @@ def test_options_of_dataflow_are_those_of_the_pipeline(
 ) -> None:
     """Google's clients need not be here."""
     monkeypatch.setattr(job, "create_runner", lambda name: None)
-    section = section_of(workspace, workspace.folder / "own")
+    section = small_section(workspace, workspace.folder / "own")
     needed = ("--project=p", "--region=r", "--temp_location=gs://b/t", "--sdk_container_image=i")
     for given, sentence in (((), ""), (("--update",), "--update: refused")):
         pipeline = beam.Pipeline(RUNNER, options=PipelineOptions([*needed, *given]))

@@ -76,8 +76,8 @@ def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFix
     assert "rank within" in heading and "interval" not in heading and " rows" in row
     assert held.startswith("Ranks are off by no more than their margins with 95 % confidence")
     assert main(["query", "out", "quantile", "0.5", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["answers"]
-    assert told["rank_rows"] > 0 and told["rank_share"] == 0 and told["ci_low"] is None
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["rank_rows"] > 0 and answer["rank_share"] == 0 and answer["ci_low"] is None
     assert main(["query", "out", "cdf", "5"]) == 2
     assert "which give no CDF" in capsys.readouterr().err
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
@@ -112,8 +112,8 @@ def test_intervals_from_plan_to_questions(by: str, capsys: pytest.CaptureFixture
     assert "95 % interval" in heading and "rank" not in heading
     assert held.startswith("Intervals hold with 95 % confidence")
     assert main(["query", "out", "quantile", "0.5", *key, "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["answers"]
-    assert told["ci_low"] <= 51 and told["ci_high"] >= 48 and told["rank_rows"] > 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["ci_low"] <= 51 and answer["ci_high"] >= 48 and answer["rank_rows"] > 0
     entry = json.loads(Path("out", "manifest.json").read_text())["trees"][0]
     assert entry["intervals"]["share"] == "3/10" and len(entry["intervals"]["rows"]) == 2
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0

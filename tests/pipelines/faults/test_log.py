@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
 
-def runs_of(text: str) -> set[str]:
+def run_ids(text: str) -> set[str]:
     return {json.loads(line)["run"] for line in text.splitlines()}
 
 
@@ -21,12 +21,12 @@ def test_every_event_bears_the_id_of_its_run(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = again.release(None, "--log-format=json", "--run-id=manual__2026-11-21")
-    assert runs_of(given.err) == {"manual__2026-11-21"}
-    (first,) = runs_of(again.release(None, "--log-format=json").err)
-    (second,) = runs_of(again.release(None, "--log-format=json").err)
+    assert run_ids(given.err) == {"manual__2026-11-21"}
+    (first,) = run_ids(again.release(None, "--log-format=json").err)
+    (second,) = run_ids(again.release(None, "--log-format=json").err)
     assert first != second
     monkeypatch.setenv(RUN_ID, "of-the-scheduler")
-    assert runs_of(again.release(None, "--log-format=json").err) == {"of-the-scheduler"}
+    assert run_ids(again.release(None, "--log-format=json").err) == {"of-the-scheduler"}
 
 
 @pytest.mark.parametrize("text", ["two words", "line\nbreak", "é", "x" * 201])

@@ -18,8 +18,8 @@ from dpcore.refusal import Refusal
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.report_page import elements_of
-from tests.pipelines.test_querying import ask
+from tests.pipelines.report_page import parse_elements
+from tests.pipelines.test_querying import query_json
 
 # 3 areas of 8 groups of 20 blocks; all rows are in the first group but for a few.
 CODES = [f"{number // 160}{number // 20 % 8}{number % 20:02}" for number in range(480)]
@@ -71,7 +71,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
-def nodes_of(workspace: Workspace, tree: str) -> list[dict[str, Any]]:
+def read_nodes(workspace: Workspace, tree: str) -> list[dict[str, Any]]:
     folder = ReleaseFolder(str(workspace.output))
     rows: list[dict[str, Any]] = pa.Table.from_batches(folder.batches("nodes", tree)).to_pylist()
     return rows
@@ -79,7 +79,7 @@ def nodes_of(workspace: Workspace, tree: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("tree", ["people", "unbiased", "keyed"])
 def test_its_nodes_say_where_they_ended(blocks: Blocks, tree: str) -> None:
-    rows = nodes_of(blocks, tree)
+    rows = read_nodes(blocks, tree)
     inside = [row for row in rows if row["ended"] is not None and row["ended"] < row["level"]]
     assert inside and all(row["std_error"] is None and row["ci_low"] == 0 for row in inside)
     assert all(row["std_error"] > 0 for row in rows if row not in inside)
@@ -89,25 +89,25 @@ def test_its_nodes_say_where_they_ended(blocks: Blocks, tree: str) -> None:
 
 
 def test_its_nodes_are_queried(blocks: Blocks) -> None:
-    rows = nodes_of(blocks, "people")
+    rows = read_nodes(blocks, "people")
     held = next(row for row in rows if row["level"] == 3 and row["ended"] == 2)["label"]
-    group, *children = ask(blocks, "node", "--path", held[:2], "--children", "--tree", "people")[
-        "answers"
-    ]
+    group, *children = query_json(
+        blocks, "node", "--path", held[:2], "--children", "--tree", "people"
+    )["answers"]
     assert len(children) == 20 and all(child["std_error"] is None for child in children)
     assert "remark" not in group
     assert all("inside a node that was not split" in child["remark"] for child in children)
     assert {child["ci_high"] for child in children} == {group["ci_high"]}
-    (whole,) = ask(blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children])[
-        "answers"
-    ]
+    (whole,) = query_json(
+        blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children]
+    )["answers"]
     assert whole["std_error"] == pytest.approx(group["std_error"])
-    (part,) = ask(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
+    (part,) = query_json(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
     assert part["std_error"] is None and part["ci_low"] <= part["estimate"] <= part["ci_high"]
     assert "is a bound" in part["remark"]
-    top = ask(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
+    top = query_json(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
     assert top[0]["label"] == "00"
-    narrow = ask(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
+    narrow = query_json(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
     assert narrow["answers"][0]["ci_high"] < group["ci_high"]
     assert "is a bound" in narrow["answers"][0]["remark"]
 
@@ -119,7 +119,7 @@ def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
     into = blocks.folder / "tables"
     exported = blocks.run("export", blocks.output, "--to", "csv", "--into", into)
     assert exported.code == 0, exported.err
-    page = elements_of((blocks.output / "report.html").read_text())
+    page = parse_elements((blocks.output / "report.html").read_text())
     assert "a node of few rows is not split" in page.text
     assert "700 rows in a tree, a public guess" in page.text
     assert "Inside a node that was not split it goes from 0" in page.text

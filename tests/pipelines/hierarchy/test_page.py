@@ -41,7 +41,7 @@ from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
 from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.mechanisms import changed
-from tests.pipelines.report_page import ReleaseTables, elements_of
+from tests.pipelines.report_page import ReleaseTables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"
 
@@ -101,30 +101,30 @@ def hierarchy(
     )
 
 
-def plan_of(*questions: Question) -> ReleasePlan:
+def make_plan(*questions: Question) -> ReleasePlan:
     whole = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
     unit = questions[0].plan.unit
     return ReleasePlan(name="a-release", unit=unit, budget=whole, questions=questions)
 
 
-def release_of(*questions: Question) -> ReleaseReader:
+def make_release(*questions: Question) -> ReleaseReader:
     """Leaf number n has 10 n + 50 rows."""
     counts = {
         each.name: 50 + 10 * np.arange(each.key_count * each.domain.cells) for each in questions
     }
-    return release_counts(plan_of(*questions), counts, ReleaseKey(bytes(32)))
+    return release_counts(make_plan(*questions), counts, ReleaseKey(bytes(32)))
 
 
-def page_of(*questions: Question) -> str:
-    return write_report_html(ReleaseTables(release_of(*questions)))
+def make_page(*questions: Question) -> str:
+    return write_report_html(ReleaseTables(make_release(*questions)))
 
 
 def said(page: str) -> str:
-    return " ".join(elements_of(page).text.split())
+    return " ".join(parse_elements(page).text.split())
 
 
-def nodes_of(tree: dict[str, Any], key: int = 0) -> list[dict[str, dict[str, Any]]]:
-    """What the page's script knows of a tree: for each level its nodes by their paths."""
+def page_nodes(tree: dict[str, Any], key: int = 0) -> list[dict[str, dict[str, Any]]]:
+    """Return the data of a tree in the page: for each level its nodes by their paths."""
     found: list[dict[str, dict[str, Any]]] = []
     paths: list[str] = []
     for level, own in enumerate(tree["keys"][key]["levels"]):
@@ -163,9 +163,9 @@ def released(table: pa.Table, level: int, key: str | None = None) -> dict[str, d
 
 @pytest.mark.parametrize("domain", [PLACES, ROUTES, FILES, DAYS])
 def test_nodes_are_the_released_rows_found_by_their_paths(domain: HierarchyDomain) -> None:
-    tables = ReleaseTables(release_of(hierarchy("t", domain)))
+    tables = ReleaseTables(make_release(hierarchy("t", domain)))
     page = write_report_html(tables)
-    shown = nodes_of(elements_of(page).data["trees"][0])
+    shown = page_nodes(parse_elements(page).data["trees"][0])
     assert len(shown) == domain.tree.height + 1
     for level, nodes in enumerate(shown):
         rows = released(tables.rows(NODES, "t"), level)
@@ -175,18 +175,18 @@ def test_nodes_are_the_released_rows_found_by_their_paths(domain: HierarchyDomai
             for name, column in (("estimate", "estimate"), ("low", "ci_low"), ("high", "ci_high")):
                 assert node[name] == pytest.approx(rows[path][column], abs=0.5)
             below = shown[level + 1] if level < domain.tree.height else {}
-            assert node["children"] == sum(parent_of(domain, child) == path for child in below)
+            assert node["children"] == sum(parent_path(domain, child) == path for child in below)
 
 
-def parent_of(domain: HierarchyDomain, path: str) -> str:
+def parent_path(domain: HierarchyDomain, path: str) -> str:
     level, node = domain.tree.find(path)
     parents = domain.tree.parents(level, np.array([node]))
     return str(domain.tree.paths(level - 1, parents)[0])
 
 
 def test_page_of_hierarchies_alone_has_no_figure_and_loads_nothing() -> None:
-    page = page_of(hierarchy("places", PLACES), hierarchy("routes", ROUTES))
-    elements = elements_of(page)
+    page = make_page(hierarchy("places", PLACES), hierarchy("routes", ROUTES))
+    elements = parse_elements(page)
     tags = [tag for tag, _ in elements.tags]
     assert tags.count("script") == 2
     assert all(tree["figures"] == {} for tree in elements.data["trees"])
@@ -198,14 +198,14 @@ def test_page_of_hierarchies_alone_has_no_figure_and_loads_nothing() -> None:
 
 
 def test_labels_from_users_are_escaped() -> None:
-    elements = elements_of(page_of(hierarchy("routes", ROUTES)))
+    elements = parse_elements(make_page(hierarchy("routes", ROUTES)))
     assert [tag for tag, _ in elements.tags].count("script") == 2
     assert "alert(1)" not in "".join(elements.scripts[1:])
     assert EVIL in elements.data["trees"][0]["whole"][1]["labels"]
 
 
 def test_form_keys_and_policies_are_reported() -> None:
-    text = said(page_of(hierarchy("places", PLACES), hierarchy("routes", ROUTES)))
+    text = said(make_page(hierarchy("places", PLACES), hierarchy("routes", ROUTES)))
     assert "place: one code, whose digits are cut into levels" in text
     assert "from, to: one column for each level" in text
     assert "counted in the leaf other" in text
@@ -214,8 +214,8 @@ def test_form_keys_and_policies_are_reported() -> None:
 
 
 def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
-    asked = hierarchy("files", FILES)
-    tables = ReleaseTables(release_of(asked))
+    planned = hierarchy("files", FILES)
+    tables = ReleaseTables(make_release(planned))
     lines = level_lines(write_report_html(tables))
     rows = tables.rows(NODES, "files").to_pylist()
     assert [line[0] for line in lines] == [
@@ -228,17 +228,17 @@ def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
 
 
 def test_noise_of_single_children_is_reported_from_the_least_to_the_most() -> None:
-    asked = hierarchy("places", PLACES)
+    planned = hierarchy("places", PLACES)
     amounts = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
-    asked = changed(asked, plan=replace(asked.plan, level_amounts=amounts))
-    page = page_of(asked)
+    planned = changed(planned, plan=replace(planned.plan, level_amounts=amounts))
+    page = make_page(planned)
     (*_, leaves) = level_lines(page)
     assert leaves[2] == "1/2"
     # A leaf with siblings has epsilon 1/2; one that repeats its parent has 3/4.
     assert leaves[4] == "discrete Laplace, scale 1.333 to 2"
     assert leaves[5] == "{:.4g} to {:.4g}".format(*spreads(Fraction(4, 3), Fraction(2)))
     assert "A node with a single child has its child's count" in said(page)
-    assert "single child" not in said(page_of(hierarchy("days", DAYS)))
+    assert "single child" not in said(make_page(hierarchy("days", DAYS)))
 
 
 def spreads(*scales: Fraction) -> list[float]:
@@ -247,14 +247,14 @@ def spreads(*scales: Fraction) -> list[float]:
 
 def test_public_counts_are_exact_and_said_to_be() -> None:
     domain = HierarchyDomain(universe=PLACES.universe, columns=("place",))
-    page = page_of(hierarchy("places", domain, public_level=1))
+    page = make_page(hierarchy("places", domain, public_level=1))
     text = said(page)
     assert "agree on the counts that are declared public" in text
     which = f"the counts from root to {PLACES.tree.level_names[1]}"
     assert f"{which}, public by declaration and not protected" in text
     assert "none: public and exact" in text
     assert "some nodes are public and exact" in text
-    shown = nodes_of(elements_of(page).data["trees"][0])
+    shown = page_nodes(parse_elements(page).data["trees"][0])
     assert [node["exact"] for node in shown[1].values()] == [True, True, True]
     assert shown[1]["01"]["count"] == 50 + 60 + 70
     exact = {path for path, node in shown[2].items() if node["exact"]}
@@ -263,30 +263,30 @@ def test_public_counts_are_exact_and_said_to_be() -> None:
 
 def test_sums_are_reported_with_their_bounds() -> None:
     balance = MeasureColumn(column="balance", lower=-1000, upper=2000, missing="zero")
-    text = said(page_of(hierarchy("sums", PLACES, measure=balance)))
+    text = said(make_page(hierarchy("sums", PLACES, measure=balance)))
     assert "the sum of balance, a whole number from -1,000 to 2,000 in each row" in text
     assert "summed as the nearest bound, -1,000 or 2,000" in text
     assert "summed as 0" in text
     assert "Sums by label" in text
     assert "nonnegative where no value may be negative" in text
-    assert "true sum" not in said(page_of(hierarchy("counts", PLACES)))
+    assert "true sum" not in said(make_page(hierarchy("counts", PLACES)))
 
 
 def test_each_key_has_its_own_rows() -> None:
     keys = KeyList(column="sex", keys=("f", "m"), unknown="other")
-    tables = ReleaseTables(release_of(hierarchy("keyed", FILES, keys=keys)))
+    tables = ReleaseTables(make_release(hierarchy("keyed", FILES, keys=keys)))
     page = write_report_html(tables)
-    (tree,) = elements_of(page).data["trees"]
+    (tree,) = parse_elements(page).data["trees"]
     totals = {key["name"]: key["levels"][0]["count"][0] for key in tree["keys"]}
     assert set(totals) == {"f", "m", "other"}
     assert list(totals.values()) == sorted(totals.values(), reverse=True)
     for place, key in enumerate(tree["keys"]):
-        for level, nodes in enumerate(nodes_of(tree, place)):
+        for level, nodes in enumerate(page_nodes(tree, place)):
             rows = released(tables.rows(NODES, "keyed"), level, key["name"])
             assert {path: node["count"] for path, node in nodes.items()} == {
                 path: row["count"] for path, row in rows.items()
             }
-    assert ("select", {"name": "key"}) in elements_of(page).tags
+    assert ("select", {"name": "key"}) in parse_elements(page).tags
     assert "3 of sex, each with a tree of its own" in said(page)
 
 
@@ -302,14 +302,14 @@ def ages() -> OrderedQuestion[UniformMechanism]:
 
 
 def test_figures_stand_at_their_trees() -> None:
-    data = elements_of(page_of(hierarchy("places", PLACES), ages())).data
+    data = parse_elements(make_page(hierarchy("places", PLACES), ages())).data
     assert [list(tree["figures"]) for tree in data["trees"]] == [[], ["density", "cdf"]]
     assert [tree["kind"] for tree in data["trees"]] == ["hierarchy", "ordered"]
 
 
 def test_same_release_gives_the_same_bytes() -> None:
     def page() -> str:
-        return page_of(hierarchy("places", PLACES), ages(), hierarchy("files", FILES))
+        return make_page(hierarchy("places", PLACES), ages(), hierarchy("files", FILES))
 
     assert page() == page()
 
@@ -324,13 +324,13 @@ def large() -> ReleaseTables:
     universe = universe_from_codes(pa.array(codes, pa.string()), (2, 1, 2))
     domain = HierarchyDomain(universe=universe, columns=("code",))
     question = replace(hierarchy("codes", domain), chunk_leaves=3_000)
-    return ReleaseTables(release_of(question, hierarchy("files", FILES)))
+    return ReleaseTables(make_release(question, hierarchy("files", FILES)))
 
 
 def test_large_hierarchy_shows_its_upper_levels_and_its_largest_nodes(large: ReleaseTables) -> None:
     page = write_report_html(large)
     assert large.read == []
-    shown = nodes_of(elements_of(page).data["trees"][0])
+    shown = page_nodes(parse_elements(page).data["trees"][0])
     room = MAX_NODES // 2 - 1 - 21 * 11
     assert [len(level) for level in shown] == [1, 21, 210, room]
     names = large.plan.question("codes").domain.tree.level_names
@@ -346,9 +346,12 @@ def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTa
     large.read.clear()
     page = write_report_html(large, {"codes": ["00501", "007"]})
     assert set(large.read) == {(0, SPINE), (0, 0)}
-    data = elements_of(page).data["trees"][0]
+    data = parse_elements(page).data["trees"][0]
     assert data["asked"] == ["00501", "007"]
-    shown, plain = nodes_of(data), nodes_of(elements_of(write_report_html(large)).data["trees"][0])
+    shown, plain = (
+        page_nodes(data),
+        page_nodes(parse_elements(write_report_html(large)).data["trees"][0]),
+    )
     added = {path for path in shown[3] if path not in plain[3]}
     assert added == {"00501", *(f"007{place:02d}" for place in range(100))}
     for path in added:
@@ -360,10 +363,12 @@ def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTa
 def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_hierarchy, "MAX_NODES", 2)
     keys = KeyList(column="sex", keys=("f", "m"))
-    tables = ReleaseTables(release_of(hierarchy("keyed", PLACES, keys=keys)))
-    (tree,) = elements_of(write_report_html(tables, {"keyed": ["01", "", "other"]})).data["trees"]
+    tables = ReleaseTables(make_release(hierarchy("keyed", PLACES, keys=keys)))
+    (tree,) = parse_elements(write_report_html(tables, {"keyed": ["01", "", "other"]})).data[
+        "trees"
+    ]
     for place, key in enumerate(each["name"] for each in tree["keys"]):
-        upper, lower = nodes_of(tree, place)[1:]
+        upper, lower = page_nodes(tree, place)[1:]
         assert list(upper) == ["01", "02", "03", "other"]
         assert list(lower) == ["0101", "0102", "0103"]
         for path, row in released(tables.rows(NODES, "keyed"), 2, key).items():
@@ -372,30 +377,30 @@ def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", ["99", "00501x", "/"])
 def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) -> None:
-    asked = large.plan.question("codes")
-    assert isinstance(asked.mechanism, IrregularMechanism)
+    planned = large.plan.question("codes")
+    assert isinstance(planned.mechanism, IrregularMechanism)
     with pytest.raises(ValueError, match="has no node of this path"):
-        check_chosen_paths(large, asked, [path])
+        check_chosen_paths(large, planned, [path])
 
 
 def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
-    asked = large.plan.question("codes")
-    assert isinstance(asked.mechanism, IrregularMechanism)
+    planned = large.plan.question("codes")
+    assert isinstance(planned.mechanism, IrregularMechanism)
     fitting = MAX_CHOSEN_NODES // 4
-    check_chosen_paths(large, asked, ["00501"] * fitting)
+    check_chosen_paths(large, planned, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):
-        check_chosen_paths(large, asked, ["00501"] * (fitting + 1))
+        check_chosen_paths(large, planned, ["00501"] * (fitting + 1))
 
 
 def test_requested_tree_is_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MAX_TREES", 2)
     trees = [hierarchy(name, FILES) for name in ("one", "two", "three", "four")]
-    tables = ReleaseTables(release_of(*trees))
+    tables = ReleaseTables(make_release(*trees))
     plain = write_report_html(tables)
-    assert [each["name"] for each in elements_of(plain).data["trees"]] == ["one", "two"]
+    assert [each["name"] for each in parse_elements(plain).data["trees"]] == ["one", "two"]
     assert "This page shows the first 2 of 4 trees; 2 are left out here" in said(plain)
     page = write_report_html(tables, {"three": ["usr"]})
-    assert [each["name"] for each in elements_of(page).data["trees"]] == ["one", "three"]
+    assert [each["name"] for each in parse_elements(page).data["trees"]] == ["one", "three"]
     assert "This page shows 2 of 4 trees" in said(page)
 
 
@@ -404,6 +409,8 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     universe = universe_from_columns(
         {"a": pa.array([name[:3] for name in names]), "b": pa.array(names)}
     )
-    asked = hierarchy("long", HierarchyDomain(universe=universe, columns=("a", "b")))
-    page = write_report_html(ReleaseTables(release_of(asked, ages())), {"long": [names[0][:3]] * 9})
+    planned = hierarchy("long", HierarchyDomain(universe=universe, columns=("a", "b")))
+    page = write_report_html(
+        ReleaseTables(make_release(planned, ages())), {"long": [names[0][:3]] * 9}
+    )
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.hierarchy import workload as hierarchy_plan
-from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.levels import candidate as hierarchy_plan
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -54,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def settings_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> str:
+def settings_text(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> str:
     domain = {"kind": "hierarchy", "column": "code", "digits": [1] * HEIGHT}
     domain |= {
         "levels": [f"bit{n}" for n in range(HEIGHT)],
@@ -86,12 +85,12 @@ def flat(folder: Path) -> dict[str, Any]:
     return domain | {"table": str(folder / "tall.parquet")}
 
 
-def plan_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> ReleasePlan:
-    return parse_configuration(settings_of(folder, privacy, *trees), "a.yaml").plan()
+def make_plan(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> ReleasePlan:
+    return parse_configuration(settings_text(folder, privacy, *trees), "a.yaml").plan()
 
 
-def question_of(folder: Path, privacy: dict[str, Any], **tree: Any) -> Question:
-    (question,) = plan_of(folder, privacy, tree).questions
+def make_question(folder: Path, privacy: dict[str, Any], **tree: Any) -> Question:
+    (question,) = make_plan(folder, privacy, tree).questions
     return question
 
 
@@ -101,13 +100,13 @@ def question_of(folder: Path, privacy: dict[str, Any], **tree: Any) -> Question:
 def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folder: Path) -> None:
     for alpha, is_better in ((0.98, True), (0.5, False)):
         tree = RELATIVE | {"alpha": alpha} | ({} if is_better else {"domain": flat(folder)})
-        chosen = question_of(folder, APPROXIMATE, **tree)
-        bound = question_of(folder, APPROXIMATE, **tree | {"mechanism": "thresholds"})
-        noise = question_of(folder, APPROXIMATE, **tree | {"noise": "laplace"})
+        chosen = make_question(folder, APPROXIMATE, **tree)
+        bound = make_question(folder, APPROXIMATE, **tree | {"mechanism": "thresholds"})
+        noise = make_question(folder, APPROXIMATE, **tree | {"noise": "laplace"})
         assert isinstance(bound.mechanism, ThresholdMechanism) and isinstance(
             noise.mechanism, IrregularMechanism
         )
-        errors = predicted_threshold_error(bound), predicted_hierarchy_error(noise)
+        errors = bound.mechanism.predicted_error, noise.mechanism.predicted_error
         assert (errors[0] < errors[1]) == is_better
         assert chosen == (bound if is_better else noise) or chosen.spec() == (
             bound.spec() if is_better else noise.spec()
@@ -120,8 +119,8 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
 def test_a_hierarchy_that_requests_an_estimate_gets_it(
     folder: Path, estimation: str | None
 ) -> None:
-    asked = {} if estimation is None else {"estimation": estimation}
-    question = question_of(folder, PURE, **RELATIVE | asked, domain=flat(folder))
+    settings = {} if estimation is None else {"estimation": estimation}
+    question = make_question(folder, PURE, **RELATIVE | settings, domain=flat(folder))
     assert (
         isinstance(question.mechanism, IrregularMechanism)
         and question.mechanism.estimation == "least_squares"
@@ -140,12 +139,12 @@ def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch)
     hierarchy_plan_candidates = hierarchy_plan.noise_candidates
     monkeypatch.setattr(hierarchy_plan, "noise_candidates", worse)
     tree = RELATIVE | {"alpha": 0.4, "domain": flat(folder)}  # an objective of no other test
-    question = question_of(folder, PURE, **tree, estimation="least_squares")
+    question = make_question(folder, PURE, **tree, estimation="least_squares")
     assert (
         isinstance(question.mechanism, IrregularMechanism)
         and question.mechanism.estimation == "least_squares"
     )
-    free = question_of(folder, PURE, **tree)
+    free = make_question(folder, PURE, **tree)
     assert isinstance(free.mechanism, IrregularMechanism) and free.mechanism.estimation == "none"
 
 
@@ -161,7 +160,7 @@ def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch)
 def test_the_laplace_and_the_gaussian_tree(
     folder: Path, privacy: dict[str, Any], noise: str, law: type
 ) -> None:
-    question = question_of(folder, privacy, mechanism="tree", estimation="none", noise=noise)
+    question = make_question(folder, privacy, mechanism="tree", estimation="none", noise=noise)
     assert isinstance(question.mechanism, IrregularMechanism)
     assert isinstance(question.forest, AsMeasuredForest)
     plan = question.plan
@@ -176,7 +175,7 @@ def test_the_laplace_and_the_gaussian_tree(
     own = [each.variance**0.5 for each in laws if each is not None]
     entry = plan_entry(question, hierarchy_description(question))
     assert entry["predicted"]["level_rmse"] == pytest.approx(own)
-    assert predicted_hierarchy_error(question) == pytest.approx(own[0], rel=1e-3)
+    assert question.mechanism.predicted_error == pytest.approx(own[0], rel=1e-3)
 
 
 # --- what is spent ---
@@ -188,7 +187,7 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
         {"noise": "laplace", "weight": 1},
         {"noise": "gaussian", "mechanism": "tree", "weight": 2},
     )
-    plan = plan_of(folder, APPROXIMATE | {"epsilon": 2}, *trees)
+    plan = make_plan(folder, APPROXIMATE | {"epsilon": 2}, *trees)
     thresholds, pure, shared = plan.questions
     assert plan.stated == (2, Fraction(1, 10**6))
     assert [each.name for each in plan.composed] == ["tree2"]
@@ -207,7 +206,7 @@ def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: A
     """A row substituted is one removed and one added, in the tree of its key or of two."""
     privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
     tree = THRESHOLDS if by is None else THRESHOLDS | {"by": by}
-    question = question_of(folder, privacy, **tree)
+    question = make_question(folder, privacy, **tree)
     assert isinstance(question.mechanism, ThresholdMechanism)
     plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
     assert plan.group.steps == steps and question.plan.keyed == (by is not None)
@@ -219,7 +218,7 @@ def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: A
 
 
 def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
-    question = question_of(folder, APPROXIMATE, **THRESHOLDS)
+    question = make_question(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question.mechanism, ThresholdMechanism)
     assert question.plan.rows_at_most == 10_000 < MAX_COUNT
     assert max(question.widths.high) == 10_000
@@ -231,12 +230,12 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 
 
 def test_the_plan_reports_the_estimates_that_there_may_be(folder: Path) -> None:
-    question = question_of(folder, APPROXIMATE, **THRESHOLDS)
+    question = make_question(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question.mechanism, ThresholdMechanism)
     entry = plan_entry(question, hierarchy_description(question))
     json.dumps(entry, allow_nan=False)
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
-    assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
+    assert entry["predicted"] == {"alpha_mrmse": question.mechanism.predicted_error}
     out = "\n".join(plan_lines(question, hierarchy_description(question), entry))
     assert "tree0: 64 leaves in a hierarchy, rows, by thresholds\n" in out
     assert "  budget: epsilon = 1, delta = 1e-06\n" in out
@@ -245,7 +244,7 @@ def test_the_plan_reports_the_estimates_that_there_may_be(folder: Path) -> None:
 
 
 def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(folder: Path) -> None:
-    question = question_of(folder, PURE, **RELATIVE, domain=flat(folder))
+    question = make_question(folder, PURE, **RELATIVE, domain=flat(folder))
     assert isinstance(question.mechanism, IrregularMechanism)
     entry = plan_entry(question, hierarchy_description(question))
     labels = [each["label"] for each in entry["candidates"]]
@@ -337,7 +336,7 @@ def test_refusals(
     folder: Path, privacy: dict[str, Any], tree: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        plan_of(folder, privacy, tree)
+        make_plan(folder, privacy, tree)
     assert str(refused.value) == f"a.yaml: {sentence}"
 
 
@@ -358,7 +357,7 @@ def test_refusals(
 )
 def test_refusals_of_single_values(folder: Path, tree: dict[str, Any], at: str, word: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        plan_of(folder, PURE, {"objective": "relative"} | tree)
+        make_plan(folder, PURE, {"objective": "relative"} | tree)
     said = str(refused.value)
     assert said.startswith(f"a.yaml: trees[0].{at}: ") and word in said and "\n" not in said
 
@@ -367,8 +366,8 @@ def test_a_tree_of_too_many_leaves(folder: Path) -> None:
     domain = {"kind": "hierarchy", "column": "code", "digits": [3, 3], "levels": ["high", "low"]}
     tree = {"domain": domain | {"table": str(folder / "large.parquet")}}
     with pytest.raises(ConfigurationError, match=r"trees\[0\]\.mechanism: thresholds need a tree"):
-        plan_of(folder, APPROXIMATE, THRESHOLDS | tree)
+        make_plan(folder, APPROXIMATE, THRESHOLDS | tree)
     # Where the choice is free, it gets noise.
     assert isinstance(
-        question_of(folder, APPROXIMATE, **RELATIVE | tree).mechanism, IrregularMechanism
+        make_question(folder, APPROXIMATE, **RELATIVE | tree).mechanism, IrregularMechanism
     )

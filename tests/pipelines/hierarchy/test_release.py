@@ -20,7 +20,7 @@ from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
-from tests.pipelines.test_querying import ANSWER, ask
+from tests.pipelines.test_querying import ANSWER, query_json
 
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
 COUNTIES = sorted({code[:2] for code in CODES})
@@ -92,7 +92,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_node_and_its_children(places: Places) -> None:
-    answer = ask(places, "node", "--path", "01", "--children", "--tree", "people")
+    answer = query_json(places, "node", "--path", "01", "--children", "--tree", "people")
     node, *children = answer["answers"]
     assert list(node) == [*ANSWER, "in_words"]
     assert [child["label"] for child in children] == [c for c in CODES if c.startswith("01")]
@@ -103,34 +103,43 @@ def test_a_node_and_its_children(places: Places) -> None:
 
 
 def test_the_root_is_the_empty_path(places: Places) -> None:
-    (root,) = ask(places, "node", "--path", "", "--tree", "people")["answers"]
+    (root,) = query_json(places, "node", "--path", "", "--tree", "people")["answers"]
     assert root["fraction"] == 1 and root["label"] == ""
-    (again,) = ask(places, "top", "--level", "root", "--tree", "people")["answers"]
+    (again,) = query_json(places, "top", "--level", "root", "--tree", "people")["answers"]
     assert again == root
-    (by_number,) = ask(places, "node", "--level", "0", "--node", "0", "--tree", "people")["answers"]
+    (by_number,) = query_json(places, "node", "--level", "0", "--node", "0", "--tree", "people")[
+        "answers"
+    ]
     assert by_number == root
 
 
 @pytest.mark.parametrize(("level", "size"), [("state", 3), ("county", 5), ("block", 10)])
 def test_the_largest_of_a_level_by_its_name(places: Places, level: str, size: int) -> None:
-    rows = ask(places, "top", "--level", level, "--tree", "people")["answers"]
+    rows = query_json(places, "top", "--level", level, "--tree", "people")["answers"]
     assert len(rows) == size
     counts = [row["count"] for row in rows]
     assert counts == sorted(counts, reverse=True)
     number = {"state": 1, "county": 2, "block": 3}[level]
-    assert ask(places, "top", "--level", number, "--tree", "people")["answers"] == rows
-    assert ask(places, "top", "-n", 2, "--level", level, "--tree", "people")["answers"] == rows[:2]
+    assert query_json(places, "top", "--level", number, "--tree", "people")["answers"] == rows
+    assert (
+        query_json(places, "top", "-n", 2, "--level", level, "--tree", "people")["answers"]
+        == rows[:2]
+    )
 
 
 def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
     for level, path in (("state", "1"), ("county", "13"), ("block", "1310")):
         requested = ("node", "--level", level, "--value", "1310", "--tree", "people")
-        assert ask(places, *requested) == ask(places, "node", "--path", path, "--tree", "people")
+        assert query_json(places, *requested) == query_json(
+            places, "node", "--path", path, "--tree", "people"
+        )
 
 
 def test_another_confidence(places: Places) -> None:
     wide, narrow = (
-        ask(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)["answers"][0]
+        query_json(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)[
+            "answers"
+        ][0]
         for c in ("0.99", "0.5")
     )
     assert wide["ci_low"] < narrow["ci_low"] <= narrow["ci_high"] < wide["ci_high"]
@@ -405,7 +414,7 @@ Plan = Callable[..., Any]
 
 
 @pytest.fixture
-def plan_of(tmp_path: Path) -> Plan:
+def make_plan(tmp_path: Path) -> Plan:
     """The plan of the first tree alone, with changes, under a privacy section."""
     workspace = Places(tmp_path)
 
@@ -421,49 +430,51 @@ def plan_of(tmp_path: Path) -> Plan:
     return made
 
 
-def test_invariants_weaken_the_guarantee_in_words(plan_of: Plan) -> None:
-    words = guarantee_in_words(plan_of(SUBSTITUTE, invariants="county"))
+def test_invariants_weaken_the_guarantee_in_words(make_plan: Plan) -> None:
+    words = guarantee_in_words(make_plan(SUBSTITUTE, invariants="county"))
     assert "agree on the counts that are declared public (down to the level county of people;" in (
         words
     )
     assert "what they tell is not protected: a weaker guarantee than without them" in words
-    plain = guarantee_in_words(plan_of(SUBSTITUTE))
+    plain = guarantee_in_words(make_plan(SUBSTITUTE))
     assert "declared public" not in plain and "weaker" not in plain
 
 
-def test_a_declared_total_is_named_where_rows_are_dropped(plan_of: Plan) -> None:
-    dropped = plan_of(SUBSTITUTE, invariants="root")
+def test_a_declared_total_is_named_where_rows_are_dropped(make_plan: Plan) -> None:
+    dropped = make_plan(SUBSTITUTE, invariants="root")
     assert "declared public (down to the level root of people" in guarantee_in_words(dropped)
     keeps_all = {"unknown": "other", "missing": "other"}
-    public = plan_of(SUBSTITUTE, domain=keeps_all)
+    public = make_plan(SUBSTITUTE, domain=keeps_all)
     assert public.questions[0].plan.public_level == 0
     assert "declared public" not in guarantee_in_words(public)  # the relation says it already
-    assert plan_of(ADD, domain=keeps_all).questions[0].plan.public_level is None
-    keyed = plan_of(SUBSTITUTE, domain=keeps_all, by=BY)
+    assert make_plan(ADD, domain=keeps_all).questions[0].plan.public_level is None
+    keyed = make_plan(SUBSTITUTE, domain=keeps_all, by=BY)
     assert keyed.questions[0].plan.public_level is None
-    assert plan_of(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False
+    assert (
+        make_plan(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False
+    )
 
 
-def test_noise_of_sums_is_for_their_bounds(plan_of: Plan) -> None:
+def test_noise_of_sums_is_for_their_bounds(make_plan: Plan) -> None:
     """The noise grows with the bounds, under every relation."""
     for privacy, factor in ((ADD, 7), (SUBSTITUTE, 10)):
         signed = {"column": "amount", "lower": -3, "upper": 7}
         levels = {"level_budgets": [0, 0, 0, 1]}
-        summed = plan_of(privacy, measure=signed, **levels).questions[0]
+        summed = make_plan(privacy, measure=signed, **levels).questions[0]
         # Substitute: a row leaves one block with up to 7 and enters another with up to 7.
         expected = {7: 7, 10: 14}[factor]
         assert summed.plan.law(3, 0).scale == expected
-        counted = plan_of(privacy, **levels).questions[0]
+        counted = make_plan(privacy, **levels).questions[0]
         assert counted.plan.law(3, 0).scale == (1 if privacy is ADD else 2)
 
 
-def test_an_epsilon_with_a_delta(plan_of: Plan) -> None:
-    plan = plan_of(ADD | {"delta": 1e-6}, noise="gaussian")
+def test_an_epsilon_with_a_delta(make_plan: Plan) -> None:
+    plan = make_plan(ADD | {"delta": 1e-6}, noise="gaussian")
     words = guarantee_in_words(plan)
     assert "approximate differential privacy, epsilon = 1, delta = 1e-06; also rho-zCDP" in words
     assert plan.spending.moved is None  # a chain: the rho is that of the conversion
     with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
-        plan_of(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
+        make_plan(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
 
 
 # --- the blocks of Rhode Island -----------------------------------------------------------------
@@ -551,10 +562,10 @@ def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
 
 def test_rhode_island_is_queried_by_path(census: Any) -> None:
     workspace, truth = census
-    counties = ask(workspace, "top", "--level", "county")["answers"]
+    counties = query_json(workspace, "top", "--level", "county")["answers"]
     assert {row["label"] for row in counties} == {label for label in truth if len(label) == 5}
     assert [row["label"] for row in counties] == sorted(
         (label for label in truth if len(label) == 5), key=lambda label: -truth[label]
     )
-    node, *tracts = ask(workspace, "node", "--path", "44001", "--children")["answers"]
+    node, *tracts = query_json(workspace, "node", "--path", "44001", "--children")["answers"]
     assert sum(row["count"] for row in tracts) == node["count"]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
@@ -25,42 +24,42 @@ from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
-    stated_plan_of,
+    make_stated_plan,
     threshold_question,
     whole_plan,
 )
-from tests.pipelines.report_page import ReleaseTables, elements_of
+from tests.pipelines.report_page import ReleaseTables, parse_elements
 
 WHOLE = threshold_question("paths", plan=whole_plan())
 
 
-def tables_of(plan: ReleasePlan) -> ReleaseTables:
+def make_tables(plan: ReleasePlan) -> ReleaseTables:
     counts = {
         each.name: 90 * np.arange(each.key_count * each.domain.cells) for each in plan.questions
     }
     return ReleaseTables(release_counts(plan, counts, ReleaseKey(bytes(32))))
 
 
-def page_of(*questions: Question) -> str:
-    return write_report_html(tables_of(stated_plan_of(*questions)))
+def make_page(*questions: Question) -> str:
+    return write_report_html(make_tables(make_stated_plan(*questions)))
 
 
 @pytest.fixture(scope="module")
 def whole_page() -> str:
     """The page of the whole plan, which has many rounds."""
-    return page_of(WHOLE)
+    return make_page(WHOLE)
 
 
 def said(page: str) -> str:
-    return " ".join(elements_of(page).text.split())
+    return " ".join(parse_elements(page).text.split())
 
 
 @pytest.mark.parametrize("form", ["digits", "columns", "paths"])
 def test_nodes_are_the_released_rows(form: str) -> None:
     keys = ("white", "black") if form == "columns" else ()
     question = threshold_question(form, keys=keys)
-    tables = tables_of(stated_plan_of(question))
-    (tree,) = elements_of(write_report_html(tables)).data["trees"]
+    tables = make_tables(make_stated_plan(question))
+    (tree,) = parse_elements(write_report_html(tables)).data["trees"]
     assert tree["kind"] == "hierarchy"
     rows = tables.rows(NODES, question.name).to_pylist()
     for place, key in enumerate(tree["keys"]):
@@ -87,7 +86,7 @@ def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
     assert "not unbiased and have no standard error" in text
     assert "Estimates of a node's children do not add up to its own; the counts do." in text
     assert "at most 2^40, the most that are counted" in text
-    bound = f"at most {significant(predicted_threshold_error(WHOLE))} rows"
+    bound = f"at most {significant(WHOLE.mechanism.predicted_error)} rows"
     assert WHOLE.mechanism.objective.reads in text and bound in text
     epsilon, delta = WHOLE.spending.own
     assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
@@ -119,24 +118,24 @@ def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> Non
 
 def test_a_declared_bound_of_the_rows_is_reported() -> None:
     own = changed(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
-    assert "at most 12,345, as declared beforehand" in said(page_of(own))
+    assert "at most 12,345, as declared beforehand" in said(make_page(own))
 
 
 def test_requested_paths_are_on_the_page() -> None:
-    tables = tables_of(stated_plan_of(WHOLE))
+    tables = make_tables(make_stated_plan(WHOLE))
     check_chosen_paths(tables, WHOLE, ["usr/bin"])
-    data = elements_of(write_report_html(tables, {WHOLE.name: ["usr/bin"]})).data["trees"][0]
+    data = parse_elements(write_report_html(tables, {WHOLE.name: ["usr/bin"]})).data["trees"][0]
     assert data["asked"] == ["usr/bin"]
     with pytest.raises(ValueError, match="has no node of this path"):
         check_chosen_paths(tables, WHOLE, ["usr/nothing"])
 
 
 def test_policies_are_those_of_a_hierarchy() -> None:
-    assert "row not counted in this tree" in said(page_of(threshold_question("digits")))
+    assert "row not counted in this tree" in said(make_page(threshold_question("digits")))
 
 
 def test_what_is_stated_is_what_trees_spend() -> None:
-    text = said(page_of(threshold_question("digits"), threshold_question("paths", name="other")))
+    text = said(make_page(threshold_question("digits"), threshold_question("paths", name="other")))
     assert "which is what the trees spend, added up" in text
     assert "k e^((k - 1) epsilon) times delta" in text
     assert "k squared times rho" not in text
@@ -154,17 +153,17 @@ def test_beside_trees_that_share_a_rho() -> None:
         questions=(own, shared),
         stated=(epsilon + 2, delta + Fraction(1, 10**6)),
     )
-    page = write_report_html(tables_of(plan))
+    page = write_report_html(make_tables(plan))
     text = said(page)
     assert "what trees with a budget of their own spend, and what composing" in text
     assert "Budget (rho)" in text
     assert "k squared times rho" not in text
     assert "It need not be centred, and a consistent count may lie outside it." in text
-    assert [tree["kind"] for tree in elements_of(page).data["trees"]] == ["hierarchy"] * 2
+    assert [tree["kind"] for tree in parse_elements(page).data["trees"]] == ["hierarchy"] * 2
 
 
 def test_the_same_release_gives_the_same_bytes(whole_page: str) -> None:
-    assert page_of(WHOLE) == whole_page
+    assert make_page(WHOLE) == whole_page
 
 
 # --- hierarchies read as they were measured, and planned for relative errors ---
@@ -173,7 +172,7 @@ def test_the_same_release_gives_the_same_bytes(whole_page: str) -> None:
 def page_of_hierarchy(**fields: Any) -> str:
     question = hierarchy_question("digits", **fields)
     return write_report_html(
-        tables_of(
+        make_tables(
             ReleasePlan(
                 name="one",
                 unit=question.unit,
@@ -199,7 +198,7 @@ def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:
 def test_the_predicted_error_of_a_relative_objective_is_reported() -> None:
     objective = RelativeObjective(metric="rel_kappa", kappa=10.0)
     text = said(page_of_hierarchy(objective=objective))
-    error = predicted_hierarchy_error(hierarchy_question("digits", objective=objective))
+    error = hierarchy_question("digits", objective=objective).mechanism.predicted_error
     assert f"Predicted error{error:,.4g} part of the count" in text
     assert f"Planned for{objective.reads}" in text
     assert "Predicted error" not in said(page_of_hierarchy())

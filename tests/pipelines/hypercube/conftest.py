@@ -51,7 +51,7 @@ def rows(size: int = ROWS, seed: int = 0) -> pa.Table:
     )
 
 
-def workspace_of(workspace: Workspace, table: pa.Table, *trees: dict[str, Any]) -> str:
+def write_inputs(workspace: Workspace, table: pa.Table, *trees: dict[str, Any]) -> str:
     """Write rows and a configuration; return its path."""
     for number in range(3):
         part = table.slice(len(table) * number // 3, len(table) // 3 if number < 2 else None)
@@ -66,7 +66,7 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose output holds three boxes: `one`, `two` and `four`. Tests only read it."""
     made = Workspace(tmp_path_factory.mktemp("boxes"))
     short = {"kind": "hypercube", "columns": ["age", "x"], "lower": [0, -3], "upper": [100, 3]}
-    configuration = workspace_of(
+    configuration = write_inputs(
         made,
         rows(),
         box("one", [DAY], counts="sparse"),

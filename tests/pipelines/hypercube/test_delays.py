@@ -61,7 +61,7 @@ def below(rows: pa.Table, column: str, value: object) -> int:
     return int(pc.sum(pc.less(found, pa.scalar(value, found.type))).as_py() or 0)
 
 
-ASKED = [
+QUERIES = [
     *(("carrier", carrier) for carrier in ("AA", "B6", "EV", "MQ", "UA", "US", "WN")),
     *(("hour", hour) for hour in (6, 8, 12, 16, 18, 20)),
     *(("dep_delay", minutes) for minutes in (-10, -5, 0, 5, 15, 60, 120)),
@@ -72,7 +72,7 @@ ASKED = [
 def test_intervals_hold_the_truth(folder: Path, truth: pa.Table) -> None:
     tree: Released = ReleaseFolder(str(folder / "out")).release.tree("flights")
     tree = tree.at_confidence(CONFIDENCE)
-    for column, value in ASKED:
+    for column, value in QUERIES:
         answer = tree.select_column(column).cdf(value)
         assert answer.ci_low <= below(truth, column, value) <= answer.ci_high, (column, value)
 
@@ -85,7 +85,7 @@ def test_synthetic_rows_have_the_marginals_of_the_release(folder: Path, truth: p
     assert rows.schema.field("carrier").type == pa.string()
     assert rows.schema.field("hour").type == pa.int64()
     tree = ReleaseFolder(str(folder / "out")).release.tree("flights")
-    for column, value in ASKED:
+    for column, value in QUERIES:
         answer = tree.select_column(column).cdf(value)
         cut = answer.ci_high - answer.ci_low
         # Bernoulli rows in the cut parts, at most `cut` of them, 6 standard deviations.
@@ -98,7 +98,7 @@ def test_synthetic_marginals_are_within_the_stated_errors_of_the_true_ones(
 ) -> None:
     rows = pyarrow.parquet.read_table(folder / "rows.parquet")
     tree = ReleaseFolder(str(folder / "out")).release.tree("flights").at_confidence(CONFIDENCE)
-    for column, value in ASKED:
+    for column, value in QUERIES:
         answer = tree.select_column(column).cdf(value)
         own, true = below(rows, column, value), below(truth, column, value)
         assert abs(own - true) <= answer.ci_high - answer.ci_low + 2, (column, value)

@@ -21,26 +21,26 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.report import write_report_html
 from tests.pipelines.chromium import Chromium
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, workspace_of
-from tests.pipelines.report_page import elements_of
+from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, write_inputs
+from tests.pipelines.report_page import parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"
 FORMULA = "$$x^2$$"
 
 
-def tree_of(workspace: Workspace, name: str) -> ReleasedHypercube:
+def read_tree(workspace: Workspace, name: str) -> ReleasedHypercube:
     folder = ReleaseFolder(str(workspace.output))
     question = folder.plan.question(name)
     return ReleasedHypercube(question, folder.part)  # type: ignore[arg-type]
 
 
-def page_of(workspace: Workspace) -> str:
+def read_page(workspace: Workspace) -> str:
     return (workspace.output / "report.html").read_text()
 
 
 def figures(page: str) -> dict[str, list[dict[str, Any]]]:
     """What the script reads of every figure, by the names of the trees."""
-    found: list[dict[str, Any]] = elements_of(page).data["trees"]
+    found: list[dict[str, Any]] = parse_elements(page).data["trees"]
     return dict(zip(("one", "two", "four"), (tree["figures"] for tree in found), strict=True))
 
 
@@ -49,7 +49,7 @@ def figures(page: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("most", [1, 2, 17, 500, 10**9])
 def test_merged_parts_tile_the_box_with_the_same_counts(boxes: Workspace, most: int) -> None:
-    partition = tree_of(boxes, "two").partition
+    partition = read_tree(boxes, "two").partition
     merged, every = partition.coarsened(most), partition.parts
     assert len(merged.counts) <= most and merged.counts.sum() == every.counts.sum() == ROWS
     covered = np.zeros([axis.cells for axis in partition.domain.axes], np.int64)
@@ -63,18 +63,18 @@ def test_merged_parts_tile_the_box_with_the_same_counts(boxes: Workspace, most: 
 
 
 def test_parts_below_a_depth_are_merged_into_what_is_seen(boxes: Workspace) -> None:
-    partition = tree_of(boxes, "two").partition
+    partition = read_tree(boxes, "two").partition
     for finest in (0, *partition.depths):
         merged = partition.coarsened(10**9, finest)
         # One level below the last that may be split, at most.
         deepest = min([depth for depth in partition.depths if depth >= finest])
         assert len(merged.counts) <= 2**deepest and merged.counts.sum() == ROWS
-    atoms = Densities(tree=tree_of(boxes, "two")).rectangles(10**9)
+    atoms = Densities(tree=read_tree(boxes, "two")).rectangles(10**9)
     assert len(atoms.rows) <= len(partition.parts.counts) and atoms.rows.sum() == ROWS
 
 
 def test_grids_are_the_sums_of_parts(boxes: Workspace) -> None:
-    partition = tree_of(boxes, "two").partition
+    partition = read_tree(boxes, "two").partition
     edges = [np.array([0, 3, 31, 64]), np.array([5, 6, 40])]
     grid = partition.grids(edges)[0, 1]
     for i in range(3):
@@ -84,14 +84,14 @@ def test_grids_are_the_sums_of_parts(boxes: Workspace) -> None:
 
 
 def test_grids_of_four_columns_hold_all_rows(boxes: Workspace) -> None:
-    for grid in Densities(tree=tree_of(boxes, "four")).grids(4, 48):
+    for grid in Densities(tree=read_tree(boxes, "four")).grids(4, 48):
         assert grid.rows.sum() == pytest.approx(ROWS)
         assert max(grid.rows.shape) <= 49
 
 
 def test_steps_of_a_histogram_are_few_and_hold_all_rows(boxes: Workspace) -> None:
     for most in (3, 20, 1000):
-        histogram = Densities(tree=tree_of(boxes, "one")).histogram(0, most)
+        histogram = Densities(tree=read_tree(boxes, "one")).histogram(0, most)
         assert len(histogram.rows) <= most and histogram.rows.sum() == pytest.approx(ROWS)
         assert histogram.edges[0] == 0 and histogram.edges[-1] == 366
     # Every day is a part: a step of each, in rows per day.
@@ -100,7 +100,7 @@ def test_steps_of_a_histogram_are_few_and_hold_all_rows(boxes: Workspace) -> Non
 
 
 def test_a_curve_has_intervals_where_they_are_known(boxes: Workspace) -> None:
-    curve = Densities(tree=tree_of(boxes, "one")).curve(1000, 50)
+    curve = Densities(tree=read_tree(boxes, "one")).curve(1000, 50)
     assert curve.low is not None and curve.high is not None
     at = curve.rows[curve.places]
     assert (curve.low <= at + 1e-6).all() and (at <= curve.high + 1e-6).all()
@@ -138,7 +138,7 @@ def test_where_cells_lie_on_an_axis() -> None:
 
 
 def test_what_is_drawn_of_one_two_and_four_columns(boxes: Workspace) -> None:
-    drawn = {name: list(own) for name, own in figures(page_of(boxes)).items()}
+    drawn = {name: list(own) for name, own in figures(read_page(boxes)).items()}
     assert drawn == {
         "one": ["curve", "column0"],
         "two": ["map", "column0", "column1"],
@@ -151,7 +151,7 @@ def test_what_is_drawn_of_one_two_and_four_columns(boxes: Workspace) -> None:
 
 
 def test_the_script_reads_the_released_counts(boxes: Workspace) -> None:
-    for own in figures(page_of(boxes)).values():
+    for own in figures(read_page(boxes)).values():
         for name, each in own.items():
             if name.startswith("column"):
                 (series,) = each["series"]
@@ -168,7 +168,7 @@ def test_the_script_reads_the_released_counts(boxes: Workspace) -> None:
 
 
 def test_what_the_page_says(boxes: Workspace) -> None:
-    text = " ".join(elements_of(page_of(boxes)).text.split())
+    text = " ".join(parse_elements(read_page(boxes)).text.split())
     for said in (
         "3,000 rows, drawn evenly spread in each part",
         "It is given the partition",
@@ -184,7 +184,7 @@ def test_what_the_page_says(boxes: Workspace) -> None:
 
 def test_the_page_is_the_same_bytes_again_and_not_large(boxes: Workspace) -> None:
     page = write_report_html(ReleaseFolder(str(boxes.output)))
-    assert page == page_of(boxes) and len(page.encode()) < 400_000
+    assert page == read_page(boxes) and len(page.encode()) < 400_000
 
 
 def test_many_columns_and_hostile_names_on_a_page_of_bounded_size(workspace: Workspace) -> None:
@@ -192,15 +192,15 @@ def test_many_columns_and_hostile_names_on_a_page_of_bounded_size(workspace: Wor
     random = np.random.default_rng(5)
     table = pa.table({name: random.integers(0, 8, 2000) for name in names})
     columns = [{"column": name, "type": "integer", "lower": 0, "upper": 8} for name in names]
-    path = workspace_of(workspace, table, box("wide", columns, counts="sparse", depth=24))
+    path = write_inputs(workspace, table, box("wide", columns, counts="sparse", depth=24))
     outcome = workspace.run("release", path)
     assert outcome.code == 0, outcome.err
-    page = page_of(workspace)
+    page = read_page(workspace)
     assert len(page.encode()) < 600_000 and EVIL not in page
-    (tree,) = elements_of(page).data["trees"]
+    (tree,) = parse_elements(page).data["trees"]
     names = [*(f"column{each}" for each in range(12)), *(f"pair{each}" for each in range(10))]
     assert list(tree["figures"]) == names
-    text = " ".join(elements_of(page).text.split())
+    text = " ".join(parse_elements(page).text.split())
     assert "The first 12 of 20 columns are here" in text and EVIL in text
 
 
@@ -210,10 +210,10 @@ def test_of_counts_that_are_all_zero_nothing_is_drawn(
 ) -> None:
     empty = pa.table({name: pa.nulls(9, kind) for name, kind in zip(*_types(), strict=True)})
     tree = box("empty", columns, counts="dense")
-    assert workspace.run("release", workspace_of(workspace, empty, tree)).code == 0
-    page = page_of(workspace)
+    assert workspace.run("release", write_inputs(workspace, empty, tree)).code == 0
+    page = read_page(workspace)
     assert "All released counts are zero: there is nothing to draw" in page
-    assert elements_of(page).data["trees"][0]["figures"] == {}
+    assert parse_elements(page).data["trees"][0]["figures"] == {}
 
 
 def _types() -> tuple[list[str], list[pa.DataType]]:
@@ -226,14 +226,15 @@ def _types() -> tuple[list[str], list[pa.DataType]]:
     [
         ({"mechanism": "privhp_paper", "k": 16}, "by Algorithm 4 of Holland et al."),
         ({"counts": "sketch", "width": 256}, "other nodes in the same cell of a sketch"),
+        ({"counts": "sketch", "width": 256}, "each cell of a sketch"),
         ({"mechanism": "pmm", "depth": 6}, "all nodes"),
     ],
-    ids=["paper", "sketch", "pmm"],
+    ids=["paper", "sketch", "levels of a sketch", "pmm"],
 )
 def test_the_mechanism_in_words(workspace: Workspace, keys: dict[str, Any], said: str) -> None:
     tree = box("ages", [AGE], **keys)
-    assert workspace.run("release", workspace_of(workspace, rows(), tree)).code == 0
-    assert said in elements_of(page_of(workspace)).text
+    assert workspace.run("release", write_inputs(workspace, rows(), tree)).code == 0
+    assert said in parse_elements(read_page(workspace)).text
 
 
 # In a browser
@@ -264,7 +265,7 @@ def test_a_browser_draws_boxes_beside_other_trees(
         box("two", [AGE, {**KIND, "categories": ["alpha", "beta", FORMULA, EVIL]}]),
         box("one", [DAY]),
     ]
-    outcome = workspace.run("release", workspace_of(workspace, rows(), *trees))
+    outcome = workspace.run("release", write_inputs(workspace, rows(), *trees))
     assert outcome.code == 0, outcome.err
     chromium.open(workspace.output / "report.html")
     assert chromium.value("document.querySelectorAll('[data-figure]').length") == 4 + 2 + 3 + 2
@@ -278,7 +279,7 @@ def test_tooltips_report_the_rows_of_a_heat_map(chromium: Chromium, boxes: Works
     reported = re.search(r"day \[(\S+), (\S+)\), at \[([^,]+), ([^)]+)\): ([\d,.]+) rows", said)
     assert reported is not None, said
     first, last, start, stop, count = reported.groups()
-    requested = tree_of(boxes, "four").box({"day": (first, last), "at": (start, stop)})
+    requested = read_tree(boxes, "four").box({"day": (first, last), "at": (start, stop)})
     assert (
         float(count.replace(",", "")) == pytest.approx(requested.count, abs=0.6) and requested.count
     )

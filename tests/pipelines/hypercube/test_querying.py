@@ -20,7 +20,7 @@ from tests.pipelines.hypercube.conftest import (
     ROWS,
     box,
     rows,
-    workspace_of,
+    write_inputs,
 )
 
 
@@ -105,7 +105,7 @@ def test_a_box_that_cuts_parts_has_an_interval_from_none_of_their_rows_to_all(
     workspace: Workspace,
 ) -> None:
     tree = box("cut", [AGE], depth=2, counts="dense")
-    assert workspace.run("release", workspace_of(workspace, rows(), tree), *NONCE).code == 0
+    assert workspace.run("release", write_inputs(workspace, rows(), tree), *NONCE).code == 0
     (cut,) = answers(workspace, "box", "--side", "age", "0", "10")
     (part,) = answers(workspace, "box", "--side", "age", "0", "32")
     assert (cut["ci_low"], cut["ci_high"]) == (0.0, pytest.approx(part["estimate"], abs=3.0))
@@ -157,9 +157,9 @@ def test_quantiles_of_categories_times_and_ages(boxes: Workspace) -> None:
 
 
 def test_the_only_column_needs_no_name(boxes: Workspace) -> None:
-    for asked in (("cdf", "2020-05-05"), ("range", "2020-05-05", "2020-06-05"), ("quantile", 0.5)):
-        named = answers(boxes, *asked, "--tree", "one", "--column", "day")
-        assert answers(boxes, *asked, "--tree", "one") == named
+    for query in (("cdf", "2020-05-05"), ("range", "2020-05-05", "2020-06-05"), ("quantile", 0.5)):
+        named = answers(boxes, *query, "--tree", "one", "--column", "day")
+        assert answers(boxes, *query, "--tree", "one") == named
 
 
 def test_nodes_and_the_largest_of_a_level(boxes: Workspace) -> None:
@@ -204,9 +204,9 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("asked", "words"), REFUSED.values(), ids=list(REFUSED))
-def test_what_cannot_be_answered(boxes: Workspace, asked: list[object], words: str) -> None:
-    kind, *rest = asked
+@pytest.mark.parametrize(("query", "words"), REFUSED.values(), ids=list(REFUSED))
+def test_what_cannot_be_answered(boxes: Workspace, query: list[object], words: str) -> None:
+    kind, *rest = query
     outcome = boxes.run("query", boxes.output, kind, "--tree", "four", *rest)
     assert outcome.code == 2 and outcome.out == "", outcome
     assert words in outcome.err and outcome.err.count("\n") == 1, outcome.err
@@ -214,7 +214,7 @@ def test_what_cannot_be_answered(boxes: Workspace, asked: list[object], words: s
 
 def test_intervals_are_as_wide_as_requested(workspace: Workspace) -> None:
     tree = box("ages", [AGE], counts="sparse")
-    path = workspace_of(workspace, rows(), tree)
+    path = write_inputs(workspace, rows(), tree)
     path = workspace.configure(
         lambda s: s.update(trees=[tree], privacy={"rho": 0.001, "neighbors": "add_remove"})
     )
@@ -229,7 +229,7 @@ def test_intervals_are_as_wide_as_requested(workspace: Workspace) -> None:
 
 def test_under_a_public_total_no_interval_passes_it(workspace: Workspace) -> None:
     tree = box("ages", [{**AGE, "missing": "first"}], counts="dense")
-    workspace_of(workspace, rows(), tree)
+    write_inputs(workspace, rows(), tree)
     privacy = {"epsilon": 0.5, "neighbors": "substitute"}
     path = workspace.configure(lambda s: s.update(trees=[tree], privacy=privacy))
     assert workspace.run("release", path, *NONCE).code == 0
@@ -242,7 +242,7 @@ def test_under_a_public_total_no_interval_passes_it(workspace: Workspace) -> Non
 
 def test_errors_of_sketches_are_not_known(workspace: Workspace) -> None:
     tree = box("ages", [AGE], counts="sketch", width=256)
-    assert workspace.run("release", workspace_of(workspace, rows(), tree), *NONCE).code == 0
+    assert workspace.run("release", write_inputs(workspace, rows(), tree), *NONCE).code == 0
     (found,) = answers(workspace, "box", "--side", "age", "", "50")
     assert found["std_error"] is None and found["ci_low"] == 0 and found["ci_high"] is None
 
@@ -266,7 +266,7 @@ def test_values_outside_and_missing_ones_follow_their_policies(
     values = [-7.0, -math.inf, 0.5, 8.5, math.inf, math.nan, None]
     table = pa.table({"x": pa.array(values, from_pandas=False)})
     column = {"column": "x", "lower": 0, "upper": 10, "cells": 10} | policies
-    path = workspace_of(workspace, table, box("x", [column], counts="dense"))
+    path = write_inputs(workspace, table, box("x", [column], counts="dense"))
     outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
     (low,) = answers(workspace, "box", "--side", "x", "", "5")
@@ -276,7 +276,7 @@ def test_values_outside_and_missing_ones_follow_their_policies(
 
 def test_a_row_that_one_column_drops_is_not_counted_at_all(workspace: Workspace) -> None:
     table = pa.table({"age": [1, 2, None, 4], "kind": ["alpha", "none such", "beta", None]})
-    path = workspace_of(workspace, table, box("both", [AGE, KIND], counts="dense"))
+    path = write_inputs(workspace, table, box("both", [AGE, KIND], counts="dense"))
     assert workspace.run("release", path, *NONCE).code == 0
     (found,) = answers(workspace, "top", "--level", 0)
     assert found["count"] == 1
@@ -284,6 +284,6 @@ def test_a_row_that_one_column_drops_is_not_counted_at_all(workspace: Workspace)
 
 def test_a_column_of_another_type_is_refused(workspace: Workspace) -> None:
     table = pa.table({"age": ["a", "b"] * 4})
-    outcome = workspace.run("release", workspace_of(workspace, table, box("ages", [AGE])), *NONCE)
+    outcome = workspace.run("release", write_inputs(workspace, table, box("ages", [AGE])), *NONCE)
     assert outcome.code == 2 and "column 'age' has type string" in outcome.err
     assert outcome.err.count("\n") == 1 and not (workspace.output / "manifest.json").exists()

@@ -29,7 +29,7 @@ from tests.pipelines.hypercube.conftest import (
     ROWS,
     box,
     rows,
-    workspace_of,
+    write_inputs,
 )
 
 
@@ -108,7 +108,7 @@ def test_a_released_sample_can_be_released_again(boxes: Workspace, tmp_path: Pat
     again = Workspace(tmp_path)
     (tmp_path / "drawn").mkdir()
     found = drawn(boxes, tmp_path / "drawn")
-    path = workspace_of(again, found, box("four", [DAY, AT, KIND, AGE], counts="sparse"))
+    path = write_inputs(again, found, box("four", [DAY, AT, KIND, AGE], counts="sparse"))
     assert again.run("release", path).code == 0
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_exists_is_kept(boxes: Workspace, tmp_path: Path) -> None:
 def test_of_other_trees_and_of_counts_that_are_all_zero(workspace: Workspace) -> None:
     empty = pa.table({"age": pa.array([None], pa.int64())})
     ages = {"name": "ages", "domain": {**AGE}}
-    path = workspace_of(workspace, empty, box("none", [AGE], counts="dense"), ages)
+    path = write_inputs(workspace, empty, box("none", [AGE], counts="dense"), ages)
     assert workspace.run("release", path).code == 0
     output = workspace.folder / "x.csv"
     words = {"none": "all its counts are zero, so no row can be drawn", "ages": "is no hypercube"}
@@ -219,8 +219,8 @@ sys.exit(code)
 """
 
 
-def peak_of(boxes: Workspace, output: Path, n: int) -> int:
-    """The most memory that sampling takes, in kB."""
+def measure_peak(boxes: Workspace, output: Path, n: int) -> int:
+    """Measure the peak memory of sampling, in kB."""
     arguments = ["sample", boxes.output, "--tree", "one", "-n", n, "--output", output]
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *map(str, arguments)],
@@ -237,14 +237,14 @@ def peak_of(boxes: Workspace, output: Path, n: int) -> int:
 def test_memory_does_not_grow_with_the_rows(boxes: Workspace, tmp_path: Path) -> None:
     """In one of some runs, since what threads free in time is chance."""
     output = tmp_path / "rows.parquet"
-    few = peak_of(boxes, output, 1_000_000)
-    assert any(peak_of(boxes, output, 20_000_000) < few + 64 * 1024 for _ in range(3))
+    few = measure_peak(boxes, output, 1_000_000)
+    assert any(measure_peak(boxes, output, 20_000_000) < few + 64 * 1024 for _ in range(3))
 
 
 def test_the_only_hypercube_needs_no_name(workspace: Workspace) -> None:
     """Other trees have no rows to draw."""
     age = {"name": "age", "domain": {"column": "age", "lower": 0, "upper": 100, "cells": 10}}
-    configuration = workspace_of(workspace, rows(), box("days", [DAY], counts="sparse"), age)
+    configuration = write_inputs(workspace, rows(), box("days", [DAY], counts="sparse"), age)
     assert workspace.run("release", configuration).code == 0
     output = workspace.folder / "drawn.parquet"
     outcome = workspace.run("sample", workspace.output, "-n", 20, "--output", output)

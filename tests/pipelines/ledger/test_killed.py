@@ -41,12 +41,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def kill(cases: Iterable[tuple[Ledgered, str]], *options: str) -> None:
     """Kill the release of each workspace at its step."""
-    asked = [
+    requests = [
         {"configuration": made.configure(), "step": step, "options": options or NONCE}
         for made, step in cases
     ]
-    ends = reported("killed", json.dumps(asked))
-    assert ends == [{"step": case["step"], "status": signal.SIGKILL} for case in asked]
+    ends = reported("killed", json.dumps(requests))
+    assert ends == [{"step": case["step"], "status": signal.SIGKILL} for case in requests]
 
 
 def killed(steps: dict[str, str], folder: Path, new: Callable[[Path], str]) -> dict[str, Ledgered]:

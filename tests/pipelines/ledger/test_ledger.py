@@ -233,7 +233,7 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("settings", "words"),
     [
         ({"epsilon": "2"}, "is there with a total of epsilon = 3; --change-total sets another"),
         ({"unit": ("person",)}, "with unit row, not person, which never changes"),
@@ -241,10 +241,10 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
         ({"epsilon": None, "rho": "1"}, "with measure epsilon, not rho"),
     ],
 )
-def test_a_data_set_that_is_there_stays(url: str, wanted: dict[str, object], words: str) -> None:
+def test_a_data_set_that_is_there_stays(url: str, settings: dict[str, object], words: str) -> None:
     ledger = opened(url)
     with pytest.raises(LedgerError, match=words):
-        open_account(LedgerUrl(url), account_of(**wanted))  # type: ignore[arg-type]
+        open_account(LedgerUrl(url), account_of(**settings))  # type: ignore[arg-type]
     assert open_account(LedgerUrl(url), account_of()) is None
     assert happened(ledger) == ["opened"]
 
@@ -263,7 +263,7 @@ def test_a_total_changes_where_that_is_requested(url: str) -> None:
     assert happened(ledger) == ["opened", "reserved", "total changed"]
 
 
-def run_of(period: int) -> BudgetRequest:
+def period_request(period: int) -> BudgetRequest:
     """The request of a run of a series of four periods."""
     plan = parse_configuration(
         f"""
@@ -283,19 +283,19 @@ def test_a_run_of_a_series_that_is_drawn_again_is_paid_again(url: str) -> None:
     """The first run pays for all of them, but each is drawn once for that."""
     ledger = opened(url)
     for period in (1, 2):
-        entry = ledger.reserve(run_of(period))
+        entry = ledger.reserve(period_request(period))
         ledger.record(entry.number, RECORD)
         if period == 1:
             ledger.commit(entry.number, entry.nonce, RECORD.hex())
     assert spent(ledger).epsilon == 1
-    again = replace(run_of(2), begun=True, anew=True)
+    again = replace(period_request(2), begun=True, anew=True)
     entry = ledger.reserve(again)
     assert spent(ledger).epsilon == 2
     ledger.reserve(again)  # nothing was drawn since, so nothing more is spent
     assert spent(ledger).epsilon == 2
-    ledger.record(ledger.reserve(run_of(2)).number, OTHER)
+    ledger.record(ledger.reserve(period_request(2)).number, OTHER)
     ledger.reserve(again)
     assert spent(ledger).epsilon == 3
     with pytest.raises(LedgerError, match="would be passed"):
-        ledger.record(ledger.reserve(run_of(2)).number, RECORD)
+        ledger.record(ledger.reserve(period_request(2)).number, RECORD)
         ledger.reserve(again)

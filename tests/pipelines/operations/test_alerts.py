@@ -48,8 +48,8 @@ def test_their_metrics_are_those_that_are_written() -> None:
     written = set(re.findall(r"^# TYPE (\w+) gauge", PAGE, re.M))
     # There is none of it where all releases are finished, as on the page.
     written.add("dptrees_ledger_oldest_reserved_timestamp_seconds")
-    asked = {name for rule in ALERTS for name in re.findall(r"\bdptrees_\w+", rule["expr"])}
-    assert asked <= written
+    queried = {name for rule in ALERTS for name in re.findall(r"\bdptrees_\w+", rule["expr"])}
+    assert queried <= written
 
 
 def test_prometheus_reads_them(promtool: str) -> None:
@@ -98,9 +98,9 @@ def test_they_fire_when_they_should(promtool: str, tmp_path: Path) -> None:
     checks: list[dict[str, Any]] = []
     for rule in ALERTS:
         name = rule["alert"]
-        asked = f"count(ALERTS{{alertname='{name}',alertstate='firing'}})"
+        query = f"count(ALERTS{{alertname='{name}',alertstate='firing'}})"
         for minute, number in zip(FIRED[name], ([], [{"labels": "{}", "value": 1}]), strict=True):
-            checks.append({"expr": asked, "eval_time": f"{minute}m", "exp_samples": number})
+            checks.append({"expr": query, "eval_time": f"{minute}m", "exp_samples": number})
     tried = {"interval": "1m", "input_series": SAMPLES, "promql_expr_test": checks}
     test = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [tried]}
     file = tmp_path / "test.yaml"

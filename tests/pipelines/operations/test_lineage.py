@@ -36,7 +36,7 @@ FACETS = {
 }
 
 
-def told(workspace: Workspace, *options: str, code: int = 0) -> list[dict[str, Any]]:
+def release_events(workspace: Workspace, *options: str, code: int = 0) -> list[dict[str, Any]]:
     """The events of a release."""
     file = workspace.folder / "lineage.jsonl"
     file.unlink(missing_ok=True)
@@ -67,7 +67,7 @@ def check_form(event: dict[str, Any]) -> None:
 
 
 def test_a_release_is_reported(workspace: Workspace) -> None:
-    start, complete = told(workspace, "--run-id=daily__2026-11-21")
+    start, complete = release_events(workspace, "--run-id=daily__2026-11-21")
     assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == complete["run"]["runId"]
     assert start["run"]["runId"] == str(uuid.uuid5(uuid.NAMESPACE_OID, "daily__2026-11-21"))
@@ -80,9 +80,9 @@ def test_a_release_is_reported(workspace: Workspace) -> None:
     assert output["name"] == str(workspace.output)
     assert output["facets"]["version"]["datasetVersion"] == manifest["checksum"]
     assert "version" not in start["outputs"][0]["facets"]
-    told_of = output["facets"]["dptrees_privacy"]["guarantee"]
+    guarantee = output["facets"]["dptrees_privacy"]["guarantee"]
     line = "epsilon = 1 per row, neighbors add_remove"
-    assert told_of == {
+    assert guarantee == {
         "neighbors": "add_remove",
         "unit": "row",
         "epsilon": "1",
@@ -137,11 +137,11 @@ def test_other_rows_give_the_same_events(workspace: Workspace, tmp_path: Path) -
         event["outputs"][0]["facets"].pop("version", None)
         return json.dumps(event)
 
-    before = [plain(event) for event in told(workspace, "--run-id=one")]
+    before = [plain(event) for event in release_events(workspace, "--run-id=one")]
     workspace.output.rename(tmp_path / "before")
     workspace.write_rows(seed=7)
     Path(workspace.file(1)).unlink()
-    assert [plain(event) for event in told(workspace, "--run-id=one")] == before
+    assert [plain(event) for event in release_events(workspace, "--run-id=one")] == before
 
 
 def test_a_run_that_fails_and_one_that_is_stopped(
@@ -154,12 +154,12 @@ def test_a_run_that_fails_and_one_that_is_stopped(
         return raise_
 
     monkeypatch.setattr(parquet_rows, "batches", raising(MemoryError()))
-    *_, failed = told(workspace, code=75)
+    *_, failed = release_events(workspace, code=75)
     assert failed["eventType"] == "FAIL"
     assert "memory" in failed["run"]["facets"]["errorMessage"]["message"].lower()
     assert "stackTrace" not in failed["run"]["facets"]["errorMessage"]
     monkeypatch.setattr(parquet_rows, "batches", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    *_, stopped = told(workspace, code=143)
+    *_, stopped = release_events(workspace, code=143)
     assert stopped["eventType"] == "ABORT"
 
 
@@ -181,7 +181,7 @@ def test_the_run_that_started_it(again: Workspace, monkeypatch: pytest.MonkeyPat
     above = str(uuid.uuid5(uuid.NAMESPACE_OID, "above"))
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/daily.release/{above}")
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "production")
-    event = told(again)[-1]
+    event = release_events(again)[-1]
     assert event["job"]["namespace"] == "production"
     parent = event["run"]["facets"]["parent"]
     job = parent["job"]

@@ -163,8 +163,8 @@ def test_metrics_of_a_ledger(workspace: Workspace) -> None:
     people = {"dataset": "people"}
     left = [(people | {"amount": "epsilon"}, 2), (people | {"amount": "delta"}, 1e-6)]
     small = {"release": "small"}
-    of_run = [(small | labels, value) for labels, value in left]
-    assert samples(text)["dptrees_run_ledger_left"] == of_run
+    expected = [(small | labels, value) for labels, value in left]
+    assert samples(text)["dptrees_run_ledger_left"] == expected
     printed = workspace.run("ledger", "metrics", url).out
     found = samples(printed)
     assert found["dptrees_ledger_left"] == left

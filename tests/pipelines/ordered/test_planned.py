@@ -39,7 +39,7 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
         (MEDIAN | NINE, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
-        (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree for counts, as quantiles are read"),
+        (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
         (MEDIAN | NINE, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
         ({"for": "estimates"}, RHO, "a strategy past trees"),
         ({"for": "estimates"}, EPSILON, None),

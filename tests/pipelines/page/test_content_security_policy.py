@@ -12,11 +12,11 @@ import pytest
 from pipelines.page.content_security_policy import content_security_policy
 from tests.pipelines.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING
-from tests.pipelines.report_page import elements_of
+from tests.pipelines.report_page import parse_elements
 
 
 def directives(page: str) -> dict[str, list[str]]:
-    (content,) = [tag["content"] for _, tag in elements_of(page).tags if tag.get("http-equiv")]
+    (content,) = [tag["content"] for _, tag in parse_elements(page).tags if tag.get("http-equiv")]
     assert content is not None
     parts = [directive.split(" ") for directive in content.split("; ")]
     return {name: values for name, *values in parts}
@@ -42,13 +42,13 @@ def test_the_hashes_are_those_of_the_script_and_the_style_that_stand_in_the_page
 
 
 def test_the_policy_comes_before_all_that_it_rules(page: Path) -> None:
-    tags = [tag for tag, _ in elements_of(page.read_text()).tags]
+    tags = [tag for tag, _ in parse_elements(page.read_text()).tags]
     assert tags[:4] == ["html", "head", "meta", "meta"]
-    assert dict(elements_of(page.read_text()).tags[2][1]) == {"charset": "utf-8"}
+    assert dict(parse_elements(page.read_text()).tags[2][1]) == {"charset": "utf-8"}
 
 
 def test_labels_are_text(page: Path) -> None:
-    elements = elements_of(page.read_text())
+    elements = parse_elements(page.read_text())
     assert "img" not in {tag for tag, _ in elements.tags}
     assert not [name for _, tag in elements.tags for name in tag if name.startswith("on")]
 

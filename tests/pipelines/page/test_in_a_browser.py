@@ -97,7 +97,7 @@ def test_keys_come_and_go_and_their_labels_are_text(opened: Chromium) -> None:
     assert opened.complaints() == []
 
 
-def rows_of(text: str) -> list[list[str]]:
+def parse_csv(text: str) -> list[list[str]]:
     return list(csv.reader(text.splitlines())) if "\n" in text else []
 
 
@@ -168,11 +168,11 @@ def test_bars_change_their_order(opened: Chromium) -> None:
 def test_the_keyboard_reaches_everything(opened: Chromium) -> None:
     can = "a[href], button:not([hidden]), input, select, summary, [tabindex='0']"
     visible = f"[...document.querySelectorAll(`{can}`)].filter((each) => each.checkVisibility())"
-    wanted = opened.value(f"{visible}.filter((e) => e.type !== 'radio' || e.checked).length")
+    expected = opened.value(f"{visible}.filter((e) => e.type !== 'radio' || e.checked).length")
     opened.value(
         "window.reached = new Set(); addEventListener('focusin', (e) => reached.add(e.target))"
     )
-    for _ in range(wanted + 3):
+    for _ in range(expected + 3):
         key(opened, "Tab")
     missed = opened.value(
         f"{visible}.filter((e) => (e.type !== 'radio' || e.checked) && !reached.has(e))"

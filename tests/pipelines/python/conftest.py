@@ -42,20 +42,20 @@ def rows(work: Path) -> pa.Table:
     return pq.read_table("rows.parquet")
 
 
-def config_of(name: str) -> dict[str, Any]:
-    """A golden configuration as a dictionary, without what a call says."""
+def read_config(name: str) -> dict[str, Any]:
+    """Read a golden configuration, without the keys that are arguments of a call."""
     values: dict[str, Any] = yaml.safe_load(write_configuration(Path(), name).read_text())
     return {key: each for key, each in values.items() if key not in ("input", "output", "key_file")}
 
 
 def fixed(rows: Any, config: Any, **call: Any) -> Release:
     """A release under the key and the nonce of the golden ones, to be compared."""
-    wanted = FolderRequest(nonce=bytes.fromhex(NONCE))
-    return release(rows, Call(config=config, key="release.key", wanted=wanted, **call))
+    request = FolderRequest(nonce=bytes.fromhex(NONCE))
+    return release(rows, Call(config=config, key="release.key", wanted=request, **call))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """All files of a release but its page."""
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Read all files of a release except its page."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

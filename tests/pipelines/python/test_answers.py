@@ -56,15 +56,15 @@ def test_release_shows_itself(release: Release) -> None:
 
 def test_cdf(release: Release) -> None:
     tree = release["delay"]
-    whole, asked = tree.cdf(), tree.cdf([-20, 30, 200])
+    whole, three = tree.cdf(), tree.cdf([-20, 30, 200])
     assert whole.table.column_names == ["upper", *ERRORS] and len(whole) == 220
-    assert asked.table.column_names == ["label", *ERRORS]
+    assert three.table.column_names == ["label", *ERRORS]
     at = {upper: row for upper, row in zip(whole["upper"], whole, strict=True)}
-    assert asked["count"] == [0, at[30]["count"], at[200]["count"]]
-    assert asked["estimate"][1:] == pytest.approx([at[30]["estimate"], at[200]["estimate"]])
+    assert three["count"] == [0, at[30]["count"], at[200]["count"]]
+    assert three["estimate"][1:] == pytest.approx([at[30]["estimate"], at[200]["estimate"]])
     assert tree.cdf(np.array([30]))["ci_low"] == pytest.approx([at[30]["ci_low"]])
     band = tree.cdf(30, simultaneous=True)
-    assert band.interval[0] < at[30]["ci_low"] and band.estimate == asked["estimate"][1]
+    assert band.interval[0] < at[30]["ci_low"] and band.estimate == three["estimate"][1]
     wide = tree.at_confidence(0.999)
     assert wide.confidence == 0.999 and wide.cdf(30).interval[1] > at[30]["ci_high"]
 
@@ -124,7 +124,7 @@ def test_hierarchy(release: Release) -> None:
     assert set(tree.nodes()["level"]) == {0, 1, 2}
     assert tree.top(1, level="state").count == max(states["count"])
     assert release["day"].nodes(level="month")["label"][0] == "2013-01"
-    for ask, sentence in (
+    for query, sentence in (
         (lambda: tree.node("XX"), "the universe has no node of this path"),
         (lambda: tree.cdf([1]), "city is a hierarchy, not ordered"),
         (lambda: tree.cdf(), "cdf: tree city was released without this table"),
@@ -134,7 +134,7 @@ def test_hierarchy(release: Release) -> None:
         (lambda: tree.column("a"), "has one; leave"),
     ):
         with pytest.raises(dptrees.Error, match=sentence):
-            ask()
+            query()
 
 
 def test_sum(release: Release) -> None:

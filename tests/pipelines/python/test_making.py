@@ -15,7 +15,7 @@ import dptrees
 from pipelines.python import making
 from tests.golden.configurations import NONCE
 from tests.golden.hashes import said
-from tests.pipelines.python.conftest import config_of, files_of, fixed
+from tests.pipelines.python.conftest import fixed, read_config, read_files
 from transforms import commit
 from transforms.held_files import KeptFiles
 
@@ -54,40 +54,40 @@ def command(name: str, config: dict[str, Any]) -> dict[str, bytes]:
     path.write_text(yaml.safe_dump(config | beside))
     reported = said("release", str(path), "--nonce", NONCE)
     assert reported.startswith("0 "), reported
-    return files_of(Path("out", name))
+    return read_files(Path("out", name))
 
 
 @pytest.mark.parametrize("name", ["quantiles-by", "hierarchy", "sparse-paths", "box-sparse"])
 def test_same_bits_as_the_command(rows: pa.Table, name: str) -> None:
-    config = config_of(name)
+    config = read_config(name)
     made = command(name, config)
     fixed(rows, config, output="in-folder")
-    assert files_of(Path("in-folder")) == made
-    assert files_of(Path(fixed(rows, config).save("saved"))) == made
+    assert read_files(Path("in-folder")) == made
+    assert read_files(Path(fixed(rows, config).save("saved"))) == made
 
 
 @pytest.mark.parametrize("config", [UNITS, PRIVATE], ids=["units", "private keys"])
 def test_units_and_private_keys_have_the_same_bits(rows: pa.Table, config: Any) -> None:
     made = command(config["release"], config)
     saved = Path(fixed(rows, config).save("saved"))
-    assert files_of(saved) == made
+    assert read_files(saved) == made
     assert said("verify", "saved", "--key", "release.key").startswith("0 ")
 
 
 def test_released_by_the_engine_that_is_reported(rows: pa.Table) -> None:
-    config = config_of("categories")
-    looped = files_of(Path(fixed(rows, config).save("looped")))
+    config = read_config("categories")
+    looped = read_files(Path(fixed(rows, config).save("looped")))
     direct = fixed(rows, config, options=("--runner=DirectRunner",))
-    assert files_of(Path(direct.save("direct"))) == looped
+    assert read_files(Path(direct.save("direct"))) == looped
     files = fixed("rows.parquet", config, options=("--runner=DirectRunner",), output="files")
-    assert files.path == "files" and files_of(Path("files")) == looped
+    assert files.path == "files" and read_files(Path("files")) == looped
 
 
 def test_large_files_are_read_by_beam(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of("categories")
-    looped = files_of(Path(fixed("rows.parquet", config).save("looped")))
+    config = read_config("categories")
+    looped = read_files(Path(fixed("rows.parquet", config).save("looped")))
     monkeypatch.setattr(making, "MOST_HELD_BYTES", 1)
-    assert files_of(Path(fixed(["rows.parquet"], config).save("beam"))) == looped
+    assert read_files(Path(fixed(["rows.parquet"], config).save("beam"))) == looped
 
 
 def test_input_of_the_configuration(rows: pa.Table) -> None:
@@ -137,11 +137,11 @@ def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) 
 
 def test_existing_release_is_reported(rows: pa.Table) -> None:
     first = dptrees.release(rows, CONFIG, key="release.key", output="out")
-    before = files_of(Path("out"))
+    before = read_files(Path("out"))
     with pytest.warns(UserWarning, match="already there; no row was read") as reported:
         again = dptrees.release({"minutes": [1]}, CONFIG, key="release.key", output="out")
     assert reported[0].filename == __file__
-    assert files_of(Path("out")) == before
+    assert read_files(Path("out")) == before
     assert again["minutes"].cdf()["count"] == first["minutes"].cdf()["count"]
 
 
@@ -155,11 +155,11 @@ def test_stopped_release_is_finished_or_discarded(
         patch.setattr(commit._Commit, "_commit", stop)
         with pytest.raises(KeyboardInterrupt):
             dptrees.release(rows, CONFIG, key="release.key", output="out")
-    begun = files_of(Path("out"))
+    begun = read_files(Path("out"))
     with pytest.raises(dptrees.Error, match="made from other data"):
         dptrees.release(rows.slice(1), CONFIG, key="release.key", output="out")
     dptrees.release(rows, CONFIG, key="release.key", output="out")
-    assert begun.items() <= files_of(Path("out")).items()
+    assert begun.items() <= read_files(Path("out")).items()
 
 
 def test_ledger_is_booked_as_by_the_command(rows: pa.Table) -> None:

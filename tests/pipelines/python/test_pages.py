@@ -28,11 +28,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_page() -> None:
     names: dict[str, Any] = {}
     outputs = 0
-    for code, wanted in blocks((PROJECT / "docs" / "python.md").read_text()):
+    for code, expected in blocks((PROJECT / "docs" / "python.md").read_text()):
         printed, _ = run(code, names)
-        if wanted is not None:
+        if expected is not None:
             outputs += 1
-            assert shape(printed) == shape(wanted), code
+            assert shape(printed) == shape(expected), code
     assert outputs >= 7 and Path("ages.png").stat().st_size > 10_000
 
 

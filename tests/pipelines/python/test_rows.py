@@ -13,7 +13,7 @@ import pytest
 
 import dptrees
 from pipelines.python.rows import to_batches
-from tests.pipelines.python.conftest import files_of, fixed
+from tests.pipelines.python.conftest import fixed, read_files
 
 DAY = datetime.date(2024, 1, 1)
 CONFIG = {
@@ -73,7 +73,7 @@ def as_files(table: pa.Table) -> list[Any]:
 
 
 def saved(rows: Any, number: int) -> dict[str, bytes]:
-    return files_of(Path(fixed(rows, CONFIG).save(f"saved-{number}")))
+    return read_files(Path(fixed(rows, CONFIG).save(f"saved-{number}")))
 
 
 @pytest.mark.parametrize("given", [as_arrow, as_files])

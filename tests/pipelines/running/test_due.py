@@ -16,8 +16,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "daily.yaml"
 
 def due(through: str, path: Path = EXAMPLE, **given: str) -> list[str]:
     """The days that are due."""
-    wanted = Due(path=str(path), given=given, through=date.fromisoformat(through))
-    return [each["date"] for each in wanted]
+    schedule = Due(path=str(path), given=given, through=date.fromisoformat(through))
+    return [each["date"] for each in schedule]
 
 
 @pytest.fixture

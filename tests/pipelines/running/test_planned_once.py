@@ -27,7 +27,7 @@ from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
 from transforms.carry import SeriesError, check_turn
 from transforms.existing_release import ExistingReleaseError
-from transforms.kept_plan import KeptPlan, KeptPlanError, plan_seal
+from transforms.kept_plan import KeptPlan, KeptPlanError
 from transforms.layout import MANIFEST, PLAN, RECORD
 
 if TYPE_CHECKING:
@@ -505,6 +505,90 @@ def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
         planned_once(configuration)
 
 
+def shorter_intervals(entries: dict[str, Any]) -> None:
+    """Change the widths of the intervals of a plan, and nothing that shapes noise."""
+    widths = entries["trees"][0]["interval_widths"]
+    widths.update(shorter(widths))
+
+
+def shorter(value: Any) -> Any:
+    """The value with each float halved."""
+    if isinstance(value, dict):
+        return {name: shorter(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shorter(each) for each in value]
+    return value / 2 if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("left", ["the plan", "all parts"])
+def test_a_plan_with_other_intervals_is_refused_before_anything_is_drawn(
+    again: Workspace, left: str
+) -> None:
+    beginning(again)
+    for name in contents(again.output):
+        if LEFT[left] is not None and name not in LEFT[left]:
+            (again.output / name).unlink()
+    before = json.loads((again.output / PLAN).read_text())
+    edited(again.output / PLAN, shorter_intervals)
+    edits = contents(again.output)
+    assert json.loads(edits[PLAN])["trees"] != before["trees"]
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2 and outcome.err.count("\n") == 1
+    assert "holds a plan that no run under the key" in outcome.err
+    assert contents(again.output) == edits
+
+
+def test_a_plan_of_the_earlier_format_is_finished(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seal does not cover the widths of intervals, which are computed again."""
+    undisturbed = contents(again.output)
+    beginning(again)
+    kept = KeptPlan.from_bytes(undisturbed[PLAN])
+    assert kept is not None and kept.format == 2
+    earlier = replace(kept, format=1, trees=shorter(kept.trees))
+    assert earlier.trees != kept.trees
+    earlier = replace(
+        earlier, seal=earlier.own_seal(load_configuration(again.configure()).key.load())
+    )
+    (again.output / PLAN).write_bytes(earlier.to_bytes())
+    no_planner(monkeypatch)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 0, outcome.err
+    assert contents(again.output) == undisturbed | {PLAN: earlier.to_bytes()}
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no trees": lambda entries: entries.pop("trees"),
+    "trees are an object": lambda entries: entries.update(trees={}),
+    "a tree is no object": lambda entries: entries.update(trees=[None]),
+    "no trees in the specification": lambda entries: entries["spec"].pop("trees"),
+    "a tree of the specification is no object": lambda entries: entries["spec"].update(trees=[7]),
+    "an empty specification": lambda entries: entries.update(spec={}),
+    "an empty request": lambda entries: entries.update(request={}),
+    "a request is a list": lambda entries: entries.update(request=[]),
+    "no seal": lambda entries: entries.pop("seal"),
+    "an empty key id": lambda entries: entries.update(key_id=""),
+    "a key id is a number": lambda entries: entries.update(key_id=7),
+    "a seal is no ASCII": lambda entries: entries.update(seal="\udc80"),
+    "no number": lambda entries: entries["request"].update(confidence=float("nan")),
+    "another format": lambda entries: entries.update(format=1),
+    "a later format": lambda entries: entries.update(format=3),
+    "another entry": lambda entries: entries.update(more=1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_plan_ends_in_one_sentence(again: Workspace, damage: str) -> None:
+    beginning(again)
+    edited(again.output / PLAN, DAMAGES[damage])
+    before = contents(again.output)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2
+    assert outcome.err.startswith("dptrees: ") and outcome.err.count("\n") == 1
+    assert contents(again.output) == before
+
+
 def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(
     workspace: Workspace,
 ) -> None:
@@ -561,8 +645,9 @@ def test_the_version_of_a_plan_is_named_where_it_is_another(again: Workspace, ve
     kept = KeptPlan.from_bytes((again.output / PLAN).read_bytes())
     assert kept is not None
     spec = {**kept.spec, "unit": "none"}
-    seal = plan_seal(kept.request, spec, configuration.key.load())
-    edited_plan = replace(kept, spec=spec, seal=seal, dptrees=version)
+    edited_plan = replace(kept, spec=spec, dptrees=version)
+    seal = edited_plan.own_seal(configuration.key.load())
+    edited_plan = replace(edited_plan, seal=seal)
     (again.output / PLAN).write_bytes(edited_plan.to_bytes())
     with pytest.raises(ExistingReleaseError, match="cannot be used by this program") as refused:
         planned_once(configuration)

@@ -43,7 +43,7 @@ def errors(text: str, schema: dict[str, Any] = SCHEMA) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in found]
 
 
-def of_key(name: str) -> dict[str, Any]:
+def key_schema(name: str) -> dict[str, Any]:
     """The schema of a key of the whole file alone."""
     return {"$defs": SCHEMA["$defs"], **SCHEMA["properties"][name]}
 
@@ -72,12 +72,12 @@ def test_every_block_of_the_documents_is_valid(name: str, number: int, block: st
     values = parse_document(block, name)
     if isinstance(values, list):
         trees = [each for each in values if isinstance(each, dict) and "domain" in each]
-        assert errors(block, of_key("trees")) == [] if trees == values else not trees
+        assert errors(block, key_schema("trees")) == [] if trees == values else not trees
     elif isinstance(values, dict) and set(values) <= set(SCHEMA["properties"]):
         whole = "release" in values and "trees" in values
         found = errors(block) if whole else []
         for key, value in values.items():
-            found += errors(json.dumps(plain(value)), of_key(key))
+            found += errors(json.dumps(plain(value)), key_schema(key))
         assert found == []
 
 

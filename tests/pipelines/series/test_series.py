@@ -50,7 +50,7 @@ class Days(Workspace):
 
         return self.run("release", self.configure(change), *options)
 
-    def folder_of(self, period: int) -> Path:
+    def period_folder(self, period: int) -> Path:
         return self.output / f"period-{period:04d}"
 
     def snapshot(self) -> dict[str, bytes]:
@@ -111,7 +111,7 @@ def requested(made: Days, *arguments: object) -> list[dict[str, Any]]:
 
 def test_a_run_reports_its_series_and_one_budget_for_all_of_it(days: Days) -> None:
     for period in range(1, RELEASED + 1):
-        manifest = ReleaseFolder(str(days.folder_of(period))).manifest
+        manifest = ReleaseFolder(str(days.period_folder(period))).manifest
         series = {"id": "small", "period": period, "periods": 5, "unit": "per_period"}
         assert manifest["series"] == series
         words = str(manifest["guarantee"]["words"])  # type: ignore[index]
@@ -155,7 +155,7 @@ def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: P
 
 
 def test_a_run_by_itself_is_its_period_alone(days: Days, tmp_path: Path) -> None:
-    (answer,) = requested(days, days.folder_of(3), "cdf", "50")
+    (answer,) = requested(days, days.period_folder(3), "cdf", "50")
     assert answer["count"] == below(Days(tmp_path), 50, 3)
 
 
@@ -171,7 +171,7 @@ def test_every_question_is_answered_of_a_window(days: Days) -> None:
 
 def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> None:
     for period in range(1, RELEASED + 1):
-        folder = days.folder_of(period) / "to-date"
+        folder = days.period_folder(period) / "to-date"
         nodes = pq.read_table(folder / "nodes" / "all-000000-000000.parquet").to_pylist()
         (answer,) = requested(
             days, days.output, "node", "--level", "0", "--node", "0", "--to-date", str(period)
@@ -184,11 +184,11 @@ def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> N
 
 
 def test_the_page_and_the_summary_are_of_the_period(days: Days) -> None:
-    page = (days.folder_of(2) / "report.html").read_text()
+    page = (days.period_folder(2) / "report.html").read_text()
     assert "run 2 of a series of 5 periods" in page
-    outcome = days.run("report", days.folder_of(2))
+    outcome = days.run("report", days.period_folder(2))
     assert outcome.code == 0
-    assert (days.folder_of(2) / "report.html").read_text() == page
+    assert (days.period_folder(2) / "report.html").read_text() == page
 
 
 def test_the_plan_reports_the_temporal_levels(days: Days) -> None:
@@ -212,7 +212,7 @@ def test_the_state_is_as_large_whatever_the_rows_and_nothing_in_clear(
     sizes = [
         [
             (path.name[:17], path.stat().st_size)
-            for path in sorted(made.folder_of(1).glob("state/*"))
+            for path in sorted(made.period_folder(1).glob("state/*"))
         ]
         for made in (days, other)
     ]
@@ -222,8 +222,8 @@ def test_the_state_is_as_large_whatever_the_rows_and_nothing_in_clear(
 
 
 def test_a_run_at_which_all_nodes_close_carries_nothing(days: Days) -> None:
-    assert not (days.folder_of(4) / "state").exists()
-    assert (days.folder_of(3) / "state").exists()
+    assert not (days.period_folder(4) / "state").exists()
+    assert (days.period_folder(3) / "state").exists()
 
 
 # --- repeated, late, out of order ---
@@ -254,9 +254,9 @@ def test_a_day_out_of_order_is_refused_and_nothing_is_written(workspace: Workspa
 
 
 def test_a_day_that_was_left_out_cannot_be_released_later(copy: Days) -> None:
-    shutil.rmtree(copy.folder_of(3))
+    shutil.rmtree(copy.period_folder(3))
     refused(copy.day(3), "period 4 is released already, so period 3 comes too late")
-    assert not copy.folder_of(3).exists()
+    assert not copy.period_folder(3).exists()
 
 
 @pytest.mark.parametrize("period", [0, 6, -1])
@@ -279,21 +279,21 @@ def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
 
 def test_another_key_is_refused(copy: Days) -> None:
     copy.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
-    shutil.rmtree(copy.folder_of(4))
+    shutil.rmtree(copy.period_folder(4))
     copy.write_day(4)
     refused(copy.day(4), "does not hold the key")
-    assert not (copy.folder_of(4) / "manifest.json").exists()
-    assert not (copy.folder_of(4) / "nodes").exists()
+    assert not (copy.period_folder(4) / "manifest.json").exists()
+    assert not (copy.period_folder(4) / "nodes").exists()
 
 
 def test_a_damaged_state_is_refused_and_repaired(copy: Days) -> None:
-    shutil.rmtree(copy.folder_of(4))
-    state = sorted(copy.folder_of(3).glob("state/*"))[0]
+    shutil.rmtree(copy.period_folder(4))
+    state = sorted(copy.period_folder(3).glob("state/*"))[0]
     whole = state.read_bytes()
     state.write_bytes(whole[:-9] + b"damaged!!")
     copy.write_day(4)
     refused(copy.day(4), "is missing or damaged; --repair makes it again")
-    shutil.rmtree(copy.folder_of(4))
+    shutil.rmtree(copy.period_folder(4))
     copy.write_day(3)
     outcome = copy.day(3, "--repair")
     assert outcome.code == 0, outcome.err
@@ -302,7 +302,7 @@ def test_a_damaged_state_is_refused_and_repaired(copy: Days) -> None:
 
 def test_a_run_that_was_begun_goes_on_with_the_same_rows_alone(copy: Days) -> None:
     finished = copy.snapshot()
-    (copy.folder_of(4) / "manifest.json").unlink()
+    (copy.period_folder(4) / "manifest.json").unlink()
     copy.write_day(4, rows=299)
     refused(copy.day(4), "made from other data")
     copy.write_day(4)
@@ -318,7 +318,7 @@ def test_a_period_may_be_a_date(tmp_path: Path) -> None:
     made.write_day(1)
     outcome = made.day("2013-01-05", start="2013-01-05")
     assert outcome.code == 0, outcome.err
-    assert made.folder_of(1).exists()
+    assert made.period_folder(1).exists()
     refused(
         made.day("2013-01-10", start="2013-01-05"),
         "series.period: 2013-01-10 is period 6, and 6 is not from 1 to 5",
@@ -423,7 +423,7 @@ def test_hierarchies_and_every_guarantee(tmp_path: Path, privacy: dict[str, obje
     )["answers"]
     truth = sum(made.write_day(p)["place"].to_pylist().count("north") for p in (1, 2))
     assert abs(answer["estimate"] - truth) < 12 * answer["std_error"]
-    guarantee = ReleaseFolder(str(made.folder_of(2))).manifest["guarantee"]
+    guarantee = ReleaseFolder(str(made.period_folder(2))).manifest["guarantee"]
     assert guarantee["epsilon"] == "2"  # type: ignore[index]
     node = ("node", "--path", "", "--tree", "towns", "--json")
     (root,) = json.loads(made.run("query", made.output, *node).out)["answers"]
@@ -451,8 +451,8 @@ def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> Non
 
 
 def test_the_beginning_of_a_run_is_discarded_whole(copy: Days) -> None:
-    shutil.rmtree(copy.folder_of(4))
-    run = copy.folder_of(3)
+    shutil.rmtree(copy.period_folder(4))
+    run = copy.period_folder(3)
     (run / "manifest.json").unlink()
     nonce = (run / "nonce.json").read_bytes()
     state = {path.name for path in run.glob("state/*")}
@@ -466,10 +466,10 @@ def test_totals_to_date_of_large_trees_are_only_queried(
     copy: Days, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
-    shutil.rmtree(copy.folder_of(3) / "to-date")
+    shutil.rmtree(copy.period_folder(3) / "to-date")
     outcome = copy.day(3)
     assert outcome.code == 0 and "places: large; dptrees query adds it up" in outcome.out
-    written = sorted(path.name for path in copy.folder_of(3).rglob("to-date/*/*"))
+    written = sorted(path.name for path in copy.period_folder(3).rglob("to-date/*/*"))
     assert written == ["all-000000-000000.parquet"] * 2
 
 
@@ -479,14 +479,14 @@ def test_a_run_of_another_series_is_not_queried(copy: Days, tmp_path: Path) -> N
     for period in (1, 2):
         other.write_day(period)
         assert other.day(period, periods=4).code == 0
-    shutil.rmtree(copy.folder_of(2))
-    shutil.copytree(other.folder_of(2), copy.folder_of(2))
+    shutil.rmtree(copy.period_folder(2))
+    shutil.copytree(other.period_folder(2), copy.period_folder(2))
     refused(copy.run("query", copy.output, "top", "--tree", "all"), "is a run of another series")
 
 
 def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> None:
     before = copy.snapshot()
-    shutil.rmtree(copy.folder_of(3) / "to-date")
+    shutil.rmtree(copy.period_folder(3) / "to-date")
     assert copy.day(3).code == 0
     assert copy.snapshot() == before
 
@@ -499,11 +499,11 @@ def test_runs_are_verified_and_replayed(copy: Days) -> None:
         def change(settings: dict[str, Any], period: int = period) -> None:
             settings["series"]["period"] = period
 
-        outcome = copy.run("verify", copy.folder_of(period), "--data", copy.configure(change))
+        outcome = copy.run("verify", copy.period_folder(period), "--data", copy.configure(change))
         assert outcome.code == 0, outcome.err
         assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
     copy.write_day(5)  # the wrong day
-    outcome = copy.run("verify", copy.folder_of(4), "--data", copy.configure(change))
+    outcome = copy.run("verify", copy.period_folder(4), "--data", copy.configure(change))
     assert outcome.code == 2 and "the record differs" in outcome.err
 
 
@@ -516,7 +516,7 @@ def test_runs_are_verified_and_replayed(copy: Days) -> None:
     ],
 )
 def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: str) -> None:
-    path = copy.folder_of(2) / "manifest.json"
+    path = copy.period_folder(2) / "manifest.json"
     manifest = json.loads(path.read_text())
     inner = manifest
     for name in place[:-1]:
@@ -525,13 +525,13 @@ def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: st
     inner[place[-1]] = value
     manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
-    outcome = copy.run("verify", copy.folder_of(2))
+    outcome = copy.run("verify", copy.period_folder(2))
     assert outcome.code == 2 and f": {check}" in outcome.err, outcome.err
 
 
 def test_noise_of_another_scale_is_found(copy: Days) -> None:
     """Tables of a run whose standard errors do not match the stated noise."""
-    folder = copy.folder_of(2)
+    folder = copy.period_folder(2)
     manifest = json.loads((folder / "manifest.json").read_text())
     entry = next(each for each in manifest["parts"] if each["file"].startswith("nodes/"))
     table = pq.read_table(folder / entry["file"])
@@ -554,7 +554,7 @@ def test_noise_of_another_scale_is_found(copy: Days) -> None:
 def test_an_export_is_of_one_period(days: Days, tmp_path: Path) -> None:
     """The folder of the series names the last one; that one can be exported."""
     series = days.run("export", days.output, "--to", "csv", "--into", tmp_path)
-    last = days.folder_of(RELEASED)
+    last = days.period_folder(RELEASED)
     assert series.code == 2
     assert f"is a series; export one period at a time, such as {last}" in series.err
     assert days.run("export", last, "--to", "csv", "--into", tmp_path).code == 0
@@ -563,7 +563,7 @@ def test_an_export_is_of_one_period(days: Days, tmp_path: Path) -> None:
 
 def test_totals_to_date_are_made_again_to_verify_them(copy: Days) -> None:
     """No manifest names them: an edited table fails; without the runs before nothing is said."""
-    folder = copy.folder_of(3)
+    folder = copy.period_folder(3)
     assert "ok       to date: to-date is the total" in copy.run("verify", folder).out
     (cdf,) = [path for path in folder.glob("to-date/cdf/*") if path.name.startswith("all-")][:1]
     table = pq.read_table(cdf)
@@ -572,5 +572,5 @@ def test_totals_to_date_are_made_again_to_verify_them(copy: Days) -> None:
     pq.write_table(edited, cdf)
     outcome = copy.run("verify", folder)
     assert outcome.code == 2 and f"to-date/cdf/{cdf.name} is not the total" in outcome.err
-    shutil.rmtree(copy.folder_of(1))
+    shutil.rmtree(copy.period_folder(1))
     assert "not checked to date: to-date needs the runs before it" in copy.run("verify", folder).out

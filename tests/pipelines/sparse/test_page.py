@@ -40,7 +40,7 @@ from pipelines.sparse import nodes as report_sparse_nodes
 from pipelines.sparse import page as report_sparse
 from pipelines.sparse.paths import ancestor_paths
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.report_page import ReleaseTables, elements_of
+from tests.pipelines.report_page import ReleaseTables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"
 DELTA = Fraction(1, 10**6)
@@ -57,7 +57,7 @@ def sparse(
     return SparseQuestion(name=name, domain=domain, plan=plan, pruning=Pruning(rows=prune))
 
 
-def leaves_of(domain: SparseDomain) -> NodeCounts:
+def make_leaves(domain: SparseDomain) -> NodeCounts:
     """Counts from far below a threshold to far above, some nodes below parents of few rows."""
     if isinstance(domain, CodeDomain):
         codes = np.unique(np.random.default_rng(7).integers(0, 2**domain.bits, 300, np.uint64))
@@ -78,9 +78,9 @@ def repeated(counts: NodeCounts) -> NodeCounts:
     return NodeCounts(keys=counts.keys, counts=20 + (37 * np.arange(size)) % 90)
 
 
-def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> ReleaseReader:
-    wanted = [question for question in questions if isinstance(question, SparseQuestion)]
-    found = leaves or {question.name: leaves_of(question.domain) for question in wanted}
+def make_release(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> ReleaseReader:
+    chosen = [question for question in questions if isinstance(question, SparseQuestion)]
+    found = leaves or {question.name: make_leaves(question.domain) for question in chosen}
     plan = ReleasePlan(
         name="a-release",
         unit=ADD_REMOVE_ROW,
@@ -91,17 +91,17 @@ def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> 
         questions=questions,
         stated=(Fraction(30), Fraction(1, 10**3)),
     )
-    others = [question for question in questions if question not in wanted]
+    others = [question for question in questions if question not in chosen]
     counts = {question.name: np.full(question.domain.cells, 50) for question in others}
     return release_counts(plan, counts | found, ReleaseKey(bytes(32)))
 
 
 def said(page: str) -> str:
-    return " ".join(elements_of(page).text.split())
+    return " ".join(parse_elements(page).text.split())
 
 
-def nodes_of(tree: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
-    """What the page's script knows: for each level its nodes by their paths, as it joins them."""
+def page_nodes(tree: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
+    """Return the data of the page: for each level its nodes by their paths, as it joins them."""
     found: list[dict[str, dict[str, Any]]] = []
     paths: list[str] = []
     for level, columns in enumerate(tree["keys"][0]["levels"]):
@@ -130,10 +130,10 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
     domain: SparseDomain, weights: str | None
 ) -> None:
     heavy = [*[1] * (domain.height - 1), 10**6]
-    asked = sparse("t", domain, weights=heavy if weights else None)
-    tables = ReleaseTables(release_of(asked))
+    planned = sparse("t", domain, weights=heavy if weights else None)
+    tables = ReleaseTables(make_release(planned))
     page = write_report_html(tables)
-    shown = nodes_of(elements_of(page).data["trees"][0])
+    shown = page_nodes(parse_elements(page).data["trees"][0])
     implied = 0
     assert sum(map(len, shown)) == len(tables.rows(NODES, "t"))
     for level, nodes in enumerate(shown):
@@ -155,23 +155,23 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
 
 
 def test_levels_are_reported_with_their_noise_and_threshold() -> None:
-    asked = sparse("t", ADDRESSES, weights=[1, 4, 9])
-    tables = ReleaseTables(release_of(asked))
+    planned = sparse("t", ADDRESSES, weights=[1, 4, 9])
+    tables = ReleaseTables(make_release(planned))
     page = write_report_html(tables)
     lines = re.findall(r"<tr><th scope=.row.>(\d.*?)</tr>", page)
     cells = [re.split(r"</t[hd]><td[^>]*>", line.removesuffix("</td>")) for line in lines]
     assert [row[0] for row in cells] == ["0 root", "1 /8", "2 /16", "3 /32"]
     for level, row in enumerate(cells):
-        law, published = asked.plan.law(level), f"{len(released(tables, 't', level))}"
+        law, published = planned.plan.law(level), f"{len(released(tables, 't', level))}"
         assert law is not None
         assert row[1:3] == [published, published]
         assert "/" in row[3] or "%" in row[3]
         assert f"truncated discrete Laplace, scale {float(law.scale):,.4g}" in row[5]
         assert row[7] == f"{law.radius:,}"
         if level:
-            heavy = asked.plan.heavy_count(level)
-            assert asked.plan.publication_probability(level, heavy) >= 0.95
-            assert asked.plan.publication_probability(level, heavy - 1) < 0.95
+            heavy = planned.plan.heavy_count(level)
+            assert planned.plan.publication_probability(level, heavy) >= 0.95
+            assert planned.plan.publication_probability(level, heavy - 1) < 0.95
             assert row[8:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
     assert cells[0][8:] == ["", "", ""]
     assert "The root has no threshold: it is always published." in said(page)
@@ -181,23 +181,23 @@ def test_levels_are_reported_with_their_noise_and_threshold() -> None:
 
 def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
     domain = CodeDomain(column="a", widths=(16,), notation="hex")
-    asked = sparse("t", domain, prune=100)
+    planned = sparse("t", domain, prune=100)
     exact = NodeCounts(
         keys=pa.array(np.arange(20_000), pa.uint64()), counts=np.arange(20_000) % 200
     )
-    tables = ReleaseTables(release_of(asked, leaves={"t": exact}))
+    tables = ReleaseTables(make_release(planned, leaves={"t": exact}))
     known = released(tables, "t", 1)
     absent = [code % 200 for code in range(20_000) if f"{code:04x}/16" not in known]
-    most = asked.unpublished_most(1)
+    most = planned.unpublished_most(1)
     # Folding hides more than the threshold does.
-    assert 2 * asked.plan.radius(1) < 100 <= max(absent) <= most
-    assert most == 2 * asked.plan.radius(1) + 99
+    assert 2 * planned.plan.radius(1) < 100 <= max(absent) <= most
+    assert most == 2 * planned.plan.radius(1) + 99
     page = write_report_html(tables)
-    assert elements_of(page).data["trees"][0]["most"][1] == most
+    assert parse_elements(page).data["trees"][0]["most"][1] == most
     assert "begins at 100 rows or more" in said(page)
     assert "Passes at 95 %, from rows" in said(page)
     with pytest.raises(ValueError, match=f"was published, so it has at most {most} rows"):
-        check_chosen_paths(tables, asked, ["0000/16"])
+        check_chosen_paths(tables, planned, ["0000/16"])
 
 
 # What the page leaves out, and what is requested
@@ -207,9 +207,9 @@ def test_nodes_with_the_largest_counts_come_with_their_ancestors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(report_sparse, "MAX_NODES", 90)
-    tables = ReleaseTables(release_of(sparse("t", ADDRESSES)))
+    tables = ReleaseTables(make_release(sparse("t", ADDRESSES)))
     page = write_report_html(tables)
-    shown = nodes_of(elements_of(page).data["trees"][0])
+    shown = page_nodes(parse_elements(page).data["trees"][0])
     rows = tables.rows(NODES, "t").to_pylist()
     order = sorted(range(len(rows)), key=lambda n: (-rows[n]["count"], rows[n]["level"], n))
     expected = {rows[place]["label"] for place in order[:90]}
@@ -229,24 +229,24 @@ def test_requested_nodes_come_with_their_ancestors_and_children(
     domain: SparseDomain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_sparse, "MAX_NODES", 1)
-    tables = ReleaseTables(release_of(sparse("t", domain)))
+    tables = ReleaseTables(make_release(sparse("t", domain)))
     height = domain.height
     leaf = min(released(tables, "t", height).values(), key=lambda row: row["count"])["label"]
     inner = ancestor_paths(domain, next(iter(released(tables, "t", height))))[1]
     check_chosen_paths(tables, sparse("t", domain), [leaf, inner, ""])
-    data = elements_of(write_report_html(tables, {"t": [leaf, inner, leaf]})).data["trees"][0]
+    data = parse_elements(write_report_html(tables, {"t": [leaf, inner, leaf]})).data["trees"][0]
     assert data["asked"] == [leaf, inner]
-    shown = {path for level in nodes_of(data) for path in level}
+    shown = {path for level in page_nodes(data) for path in level}
     below = {path for path in released(tables, "t", 2) if ancestor_paths(domain, path)[1] == inner}
     assert below
     assert shown == {*ancestor_paths(domain, leaf), *ancestor_paths(domain, inner), *below}
     monkeypatch.setattr(report_sparse_nodes, "MAX_CHOSEN_NODES", 2)
-    fewer = nodes_of(elements_of(write_report_html(tables, {"t": [inner]})).data["trees"][0])
+    fewer = page_nodes(parse_elements(write_report_html(tables, {"t": [inner]})).data["trees"][0])
     assert [list(level) for level in fewer] == [[ancestor_paths(domain, "")[0]], [inner]]
 
 
 def test_too_many_paths_are_refused() -> None:
-    tables = ReleaseTables(release_of(sparse("t", PLACES)))
+    tables = ReleaseTables(make_release(sparse("t", PLACES)))
     path = next(iter(released(tables, "t", 1)))
     check_chosen_paths(tables, sparse("t", PLACES), [path] * (MAX_CHOSEN_NODES // 2))
     with pytest.raises(ValueError, match="too many for one page"):
@@ -257,10 +257,10 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     names = [f'{place:05d}"</script>{EVIL}' + "\U0001f600" * 60 for place in range(40_000)]
     exact = NodeCounts(keys=pa.array(names, pa.large_string()), counts=np.full(40_000, 500))
     domain = LabelDomain(label_columns=("name",))
-    tables = ReleaseTables(release_of(sparse("long", domain), ages(), leaves={"long": exact}))
+    tables = ReleaseTables(make_release(sparse("long", domain), ages(), leaves={"long": exact}))
     page = write_report_html(tables, {"long": [""]})
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000
-    shown = elements_of(page).data["trees"][0]["keys"][0]["levels"]
+    shown = parse_elements(page).data["trees"][0]["keys"][0]["levels"]
     # Half of the page's space, and the root's children as far as the requested nodes leave space.
     assert sum(len(level["labels"]) for level in shown) >= MAX_NODES // 2
     assert shown[0]["children"] == [40_000]
@@ -296,8 +296,8 @@ def files() -> HierarchyQuestion[IrregularMechanism]:
 
 
 def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:
-    page = write_report_html(ReleaseTables(release_of(sparse("t", ADDRESSES), sparse("u", URLS))))
-    text, elements = said(page), elements_of(page)
+    page = write_report_html(ReleaseTables(make_release(sparse("t", ADDRESSES), sparse("u", URLS))))
+    text, elements = said(page), parse_elements(page)
     assert [tag for tag, _ in elements.tags].count("script") == 2
     assert all(str(each["href"]).startswith("#") for _, each in elements.tags if "href" in each)
     assert "least squares" not in text and "rho" not in text and "Cumulative" not in text
@@ -314,8 +314,8 @@ def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:
 
 def test_page_of_all_kinds_of_trees() -> None:
     questions = (sparse("t", PLACES), ages(), files())
-    page = write_report_html(ReleaseTables(release_of(*questions)))
-    data, text = elements_of(page).data, said(page)
+    page = write_report_html(ReleaseTables(make_release(*questions)))
+    data, text = parse_elements(page).data, said(page)
     assert [tree["kind"] for tree in data["trees"]] == ["sparse", "ordered", "hierarchy"]
     assert [list(tree["figures"]) for tree in data["trees"]] == [[], ["density", "cdf"], []]
     assert page.count("const paths = ") == page.count("const page = ") == 1
@@ -326,11 +326,11 @@ def test_page_of_all_kinds_of_trees() -> None:
     assert "least squares" in text
     assert "certifies, added up; of these rho is 3" in text
     assert "as in the hierarchy" in text and "as in the tables" in text
-    assert page == write_report_html(ReleaseTables(release_of(*questions)))
+    assert page == write_report_html(ReleaseTables(make_release(*questions)))
 
 
 def test_labels_from_rows_are_escaped() -> None:
-    elements = elements_of(write_report_html(ReleaseTables(release_of(sparse("t", PLACES)))))
+    elements = parse_elements(write_report_html(ReleaseTables(make_release(sparse("t", PLACES)))))
     assert [tag for tag, _ in elements.tags].count("script") == 2
     assert "alert(1)" not in "".join(elements.scripts[1:])
     assert EVIL in elements.data["trees"][0]["keys"][0]["levels"][1]["labels"]
@@ -339,10 +339,10 @@ def test_labels_from_rows_are_escaped() -> None:
 @pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
 def test_page_without_any_published_node(domain: SparseDomain) -> None:
     tables = ReleaseTables(
-        release_of(sparse("t", domain), leaves={"t": NodeCounts.empty(domain.key_type)})
+        make_release(sparse("t", domain), leaves={"t": NodeCounts.empty(domain.key_type)})
     )
     page = write_report_html(tables, {"t": [""]})
-    (tree,) = elements_of(page).data["trees"]
+    (tree,) = parse_elements(page).data["trees"]
     assert [level["children"] for level in tree["keys"][0]["levels"]] == [[0]]
     assert "All 1 nodes" not in said(page)
     assert "No node but the root was published." in said(page)
@@ -377,7 +377,7 @@ def test_report_of_a_folder_shows_what_is_requested(
     monkeypatch.setattr(report_sparse, "MAX_NODES", 2)
     outcome = places.run("report", places.output, "--path", "north")
     assert (outcome.code, outcome.err) == (0, "")
-    tree = elements_of(page.read_text()).data["trees"][0]
+    tree = parse_elements(page.read_text()).data["trees"][0]
     assert tree["asked"] == ["north"]
     assert tree["keys"][0]["levels"][1]["labels"] == ["north"]
 

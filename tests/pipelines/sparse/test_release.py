@@ -19,7 +19,7 @@ from pipelines.configuration import Configuration, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.test_bad_input import assert_refused
-from tests.pipelines.test_querying import ask
+from tests.pipelines.test_querying import query_json
 
 HEAVY = {"10.1.0.7": 900, "10.1.0.8": 700, "10.2.5.5": 600, "192.168.1.1": 500}
 LIGHT = {f"77.0.{n // 250}.{n % 250}": 1 for n in range(300)}
@@ -51,7 +51,7 @@ class Addresses(Workspace):
         }
 
 
-def truth_of(label: str) -> int:
+def true_count(label: str) -> int:
     """The rows below a prefix."""
     address, _, bits = label.rpartition("/")
     octets = address.split(".")[: int(bits) // 8]
@@ -86,18 +86,20 @@ def test_heavy_prefixes_are_found_and_light_ones_are_not(addresses: Addresses) -
             label = ".".join([*octets[:level], *["0"] * (4 - level)]) + f"/{8 * level}"
             row = found[label]
             assert row["ci_low"] <= row["estimate"] <= row["ci_high"]
-            assert abs(row["estimate"] - truth_of(label)) < 12 * row["std_error"] < 300
+            assert abs(row["estimate"] - true_count(label)) < 12 * row["std_error"] < 300
     assert not any(label.startswith("77.0.") and label.endswith("/32") for label in found)
 
 
 def test_a_node_and_its_children(addresses: Addresses) -> None:
-    answers = ask(addresses, "node", "--path", "10.0.0.0/8", "--children", "--tree", "prefixes")
+    answers = query_json(
+        addresses, "node", "--path", "10.0.0.0/8", "--children", "--tree", "prefixes"
+    )
     node, *children = answers["answers"]
     assert [child["label"] for child in children] == ["10.1.0.0/16", "10.2.0.0/16"]
     assert sum(child["count"] for child in children) <= node["count"]
-    (root,) = ask(addresses, "node", "--path", "", "--tree", "prefixes")["answers"]
+    (root,) = query_json(addresses, "node", "--path", "", "--tree", "prefixes")["answers"]
     assert root["fraction"] == 1
-    (same,) = ask(addresses, "node", "--path", "0.0.0.0/0", "--tree", "prefixes")["answers"]
+    (same,) = query_json(addresses, "node", "--path", "0.0.0.0/0", "--tree", "prefixes")["answers"]
     assert same == root
 
 
@@ -105,11 +107,13 @@ def test_the_largest_of_a_level(addresses: Addresses) -> None:
     rows = nodes(addresses)
     for level, name in enumerate(["root", "/8", "/16", "/24", "/32"]):
         mine = sorted((row["count"] for row in rows if row["level"] == level), reverse=True)
-        requested = ask(addresses, "top", "--level", name, "--tree", "prefixes")["answers"]
+        requested = query_json(addresses, "top", "--level", name, "--tree", "prefixes")["answers"]
         assert [row["count"] for row in requested] == mine[:10]
-        number = ask(addresses, "top", "-n", 1, "--level", level, "--tree", "prefixes")["answers"]
+        number = query_json(addresses, "top", "-n", 1, "--level", level, "--tree", "prefixes")[
+            "answers"
+        ]
         assert number == requested[:1]
-    leaves = ask(addresses, "top", "--tree", "prefixes")["answers"]
+    leaves = query_json(addresses, "top", "--tree", "prefixes")["answers"]
     assert all(row["label"].endswith("/32") for row in leaves)
 
 
@@ -161,7 +165,7 @@ def test_what_is_not_there_has_no_more_rows_than_is_said(addresses: Addresses) -
 
 
 def test_the_other_tree_is_queried_as_ever(addresses: Addresses) -> None:
-    (row,) = ask(addresses, "cdf", "4", "--tree", "sizes")["answers"]
+    (row,) = query_json(addresses, "cdf", "4", "--tree", "sizes")["answers"]
     total = sum((HEAVY | LIGHT).values()) + 120
     assert abs(row["estimate"] - total / 2) < 10 * row["std_error"]
 
@@ -294,7 +298,7 @@ def test_configurations_that_are_refused(name: str, tmp_path: Path) -> None:
     assert_refused(workspace, outcome, f"dptrees: {workspace.folder}/release.yaml: ", words)
 
 
-def configuration_of(*trees: dict[str, Any], **privacy: Any) -> Configuration:
+def make_configuration(*trees: dict[str, Any], **privacy: Any) -> Configuration:
     settings = {
         "release": "shares",
         "input": {"format": "csv", "path": "x.csv"},
@@ -309,13 +313,13 @@ def configuration_of(*trees: dict[str, Any], **privacy: Any) -> Configuration:
 def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
     sparse = {"name": "a", "domain": ADDRESSES, "weight": 3}
     other = {"name": "b", "domain": LABELS, "weight": 2}
-    plan = configuration_of(sparse, other).plan()
+    plan = make_configuration(sparse, other).plan()
     spent = [question.spending.own for question in plan.questions]
     assert sum(each[0] for each in spent) == Fraction(2)
     assert sum(each[1] for each in spent) == Fraction(1, 10**6)
     assert spent[0][0] == Fraction(6, 5)
     ordered = {"name": "c", "domain": SIZES, "weight": 5}
-    mixed = configuration_of(sparse, other, ordered).plan()
+    mixed = make_configuration(sparse, other, ordered).plan()
     own = [question.spending.own for question in mixed.questions]
     assert sum(each[0] for each in own) <= Fraction(2) and own[0][0] == Fraction(3, 5)
     assert sum(each[1] for each in own) <= Fraction(1, 10**6)

@@ -25,10 +25,10 @@ from dpcore.uniform.setting import TreeSetting
 from tests.memory import stays_below
 from transforms.errors import InputError
 from transforms.readers import csv_rows
+from transforms.readers.csv_encodings import is_utf8, not_utf8
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
 from transforms.readers.csv_quotes import line_ends
-from transforms.readers.csv_utf8 import is_utf8, not_utf8
 from transforms.readers.read import FileSplit
 
 LIMIT = 24  # of the bytes of a row

@@ -37,7 +37,7 @@ NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()
 TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 
 
-def plan_of(*domains: OrderedDomain, unit: PrivacyUnit = ADD_REMOVE_ROW) -> ReleasePlan:
+def make_plan(*domains: OrderedDomain, unit: PrivacyUnit = ADD_REMOVE_ROW) -> ReleasePlan:
     budget = Budget(measure=Measure.EPSILON, amount=1)
     questions = [
         OrderedQuestion(
@@ -127,7 +127,7 @@ def written(tmp_path: Path, text: str | bytes) -> Path:
 )
 def test_what_texts_stand_for(domain, texts, values, tmp_path) -> None:
     lines = "".join(f"{text},{place}\n" for place, text in enumerate(texts))
-    table = read(written(tmp_path, "value,place\n" + lines), plan_of(domain))
+    table = read(written(tmp_path, "value,place\n" + lines), make_plan(domain))
     assert table.schema.field("value").type == domain.value_type
     found = table["value"].to_pylist()
     # A text column keeps what it does not know; an empty field is missing in the others.
@@ -138,7 +138,7 @@ def test_what_texts_stand_for(domain, texts, values, tmp_path) -> None:
 
 
 def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
-    table = read(written(tmp_path, "value\n1\noops\n2\n"), plan_of(number()))
+    table = read(written(tmp_path, "value\n1\noops\n2\n"), make_plan(number()))
     last = NumberDomain(column="value", lower=0, upper=10, cells=10, missing="last")
     assert number().cell_ids(table["value"]).tolist() == [1, -1, 2]
     assert last.cell_ids(table["value"]).tolist() == [1, 9, 2]
@@ -159,14 +159,14 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("wanted", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
+@pytest.mark.parametrize("arrow_type", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
 @given(texts=st.lists(st.none() | TEXTS, min_size=1, max_size=8))
 @example(texts=["inf", "oops"])
 @example(texts=["2013-02-31", "2013-02-28"])
 @example(texts=["1234567890123456789", "oops", "0x1F"])
-def test_a_row_s_fate_depends_on_that_row_alone(wanted: pa.DataType, texts) -> None:
-    together = typed(pa.array(texts, pa.string()), wanted)
-    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), wanted) for text in texts])
+def test_a_row_s_fate_depends_on_that_row_alone(arrow_type: pa.DataType, texts) -> None:
+    together = typed(pa.array(texts, pa.string()), arrow_type)
+    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), arrow_type) for text in texts])
     # In bits, so that NaN equals NaN.
     assert together.is_null().equals(alone.is_null())
     assert bits(together).equals(bits(alone))
@@ -179,7 +179,7 @@ def bits(values: pa.Array) -> pa.Array:
 
 
 @pytest.mark.parametrize(
-    "wanted, pattern",
+    "arrow_type, pattern",
     [
         (NUMBER, csv_values._NUMBER),
         (INTEGER, csv_values._INTEGER),
@@ -190,26 +190,26 @@ def bits(values: pa.Array) -> pa.Array:
     ids=str,
 )
 @given(data=st.data())
-def test_a_text_that_is_surely_a_value_is_one(wanted, pattern, data) -> None:
+def test_a_text_that_is_surely_a_value_is_one(arrow_type, pattern, data) -> None:
     text = data.draw(st.from_regex(pattern)).removesuffix("\n")  # Arrow's $ is the very end
-    assert pc.cast(pa.array([text]), wanted).null_count == 0
+    assert pc.cast(pa.array([text]), arrow_type).null_count == 0
 
 
 def test_compressed_and_with_a_byte_order_mark(tmp_path) -> None:
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfvalue,b\r\n1,2\r\n3,4\r\n"))
-    assert read(path, plan_of(number())).to_pydict() == {"value": [1.0, 3.0]}
+    assert read(path, make_plan(number())).to_pydict() == {"value": [1.0, 3.0]}
 
 
 def test_a_header_without_rows(tmp_path) -> None:
     path = written(tmp_path, "value,other\n")
-    assert read(path, plan_of(number())).num_rows == 0
+    assert read(path, make_plan(number())).num_rows == 0
 
 
 def test_a_file_object(tmp_path) -> None:
     path = written(tmp_path, "value,other\n1,2\n")
     with path.open("rb") as file:
-        assert csv_rows.splits(file, "memory", plan_of(number())) == ([(0, 0)], 0)
+        assert csv_rows.splits(file, "memory", make_plan(number())) == ([(0, 0)], 0)
 
 
 MALFORMED = {
@@ -225,7 +225,7 @@ MALFORMED = {
 def test_malformed_rows_are_no_error_and_not_shown(kind, tmp_path, caplog, capfd) -> None:
     caplog.set_level(logging.DEBUG)
     path = written(tmp_path, MALFORMED[kind])
-    table = read(path, plan_of(CategoryDomain(column="value", categories=("1",))))
+    table = read(path, make_plan(CategoryDomain(column="value", categories=("1",))))
     assert set(table["value"].to_pylist()) == {"1"}
     assert caplog.text + "".join(capfd.readouterr()) == ""
 
@@ -233,7 +233,7 @@ def test_malformed_rows_are_no_error_and_not_shown(kind, tmp_path, caplog, capfd
 def test_a_stray_quote_moves_no_other_row(tmp_path) -> None:
     # It took in the lines up to the next quote, which one person more could add or remove.
     others = "".join(f"{place},a\n" for place in range(400))
-    plan = plan_of(CategoryDomain(column="value", categories=("1",)))
+    plan = make_plan(CategoryDomain(column="value", categories=("1",)))
     rows = [
         read(written(tmp_path, f"value,b\n{first}{others}" + '8,"c"\n'), plan).num_rows
         for first in ("", '9,"b\n')
@@ -254,7 +254,7 @@ def test_files_that_are_refused_without_showing_them(kind, tmp_path, caplog) -> 
     caplog.set_level(logging.DEBUG)
     path = written(tmp_path, NOT_CSV[kind])
     with pytest.raises(InputError) as caught:
-        read(path, plan_of(CategoryDomain(column="value", categories=("1",))))
+        read(path, make_plan(CategoryDomain(column="value", categories=("1",))))
     assert str(path) in caught.value.sentence
     assert "in UTF-8 that begins with a header" in caught.value.sentence
     assert SECRET not in str(caught.value) + caplog.text
@@ -264,7 +264,7 @@ def test_files_that_are_refused_without_showing_them(kind, tmp_path, caplog) -> 
 def test_a_missing_column(tmp_path) -> None:
     path = written(tmp_path, f"value,b\n1,{SECRET}\n")
     with pytest.raises(InputError) as caught:
-        read(path, plan_of(number(), number("other")))
+        read(path, make_plan(number(), number("other")))
     assert caught.value.sentence == (
         f"input: {path} has no column 'other'; its columns are value, b"
     )
@@ -273,28 +273,28 @@ def test_a_missing_column(tmp_path) -> None:
 def test_a_column_twice(tmp_path) -> None:
     path = written(tmp_path, '"value",b,value\n1,2,3\n')
     with pytest.raises(InputError, match="has the column 'value' twice"):
-        read(path, plan_of(number()))
+        read(path, make_plan(number()))
     path = written(tmp_path, "value,b,b\n1,2,3\n")
-    assert read(path, plan_of(number())).num_rows == 1
+    assert read(path, make_plan(number())).num_rows == 1
 
 
 def test_a_missing_file_and_a_folder(tmp_path) -> None:
     with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
-        csv_rows.splits("nothing.csv", "nothing.csv", plan_of(number()))
+        csv_rows.splits("nothing.csv", "nothing.csv", make_plan(number()))
     with pytest.raises(InputError, match="is not a CSV file"):
-        csv_rows.splits(str(tmp_path), str(tmp_path), plan_of(number()))
+        csv_rows.splits(str(tmp_path), str(tmp_path), make_plan(number()))
 
 
 def test_whole_numbers_and_numbers_of_one_column(tmp_path) -> None:
     """Both trees read what a Parquet column of doubles would hold."""
-    plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
+    plan = make_plan(number(), IntegerDomain(column="value", lower=0, upper=10))
     assert column_types(plan) == {"value": pa.float64()}
     texts = ["7", "7.9", "-0.5", "10", "x", "", '" 3 "', "9007199254740993"]
     path = written(tmp_path, "value\n" + "".join(f"{text}\n" for text in texts))
     domain = IntegerDomain(column="value", lower=0, upper=10)
     together, alone = (
         domain.leaf_ids({"value": read(path, each).column("value").combine_chunks()}).tolist()
-        for each in (plan, plan_of(domain))
+        for each in (plan, make_plan(domain))
     )
     assert together == alone
 
@@ -307,7 +307,7 @@ def test_whole_numbers_and_numbers_of_one_column(tmp_path) -> None:
     ],
 )
 def test_one_column_as_two_types(other) -> None:
-    plan = plan_of(number(), other)
+    plan = make_plan(number(), other)
     first, last = (question.name for question in plan.questions)
     sentence = (
         rf"'value' is read as double by tree {first} and as [\w\[\]0-9]+ by tree {last}: give both "
@@ -324,7 +324,7 @@ def test_units_are_distinguished_as_strings(nulls: NullUnits) -> None:
 
     def plan(column: str) -> ReleasePlan:
         unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=(column,), nulls=nulls)
-        return plan_of(domain, unit=unit)
+        return make_plan(domain, unit=unit)
 
     with pytest.raises(InputError, match=r"privacy\.unit: the CSV column 'value' names the unit"):
         column_types(plan("value"))

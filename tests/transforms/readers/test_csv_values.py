@@ -23,8 +23,8 @@ CLOCK = pa.time64("us")
 ABOVE_ALL = float("inf")
 
 
-def rows_of(head: str) -> list[list[str]]:
-    """The lines of the table of a page that begins so."""
+def page_rows(head: str) -> list[list[str]]:
+    """Return the rows of the table of the page that has this head."""
     table = DOCUMENT.read_text().split(f"\n| {head} |")[1].split("\n\n")[0]
     rows = [line.removeprefix("| ").removesuffix(" |") for line in table.splitlines()[2:]]
     return [row.split(" | ") for row in rows]
@@ -35,27 +35,30 @@ def field(written: str) -> str | None:
     return read(f"value,b\n{'' if written == 'nothing' else written[1:-1]},\n".encode(), 64, 64)[0]
 
 
-def one(text: str | None, wanted: pa.DataType, **rules: object) -> object:
-    value = typed(pa.array([text], TEXT), wanted, CsvTexts(**rules).column_texts("x"))[0].as_py()
+def one(text: str | None, arrow_type: pa.DataType, **rules: object) -> object:
+    column_rules = CsvTexts(**rules).column_texts("x")
+    value = typed(pa.array([text], TEXT), arrow_type, column_rules)[0].as_py()
     return None if value != value else value  # no number is missing too
 
 
-def number(told: str) -> float | None:
+def number(shown: str) -> float | None:
     words = {"missing": None, "above all": ABOVE_ALL}
-    return words[told] if told in words else float(told)
+    return words[shown] if shown in words else float(shown)
 
 
-@pytest.mark.parametrize("line", rows_of("in the file | number | integer | date | time | text"))
+@pytest.mark.parametrize("line", page_rows("in the file | number | integer | date | time | text"))
 def test_what_the_page_says_of_a_text(line) -> None:
-    written, *told = line
+    written, *documented = line
     text = field(written)
-    assert one(text, NUMBER) == number(told[0])
-    assert one(text, INTEGER) == number(told[1])
-    day = None if told[2] == "missing" else date.fromisoformat(told[2])
+    assert one(text, NUMBER) == number(documented[0])
+    assert one(text, INTEGER) == number(documented[1])
+    day = None if documented[2] == "missing" else date.fromisoformat(documented[2])
     assert one(text, DAY) == day
-    time = None if told[3] == "missing" else datetime.fromisoformat(told[3])
+    time = None if documented[3] == "missing" else datetime.fromisoformat(documented[3])
     assert one(text, TIME) == time
-    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(told[4], told[4][1:-1])
+    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(
+        documented[4], documented[4][1:-1]
+    )
     # A zone is needed where the bounds have one.
     assert (one(text, ZONED) is None) == (re.search(r"\d:\d\d(Z|-05:00)`$", written) is None)
 
@@ -63,24 +66,24 @@ def test_what_the_page_says_of_a_text(line) -> None:
 MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."})
 
 
-@pytest.mark.parametrize("line", rows_of('in the file | `decimal: ","` | `thousands: ","`'))
+@pytest.mark.parametrize("line", page_rows('in the file | `decimal: ","` | `thousands: ","`'))
 def test_what_the_page_says_of_a_number(line) -> None:
-    written, *told = line
-    for rules, value in zip(MARKS, told, strict=True):
+    written, *documented = line
+    for rules, value in zip(MARKS, documented, strict=True):
         assert one(field(written), NUMBER, **rules) == number(value)
         assert one(f" {field(written)} ", NUMBER, **rules) == number(value)
 
 
-@pytest.mark.parametrize("line", rows_of("format | in the file | date"))
+@pytest.mark.parametrize("line", page_rows("format | in the file | date"))
 def test_what_the_page_says_of_a_date(line) -> None:
-    form, written, told = line
-    day = None if told == "missing" else date.fromisoformat(told)
+    form, written, documented = line
+    day = None if documented == "missing" else date.fromisoformat(documented)
     assert one(field(written), DAY, date_format=form[1:-1]) == day
 
 
 def test_what_the_page_says_of_a_line() -> None:
-    told = dict(rows_of("line | what it is"))
-    for line, what in told.items():
+    documented = dict(page_rows("line | what it is"))
+    for line, what in documented.items():
         if line.startswith("`"):
             values = read(f"b,value\n{line[1:-1]}\n".encode(), 64, 64)
             assert len(values) == what.startswith("a row"), line
@@ -124,21 +127,21 @@ HOW = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(
     rules=HOW,
-    wanted=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
+    arrow_type=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
     data=st.data(),
 )
-def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
+def test_a_text_s_fate_depends_on_it_alone(rules, arrow_type, data) -> None:
     dates = st.builds(lambda day, form: day.strftime(form), MOMENTS, st.sampled_from(FORMATS))
     numbers = st.builds(lambda each: f"{each:,.2f}", st.floats(-1e9, 1e9))
     odd = st.sampled_from(ODD) | st.text(max_size=4)
     texts = data.draw(st.lists(st.none() | dates | numbers | odd, min_size=1, max_size=6))
     how = CsvTexts(**rules).column_texts("x")
-    together = typed(pa.array(texts, TEXT), wanted, how)
-    alone = pa.concat_arrays([typed(pa.array([text], TEXT), wanted, how) for text in texts])
-    assert together.type == wanted and str(together) == str(alone)  # NaN as NaN
+    together = typed(pa.array(texts, TEXT), arrow_type, how)
+    alone = pa.concat_arrays([typed(pa.array([text], TEXT), arrow_type, how) for text in texts])
+    assert together.type == arrow_type and str(together) == str(alone)  # NaN as NaN
     # And of a slice, and of none.
-    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), wanted, how)) == str(together)
-    assert len(typed(pa.array([], TEXT), wanted, how)) == 0
+    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), arrow_type, how)) == str(together)
+    assert len(typed(pa.array([], TEXT), arrow_type, how)) == 0
 
 
 VALUES = {
@@ -162,20 +165,20 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("wanted", VALUES, ids=str)
+@pytest.mark.parametrize("arrow_type", VALUES, ids=str)
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_no_value_is_passed_over(wanted, data) -> None:
+def test_no_value_is_passed_over(arrow_type, data) -> None:
     """What is not even tried, since it is no value, is none: strings one or two letters off."""
-    text = data.draw(st.sampled_from(VALUES[wanted]))
+    text = data.draw(st.sampled_from(VALUES[arrow_type]))
     for _ in range(data.draw(st.integers(0, 2))):
         place = data.draw(st.integers(0, len(text)))
         letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
         text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
     text = text.strip()
     # As strings: Arrow has days that Python's dates do not reach.
-    known = csv_values._value(pa.array([text]), wanted).cast(pa.string())[0].as_py()
-    assert typed(pa.array([text, "x"]), wanted).cast(pa.string())[0].as_py() == known or (
+    known = csv_values._value(pa.array([text]), arrow_type).cast(pa.string())[0].as_py()
+    assert typed(pa.array([text, "x"]), arrow_type).cast(pa.string())[0].as_py() == known or (
         # A day is that of a time, and a fraction has six digits.
         known is None and re.search(r"\d[ T]\d\d|\.\d{7}", text)
     )
@@ -205,7 +208,7 @@ def test_no_date_is_moved(form, text) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("09:30", time(9, 30)),
         (" 23:59:59 ", time(23, 59, 59)),
@@ -215,8 +218,8 @@ def test_no_date_is_moved(form, text) -> None:
         *((text, None) for text in ("2024-07-04 09:30", "noon", "09:30:15.")),
     ],
 )
-def test_times_of_day(text: str | None, told: time | None) -> None:
-    assert one(text, CLOCK) == told
+def test_times_of_day(text: str | None, expected: time | None) -> None:
+    assert one(text, CLOCK) == expected
 
 
 def test_instants_and_offsets() -> None:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from dpcore.ordered.make import make_domain
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.unit import NullUnits, PrivacyUnit
-from tests.transforms.readers.test_csv_rows import plan_of
+from tests.transforms.readers.test_csv_rows import make_plan
 from transforms.errors import InputError
 from transforms.readers import json_rows
 from transforms.readers.json_format import JsonFormat
 from transforms.readers.json_objects import Objects
 from transforms.readers.read import FileSplit
 
-PLAN = plan_of(
+PLAN = make_plan(
     make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10}),
     make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10}),
     make_domain({"column": "word", "type": "category", "categories": ["a", "b"]}),
@@ -38,14 +38,14 @@ TYPES = {
 }
 
 
-def rows_of(text: bytes, json: JsonFormat | None = None) -> list[dict[str, object]]:
+def parse_rows(text: bytes, json: JsonFormat | None = None) -> list[dict[str, object]]:
     split = FileSplit("rows.jsonl", 0, 0, len(text))
     found = json_rows.batches(io.BytesIO(text), split, PLAN, json or JsonFormat())
     return [row for batch in found for row in batch.to_pylist()]
 
 
-def value_of(name: str, literal: str) -> object:
-    (row,) = rows_of(f'{{"{name}": {literal}}}'.encode())
+def parse_value(name: str, literal: str) -> object:
+    (row,) = parse_rows(f'{{"{name}": {literal}}}'.encode())
     return row[name]
 
 
@@ -83,9 +83,9 @@ def value_of(name: str, literal: str) -> object:
 )
 def test_a_value_becomes_what_its_domain_reads(name: str, literal: str, value: object) -> None:
     if name == "at":
-        assert rows_of(f'{{"at": {literal}}}'.encode())[0]["at.home"] == "b"
+        assert parse_rows(f'{{"at": {literal}}}'.encode())[0]["at.home"] == "b"
     else:
-        assert value_of(name, literal) == value
+        assert parse_value(name, literal) == value
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_value_becomes_what_its_domain_reads(name: str, literal: str, value: o
     ],
 )
 def test_fields_are_found_by_names_with_dots(line: str, home: str | None) -> None:
-    assert rows_of(line.encode())[0]["at.home"] == home
+    assert parse_rows(line.encode())[0]["at.home"] == home
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_a_malformed_line_is_left_out_by_itself(line: bytes) -> None:
     limited = JsonFormat(row_bytes=250_000 if len(line) > 1000 else 200, block_bytes=64)
     good = b'{"whole": 5}'
     text = b"\n".join([good, line, good, b"", b"  ", good])
-    assert [row["whole"] for row in rows_of(text, limited)] == [5, 5, 5]
+    assert [row["whole"] for row in parse_rows(text, limited)] == [5, 5, 5]
     with pytest.raises(InputError, match="has a malformed line"):
-        rows_of(text, JsonFormat(malformed="fail", row_bytes=limited.row_bytes, block_bytes=64))
+        parse_rows(text, JsonFormat(malformed="fail", row_bytes=limited.row_bytes, block_bytes=64))
 
 
 def test_ends_of_lines_and_of_files() -> None:
-    assert len(rows_of(b'\xef\xbb\xbf{"whole": 1}\r\n{"whole": 2}\r\n\r\n{"whole": 3}')) == 3
-    assert rows_of(b"") == []
+    assert len(parse_rows(b'\xef\xbb\xbf{"whole": 1}\r\n{"whole": 2}\r\n\r\n{"whole": 3}')) == 3
+    assert parse_rows(b"") == []
 
 
 LINES = st.lists(
@@ -163,8 +163,8 @@ LINES = st.lists(
 
 @given(LINES, st.integers(1, 40))
 def test_a_line_means_the_same_alone_as_among_others(lines: Sequence[bytes], block: int) -> None:
-    alone = [row for line in lines for row in rows_of(line)]
-    together = rows_of(b"\n".join(lines), JsonFormat(block_bytes=block))
+    alone = [row for line in lines for row in parse_rows(line)]
+    together = parse_rows(b"\n".join(lines), JsonFormat(block_bytes=block))
     assert repr(together) == repr(alone)  # as NaN differs from itself
 
 
@@ -177,8 +177,8 @@ def test_both_roads_say_the_same(lines: Sequence[bytes]) -> None:
         return
     rows, slow = objects._line_by_line(text)
     assert fast[0] == rows
-    for name, wanted in TYPES.items():
-        both = [json_rows._read(each[name], wanted).to_pylist() for each in (fast[1], slow)]
+    for name, arrow_type in TYPES.items():
+        both = [json_rows._read(each[name], arrow_type).to_pylist() for each in (fast[1], slow)]
         assert repr(both[0]) == repr(both[1])
 
 
@@ -189,14 +189,14 @@ def test_no_line_is_deep_by_its_neighbours(
 ) -> None:
     opened, closed = brackets
     deep = f'{{"number": 1, "z": {opened * depth}1{closed * depth}}}\n'.encode()
-    assert len(rows_of(deep)) == there
-    assert len(rows_of(deep + b"none\n")) == there
+    assert len(parse_rows(deep)) == there
+    assert len(parse_rows(deep + b"none\n")) == there
 
 
 def test_brackets_of_a_text_are_not_deep() -> None:
     text = "[" * 300 + '\\"' + "{" * 300
     line = f'{{"number": 1, "z": "{text}"}}\n'.encode()
-    assert len(rows_of(line)) == len(rows_of(line + b"none\n")) == 1
+    assert len(parse_rows(line)) == len(parse_rows(line + b"none\n")) == 1
 
 
 def test_most_blocks_go_the_fast_road() -> None:
@@ -220,7 +220,7 @@ def test_a_compressed_file_and_one_that_is_not_there(tmp_path: Path) -> None:
 def test_units_of_no_plain_value_are_not_one_a_row(nulls: NullUnits) -> None:
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), nulls=nulls)
     cells = make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10})
-    plan = plan_of(cells, unit=unit)
+    plan = make_plan(cells, unit=unit)
     lines = (
         *('{"who": ["a", 1]}', '{"who": ["a",1]}', '{"who": {"x": 1, "y": 2}}'),
         *('{"who": {"y": 2, "x": 1}}', r'{"who": "\ud800"}', r'{"who": "\uD800"}'),
@@ -238,7 +238,7 @@ def test_units_of_no_plain_value_are_not_one_a_row(nulls: NullUnits) -> None:
 
 
 def test_a_column_is_read_as_one_type() -> None:
-    two = plan_of(
+    two = make_plan(
         make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 10}),
         make_domain({"column": "x", "type": "category", "categories": ["a"]}),
     )
@@ -247,4 +247,4 @@ def test_a_column_is_read_as_one_type() -> None:
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("whole",), nulls=NullUnits.OWN)
     whole = make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10})
     with pytest.raises(InputError, match=r"privacy\.unit: the JSON column"):
-        json_rows.splits(io.BytesIO(), "a", plan_of(whole, unit=unit))
+        json_rows.splits(io.BytesIO(), "a", make_plan(whole, unit=unit))

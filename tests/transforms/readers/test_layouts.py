@@ -81,11 +81,11 @@ def json_lines(table: pa.Table) -> str:
     return "".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist())
 
 
-def rows_of(path: str, format: str) -> list[tuple[object, ...]]:
-    return sorted(_rows_of(path, format), key=repr)
+def sorted_rows(path: str, format: str) -> list[tuple[object, ...]]:
+    return sorted(_iterate_rows(path, format), key=repr)
 
 
-def _rows_of(path: str, format: str) -> Iterator[tuple[object, ...]]:
+def _iterate_rows(path: str, format: str) -> Iterator[tuple[object, ...]]:
     reader = find_reader(format)
     for file, size in match_files((path,)):
         runs, _ = reader.splits(open_file(file), file, plan())
@@ -155,16 +155,16 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_every_layout_gives_the_same_rows(layouts: Path, place: str, format: str) -> None:
-    wanted = rows_of(str(layouts / "one" / "*.parquet"), "parquet")
-    assert len(wanted) == len(ROWS)
-    assert rows_of(f"{layouts}/{place}", format) == wanted
+    expected = sorted_rows(str(layouts / "one" / "*.parquet"), "parquet")
+    assert len(expected) == len(ROWS)
+    assert sorted_rows(f"{layouts}/{place}", format) == expected
 
 
 def test_a_file_s_own_column_goes_before_the_path_s(tmp_path: Path) -> None:
     place = tmp_path / "year=1999" / "a.parquet"
     place.parent.mkdir()
     pq.write_table(ROWS, place)
-    assert rows_of(str(tmp_path), "parquet") == sorted(
+    assert sorted_rows(str(tmp_path), "parquet") == sorted(
         zip(*(flat_rows(ROWS)[name].to_pylist() for name in plan().columns), strict=True), key=repr
     )
 
@@ -173,7 +173,7 @@ def test_a_name_with_dots_goes_before_a_field(tmp_path: Path) -> None:
     named = ROWS.append_column("address.zip", pa.array(["own"] * len(ROWS)))
     pq.write_table(named, tmp_path / "a.parquet")
     place = plan().columns.index("address.zip")
-    assert {row[place] for row in rows_of(str(tmp_path), "parquet")} == {"own"}
+    assert {row[place] for row in sorted_rows(str(tmp_path), "parquet")} == {"own"}
 
 
 @pytest.mark.parametrize("type", [pa.list_(pa.string()), pa.struct({"town": pa.string()})])
@@ -181,7 +181,7 @@ def test_a_field_that_is_not_there_is_reported(tmp_path: Path, type: pa.DataType
     odd = ROWS.set_column(3, "address", pa.nulls(len(ROWS), type))
     pq.write_table(odd, tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"has no column 'address\.zip'"):
-        rows_of(str(tmp_path), "parquet")
+        sorted_rows(str(tmp_path), "parquet")
 
 
 def test_a_value_of_a_path_that_is_none_is_missing(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_value_of_a_path_that_is_none_is_missing(tmp_path: Path) -> None:
     place.parent.mkdir()
     pq.write_table(ROWS.drop_columns(["year"]), place)
     year = plan().columns.index("year")
-    assert {row[year] for row in rows_of(str(tmp_path), "parquet")} == {None}
+    assert {row[year] for row in sorted_rows(str(tmp_path), "parquet")} == {None}
 
 
 def test_what_is_no_data_is_passed_over_in_folders_alone(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_an_arrow_file_cut_short_is_reported(layouts: Path, tmp_path: Path, cut:
     whole = (layouts / "arrow" / "a").read_bytes()
     (tmp_path / "a").write_bytes(whole[:cut])
     with pytest.raises(InputError, match="is not an Arrow IPC file or stream, or is damaged"):
-        rows_of(str(tmp_path), "arrow")
+        sorted_rows(str(tmp_path), "arrow")
 
 
 def test_a_stream_of_arrow_may_come_from_any_filesystem(layouts: Path) -> None:

@@ -21,7 +21,7 @@ from dpcore.ordered.make import make_domain
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.unit import PrivacyUnit, UnitType
 from dpcore.release.plan import ReleasePlan
-from tests.transforms.readers.test_csv_rows import plan_of
+from tests.transforms.readers.test_csv_rows import make_plan
 from transforms.errors import InputError
 from transforms.readers.formats import find_reader
 from transforms.readers.read import FileSplit
@@ -35,7 +35,7 @@ CHOICES = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
 
 def plan_with(type: UnitType | None) -> ReleasePlan:
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",), type=type)
-    return plan_of(IntegerDomain(column="x", lower=0, upper=10), unit=unit)
+    return make_plan(IntegerDomain(column="x", lower=0, upper=10), unit=unit)
 
 
 def batches(format: str, ids: pa.Array, folder: Path, plan: ReleasePlan) -> Iterator[pa.Array]:
@@ -129,4 +129,4 @@ def test_a_unit_that_a_tree_reads_as_numbers_is_refused(format: str, kind: str) 
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
     text = io.BytesIO(b'{"id": 1}\n' if format == "json" else b"id\n1\n")
     with pytest.raises(InputError, match=r"privacy.unit: .* a second column of the same values"):
-        find_reader(format).splits(text, "rows", plan_of(domain, unit=unit))
+        find_reader(format).splits(text, "rows", make_plan(domain, unit=unit))

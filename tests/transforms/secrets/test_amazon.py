@@ -71,10 +71,10 @@ def test_what_is_no_key_is_not_shown(service) -> None:
 
 
 def refused(error: Exception, monkeypatch: pytest.MonkeyPatch) -> SecretError:
-    """What the refusal of the service is told as."""
+    """Return the error that reports a refusal of the service."""
 
     class Client:
-        def get_secret_value(self, **asked: str) -> None:
+        def get_secret_value(self, **request: str) -> None:
             raise error
 
     monkeypatch.setattr(amazon, "_client", lambda region: Client())
@@ -97,16 +97,16 @@ def refused(error: Exception, monkeypatch: pytest.MonkeyPatch) -> SecretError:
 def test_refusals_of_the_service(code, words, again, monkeypatch) -> None:
     exceptions = pytest.importorskip("botocore.exceptions")
     answer = {"Error": {"Code": code, "Message": "Miriam-4711"}}
-    told = refused(exceptions.ClientError(answer, "GetSecretValue"), monkeypatch)
-    assert words in told.sentence and told.again is again
+    error = refused(exceptions.ClientError(answer, "GetSecretValue"), monkeypatch)
+    assert words in error.sentence and error.again is again
 
 
 def test_no_network_and_no_credentials(monkeypatch) -> None:
     exceptions = pytest.importorskip("botocore.exceptions")
     assert refused(exceptions.EndpointConnectionError(endpoint_url="x"), monkeypatch).again
     assert refused(exceptions.ConnectTimeoutError(endpoint_url="x"), monkeypatch).again
-    told = refused(exceptions.NoCredentialsError(), monkeypatch)
-    assert not told.again and "there are no credentials of AWS here" in told.sentence
+    error = refused(exceptions.NoCredentialsError(), monkeypatch)
+    assert not error.again and "there are no credentials of AWS here" in error.sentence
 
 
 def test_without_the_library(monkeypatch) -> None:

@@ -27,7 +27,7 @@ class Service(grpc.GenericRpcHandler):
     """Versions of secrets by their names, and what is said of some others."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.versions: dict[str, bytes] = {}
         self.refusals: dict[str, grpc.StatusCode] = {}
 
@@ -47,7 +47,7 @@ class Service(grpc.GenericRpcHandler):
     def answer(self, request, context):
         from google.cloud.secretmanager_v1.types import AccessSecretVersionResponse
 
-        self.asked.append(request.name)
+        self.requests.append(request.name)
         if request.name in self.refusals:
             context.abort(self.refusals[request.name], "Miriam-4711")
         if request.name not in self.versions:
@@ -87,12 +87,12 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 def test_a_key(service) -> None:
     reference = KeyReference(reference=PLACE).checked()
     assert reference.load().key_id == KEY.key_id
-    assert service.asked == [name("release-key")]
+    assert service.requests == [name("release-key")]
 
 
 @needs_google
 def test_a_release(service, data, tmp_path, capsys) -> None:
-    """Launcher and workers of a whole release, which are one process here, ask once each."""
+    """Launcher and workers, one process here, request the key once each in a release."""
     configuration = tmp_path / "release.yaml"
     configuration.write_text(
         f"release: secret\ninput: {{format: parquet, path: {data}}}\noutput: {tmp_path / 'out'}\n"
@@ -100,7 +100,7 @@ def test_a_release(service, data, tmp_path, capsys) -> None:
         "trees:\n  - {name: t, domain: {column: value, lower: 0, upper: 10, cells: 20}}\n"
     )
     assert main(["release", str(configuration)]) == 0
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
     assert main(["verify", str(tmp_path / "out"), "--key", PLACE]) == 0
     service.versions.clear()
     assert main(["verify", str(tmp_path / "out"), "--key", PLACE]) == 2

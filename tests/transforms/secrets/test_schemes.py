@@ -56,13 +56,13 @@ def test_one_that_is_not_written_so() -> None:
 
 
 class Vault:
-    """A service whose secret can change, and that counts how often it is asked."""
+    """A service whose secret can change, and that counts its loads."""
 
     def __init__(self) -> None:
-        self.ring, self.asked = KeyRing(keys=(KEY,)), 0
+        self.ring, self.loads = KeyRing(keys=(KEY,)), 0
 
     def load(self, reference: str, name: str) -> str:
-        self.asked += 1
+        self.loads += 1
         if reference.endswith("/none"):
             raise SecretError(f"{name}: {reference} is away", again=True)
         return self.ring.to_text()
@@ -99,12 +99,12 @@ def test_another_package_adds_one(vault) -> None:
     assert caught.value.again
 
 
-def test_a_worker_asks_once_and_again_when_the_key_was_rotated(vault) -> None:
+def test_a_worker_loads_the_key_once_and_again_after_a_rotation(vault) -> None:
     reference = KeyReference(reference="vault://a").checked()
-    asked = vault.asked
+    loads = vault.loads
     for _ in range(20):
         assert reference.load().key_id == KEY.key_id
-    assert vault.asked == asked  # the launcher's own process has asked
+    assert vault.loads == loads  # the launcher's own process loaded it
 
     # A job that runs goes on under its key, and the next one takes the new key.
     vault.ring = vault.ring.rotated(NEXT)

@@ -53,7 +53,7 @@ def server() -> Iterator[postgresql.Server]:
 
 
 @pytest.fixture
-def rows_of() -> Callable[[InputTable, Sequence[str]], list[tuple[Any, ...]]]:
+def read_pinned() -> Callable[[InputTable, Sequence[str]], list[tuple[Any, ...]]]:
     """The rows of a pinned table, read part by part, in an order of their own."""
 
     def read(table: InputTable, columns: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 """A stand-in for BigQuery's Storage Read API: a gRPC server of one's own, with the real messages.
 
-It keeps rows by the moment from which on they are the table's, gives columns that are asked for, in
+It keeps rows by the moment from which on they are the table's, gives requested columns, in
 streams, and can break a stream once, to see that it is read on where it broke.
 """
 
@@ -29,12 +29,12 @@ class ReadService:
         self._rows: dict[str, pa.Table] = {}
 
     def create(self, request: Any, context: Any) -> Any:
-        wanted = request.read_session
-        if not wanted.table.endswith("/tables/visits"):
+        session = request.read_session
+        if not session.table.endswith("/tables/visits"):
             context.abort(grpc.StatusCode.NOT_FOUND, "no such table: secret words")
-        moment = wanted.table_modifiers.snapshot_time
+        moment = session.table_modifiers.snapshot_time
         rows = [table for since, table in self.states if since <= moment][-1]
-        fields = list(wanted.read_options.selected_fields)
+        fields = list(session.read_options.selected_fields)
         rows = rows.select([name for name in rows.column_names if not fields or name in fields])
         self.sessions.append(request)
         number = len(self.sessions)

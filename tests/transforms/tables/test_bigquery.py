@@ -21,7 +21,7 @@ table_library("google.cloud.bigquery_storage_v1", "DPTREES_REQUIRE_GCP")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 FIRST, SECOND = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2024, 2025))
-# Neighbors that a double cannot tell apart.
+# Neighbors that a double cannot distinguish.
 LARGE = tuple(range(2**53, 2**53 + 6))
 VISITS = BigqueryTable(table="shop.web.visits")
 
@@ -55,24 +55,24 @@ def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield made
 
 
-def test_rows_of_a_stream_that_breaks(service: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_rows_of_a_stream_that_breaks(service: Any, rows: pa.Table, read_pinned: RowsOf) -> None:
     with VISITS.pinned() as pinned:
         assert pinned.schema() == rows.schema
         table = pickle.loads(pickle.dumps(pinned.divided(["age"])))
         sessions = len(service.sessions)
         assert len(table.splits(["age"])) == 3
         ages = sorted(((age,) for age in rows["age"].to_pylist()), key=repr)
-        assert rows_of(table, ("age",)) == ages
+        assert read_pinned(table, ("age",)) == ages
         assert len(service.sessions) == sessions  # whoever lists the parts finds the same ones
     assert service.broken
     assert list(service.sessions[-1].read_session.read_options.selected_fields) == ["age"]
     assert service.sessions[-1].parent == "projects/shop"
 
 
-def test_a_moment(service: Any, rows_of: RowsOf) -> None:
+def test_a_moment(service: Any, read_pinned: RowsOf) -> None:
     old = BigqueryTable(table="shop.web.visits", version="2024-06-01T00:00Z", billed="other")
     with old.pinned() as table:
-        assert len(rows_of(table.divided(["age"]), ("age",))) == 4
+        assert len(read_pinned(table.divided(["age"]), ("age",))) == 4
     assert service.sessions[-1].parent == "projects/other"
 
 
@@ -96,7 +96,7 @@ def test_refused(service: Any) -> None:
     ids=lambda ids: str(ids.type),
 )
 def test_units_are_exact(ids: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids that a double cannot tell apart stay units of their own."""
+    """Ids that a double cannot distinguish stay units of their own."""
     with serving(pa.table({"id": ids}), monkeypatch), VISITS.pinned() as pinned:
         table = pinned.with_units(["id"]).divided(["id"])
         read = [row for split in table.splits(["id"]) for row in table.batches(split, ["id"])]

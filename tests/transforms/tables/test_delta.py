@@ -31,44 +31,44 @@ def folder(tmp_path: Path, rows: pa.Table) -> str:
     return path
 
 
-def test_rows(folder: str, rows_of: RowsOf) -> None:
+def test_rows(folder: str, read_pinned: RowsOf) -> None:
     with DeltaTable(table=folder).pinned() as table:
         assert table.schema().names == ["age", "city", "at"]
         assert sum(split.rows for split in table.splits(["age"])) == 6
-        wanted = [(30, "Oslo"), (41, "São Paulo/b=c"), (None, None), (7, "Oslo"), (7, "Roma")]
-        wanted.append((99, "São Paulo/b=c"))
-        assert rows_of(table, ("age", "city")) == sorted(wanted, key=repr)
-        assert ({"zip": "1"}, 30) in rows_of(table, ("at", "age"))
+        expected = [(30, "Oslo"), (41, "São Paulo/b=c"), (None, None), (7, "Oslo"), (7, "Roma")]
+        expected.append((99, "São Paulo/b=c"))
+        assert read_pinned(table, ("age", "city")) == sorted(expected, key=repr)
+        assert ({"zip": "1"}, 30) in read_pinned(table, ("at", "age"))
 
 
-def test_version_stays(folder: str, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_version_stays(folder: str, rows: pa.Table, read_pinned: RowsOf) -> None:
     with DeltaTable(table=folder).pinned() as table:
         assert table.version == "1"
         deltalake.write_deltalake(folder, rows, mode="append")
         deltalake.DeltaTable(folder).delete("age = 7")
         again = pickle.loads(pickle.dumps(table))
-        assert len(rows_of(again, ("age",))) == 6
+        assert len(read_pinned(again, ("age",))) == 6
     with DeltaTable(table=folder).pinned() as table:
-        assert len(rows_of(table, ("age",))) == 8
+        assert len(read_pinned(table, ("age",))) == 8
 
 
-def test_versions(folder: str, rows_of: RowsOf) -> None:
+def test_versions(folder: str, read_pinned: RowsOf) -> None:
     with DeltaTable(table=folder, version="0").pinned() as table:
-        assert len(rows_of(table, ("age",))) == 4
+        assert len(read_pinned(table, ("age",))) == 4
     now = datetime.now(timezone.utc).isoformat()
     with DeltaTable(table=folder, version=now).pinned() as table:
         assert table.version == "1"
 
 
-def test_a_column_added_later_is_null_before(folder: str, rows_of: RowsOf) -> None:
+def test_a_column_added_later_is_null_before(folder: str, read_pinned: RowsOf) -> None:
     later = pa.table({"age": pa.array([1], pa.int32()), "city": ["Oslo"], "mood": ["good"]})
     deltalake.write_deltalake(folder, later, mode="append", schema_mode="merge")
     with DeltaTable(table=folder).pinned() as table:
-        assert rows_of(table, ("mood",)) == [("good",), *[(None,)] * 6]
+        assert read_pinned(table, ("mood",)) == [("good",), *[(None,)] * 6]
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "words"),
     [
         ("7", "has no version 7"),
         ("main", "is no number and no moment"),
@@ -76,9 +76,9 @@ def test_a_column_added_later_is_null_before(folder: str, rows_of: RowsOf) -> No
         ("2020-01-01T00:00Z", "has no version 2020"),
     ],
 )
-def test_versions_refused(folder: str, version: str, told: str) -> None:
+def test_versions_refused(folder: str, version: str, words: str) -> None:
     with (
-        pytest.raises(InputError, match=told),
+        pytest.raises(InputError, match=words),
         DeltaTable(table=folder, version=version).pinned(),
     ):
         pass
@@ -128,7 +128,7 @@ def test_mapped_names_of_an_older_protocol_refused(folder: str) -> None:
         DeltaTable(table=folder).pinned().__enter__()
 
 
-def test_missing_file_is_told_without_its_words(folder: str) -> None:
+def test_missing_file_is_reported_without_its_words(folder: str) -> None:
     with DeltaTable(table=folder).pinned() as table:
         for path in Path(folder).rglob("*.parquet"):
             path.unlink()
@@ -137,10 +137,12 @@ def test_missing_file_is_told_without_its_words(folder: str) -> None:
         assert "Oslo" not in caught.value.sentence
 
 
-def test_large_decimals_stay_apart(tmp_path: Path, rows_of: RowsOf) -> None:
+def test_large_decimals_stay_apart(tmp_path: Path, read_pinned: RowsOf) -> None:
     """They may name a unit."""
     ids = pa.array([Decimal(2**53), Decimal(2**53 + 1), Decimal(10**25 + 1)], pa.decimal128(30, 0))
     path = str(tmp_path / "people")
     deltalake.write_deltalake(path, pa.table({"id": ids}))
     with DeltaTable(table=path).with_units(["id"]).pinned() as table:
-        assert rows_of(table, ("id",)) == sorted(((each,) for each in ids.to_pylist()), key=repr)
+        assert read_pinned(table, ("id",)) == sorted(
+            ((each,) for each in ids.to_pylist()), key=repr
+        )

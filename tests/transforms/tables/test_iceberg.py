@@ -36,30 +36,30 @@ def sorted_rows(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=repr)
 
 
-def test_rows(visits: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_rows(visits: Any, rows: pa.Table, read_pinned: RowsOf) -> None:
     with VISITS.pinned() as table:
         assert table.schema().names == ["age", "city", "at"]
         assert sorted(split.rows for split in table.splits(["age"])) == [2, 4]
         assert all(split.size > 0 for split in table.splits(["age"]))
-        assert rows_of(table, ("age", "city", "at")) == sorted_rows(rows, "age", "city", "at")
+        assert read_pinned(table, ("age", "city", "at")) == sorted_rows(rows, "age", "city", "at")
 
 
-def test_snapshot_stays(visits: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_snapshot_stays(visits: Any, rows: pa.Table, read_pinned: RowsOf) -> None:
     with VISITS.pinned() as table:
         visits.append(rows)
         visits.delete("age == 7")
         again = pickle.loads(pickle.dumps(table))  # as it travels to a worker
-        assert rows_of(again, ("age",)) == sorted_rows(rows, "age")
+        assert read_pinned(again, ("age",)) == sorted_rows(rows, "age")
     with VISITS.pinned() as table:
-        assert len(rows_of(table, ("age",))) == 8
+        assert len(read_pinned(table, ("age",))) == 8
 
 
-def test_versions(visits: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+def test_versions(visits: Any, rows: pa.Table, read_pinned: RowsOf) -> None:
     first, second = visits.snapshots()
     visits.manage_snapshots().create_tag(first.snapshot_id, "audited").commit()
     for version in (str(first.snapshot_id), "audited"):
         with IcebergTable(table="shop.visits", version=version).pinned() as table:
-            assert rows_of(table, ("age",)) == sorted_rows(rows.slice(0, 4), "age")
+            assert read_pinned(table, ("age",)) == sorted_rows(rows.slice(0, 4), "age")
     time.sleep(0.01)
     now = datetime.now(timezone.utc).isoformat()
     time.sleep(0.01)  # a snapshot's time is in whole milliseconds
@@ -69,20 +69,20 @@ def test_versions(visits: Any, rows: pa.Table, rows_of: RowsOf) -> None:
 
 
 def test_metadata_file_without_catalog(
-    visits: Any, rows: pa.Table, rows_of: RowsOf, monkeypatch: pytest.MonkeyPatch
+    visits: Any, rows: pa.Table, read_pinned: RowsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("TYPE", "URI", "WAREHOUSE"):
         monkeypatch.delenv(f"PYICEBERG_CATALOG__DEFAULT__{name}")
     with IcebergTable(table=visits.metadata_location).pinned() as table:
-        assert rows_of(table, ("age",)) == sorted_rows(rows, "age")
+        assert read_pinned(table, ("age",)) == sorted_rows(rows, "age")
     with pytest.raises(InputError, match="knows no catalog default here"), VISITS.pinned():
         pass
 
 
-def test_deleted_rows(visits: Any, rows_of: RowsOf) -> None:
+def test_deleted_rows(visits: Any, read_pinned: RowsOf) -> None:
     visits.delete("age == 7")
     with VISITS.pinned() as table:
-        assert rows_of(table, ("age",)) == [(30,), (41,), (99,), (None,)]
+        assert read_pinned(table, ("age",)) == [(30,), (41,), (99,), (None,)]
 
 
 def test_positional_deletes(visits: Any, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_positional_deletes(visits: Any, tmp_path: Path) -> None:
     assert pa.Table.from_batches(batches)["age"].to_pylist() == [41, None]
 
 
-def test_columns_by_field_ids(visits: Any, rows_of: RowsOf) -> None:
+def test_columns_by_field_ids(visits: Any, read_pinned: RowsOf) -> None:
     """A renamed column is the same one; one of its old name is another."""
     from pyiceberg.types import LongType, StringType
 
@@ -120,20 +120,20 @@ def test_columns_by_field_ids(visits: Any, rows_of: RowsOf) -> None:
         update.add_column("city", StringType())
     with VISITS.pinned() as table:
         assert table.schema().field("age").type == pa.int64()
-        assert rows_of(table, ("place", "city"))[0] == ("Bergen", None)
+        assert read_pinned(table, ("place", "city"))[0] == ("Bergen", None)
 
 
-def test_old_schema_of_old_snapshot(visits: Any, rows_of: RowsOf) -> None:
+def test_old_schema_of_old_snapshot(visits: Any, read_pinned: RowsOf) -> None:
     snapshot = visits.current_snapshot().snapshot_id
     with visits.update_schema() as update:
         update.rename_column("city", "place")
     with IcebergTable(table="shop.visits", version=str(snapshot)).pinned() as table:
         assert "city" in table.schema().names
-        assert rows_of(table, ("city",))[0] == ("Bergen",)
+        assert read_pinned(table, ("city",))[0] == ("Bergen",)
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "words"),
     [
         (IcebergTable(table="shop.none"), "the Iceberg table shop.none does not exist"),
         (IcebergTable(table="none.visits"), "none.visits does not exist"),
@@ -146,8 +146,8 @@ def test_old_schema_of_old_snapshot(visits: Any, rows_of: RowsOf) -> None:
         (IcebergTable(table="nowhere/v1.metadata.json"), "cannot be read"),
     ],
 )
-def test_refused(visits: Any, table: IcebergTable, told: str) -> None:
-    with pytest.raises(InputError, match=told), table.pinned():
+def test_refused(visits: Any, table: IcebergTable, words: str) -> None:
+    with pytest.raises(InputError, match=words), table.pinned():
         pass
 
 
@@ -157,7 +157,7 @@ def test_table_without_snapshot(catalog: Any, rows: pa.Table) -> None:
         pass
 
 
-def test_missing_file_is_told_without_its_words(visits: Any) -> None:
+def test_missing_file_is_reported_without_its_words(visits: Any) -> None:
     with VISITS.pinned() as table:
         (split, *_) = table.splits(["age"])
         Path(pickle.loads(split.token).file.file_path.removeprefix("file://")).unlink()
@@ -166,10 +166,12 @@ def test_missing_file_is_told_without_its_words(visits: Any) -> None:
         assert "parquet" not in caught.value.sentence
 
 
-def test_large_decimals_stay_apart(catalog: Any, rows_of: RowsOf) -> None:
+def test_large_decimals_stay_apart(catalog: Any, read_pinned: RowsOf) -> None:
     """They may name a unit."""
     ids = pa.array([Decimal(2**53), Decimal(2**53 + 1), Decimal(10**25 + 1)], pa.decimal128(30, 0))
     people = pa.table({"id": ids})
     catalog.create_table("shop.people", schema=people.schema).append(people)
     with IcebergTable(table="shop.people").with_units(["id"]).pinned() as table:
-        assert rows_of(table, ("id",)) == sorted(((each,) for each in ids.to_pylist()), key=repr)
+        assert read_pinned(table, ("id",)) == sorted(
+            ((each,) for each in ids.to_pylist()), key=repr
+        )

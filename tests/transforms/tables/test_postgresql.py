@@ -17,11 +17,10 @@ from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from tests import postgresql
 from tests.optional import table_library
-from tests.transforms.readers.test_csv_rows import plan_of
+from tests.transforms.readers.test_csv_rows import make_plan
 from transforms.errors import InputError
 from transforms.secrets.scheme import SecretError
-from transforms.tables.connection import database_url
-from transforms.tables.postgresql import PostgresqlTable
+from transforms.tables.postgresql import PostgresqlTable, database_url
 from transforms.tables.read import table_batches, table_splits
 from transforms.tables.table import TableSplit
 
@@ -53,13 +52,15 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_splits")
-def test_every_row_once_whatever_is_written(run: Callable[[str], None], rows_of: RowsOf) -> None:
+def test_every_row_once_whatever_is_written(
+    run: Callable[[str], None], read_pinned: RowsOf
+) -> None:
     with VISITS.pinned() as table:
         run("UPDATE visits SET id = id + 10000")  # each row moves to another page
         run("DELETE FROM visits WHERE age < 50")
         again = pickle.loads(pickle.dumps(table))
         assert len(again.splits(["id"])) > 5
-        assert rows_of(again, ("id",)) == sorted(((g,) for g in range(1, 5001)), key=repr)
+        assert read_pinned(again, ("id",)) == sorted(((g,) for g in range(1, 5001)), key=repr)
 
 
 @pytest.mark.usefixtures("small_splits")
@@ -78,13 +79,13 @@ def test_every_row_once_whatever_is_written(run: Callable[[str], None], rows_of:
     ],
 )
 def test_views_and_partitions(
-    run: Callable[[str], None], rows_of: RowsOf, statement: str, parts: bool
+    run: Callable[[str], None], read_pinned: RowsOf, statement: str, parts: bool
 ) -> None:
     for each in statement.split("; "):
         run(each)
     with PostgresqlTable(table="public.seen", connection="env:VISITS_URL").pinned() as table:
         assert (len(table.splits(["id"])) > 1) == parts
-        assert len(set(rows_of(table, ("id",)))) == len(rows_of(table, ("id",))) == 2500
+        assert len(set(read_pinned(table, ("id",)))) == len(read_pinned(table, ("id",))) == 2500
 
 
 REWRITES = (
@@ -100,9 +101,9 @@ def wait_for_who_waits() -> None:
     """Until a statement waits for a lock that another has."""
     import psycopg
 
-    asked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    statement = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     with psycopg.connect(os.environ["VISITS_URL"], autocommit=True) as connection:
-        while connection.execute(asked).fetchone() == (0,):
+        while connection.execute(statement).fetchone() == (0,):
             time.sleep(0.01)
 
 
@@ -136,7 +137,7 @@ def lockless(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_splits")
 @pytest.mark.parametrize("statement", REWRITES)
 def test_what_rewrites_the_table_waits(
-    run: Callable[[str], None], rows_of: RowsOf, statement: str
+    run: Callable[[str], None], read_pinned: RowsOf, statement: str
 ) -> None:
     import psycopg
 
@@ -144,7 +145,7 @@ def test_what_rewrites_the_table_waits(
     with VISITS.pinned() as table:
         with pytest.raises(psycopg.errors.LockNotAvailable):
             impatient(statement)
-        assert len(rows_of(table, ("id",))) == 5000
+        assert len(read_pinned(table, ("id",))) == 5000
     impatient(statement, PATIENT)
 
 
@@ -179,7 +180,7 @@ def test_without_the_lock_rows_would_be_lost(
 
 
 def test_a_snapshot_is_of_the_time_after_the_lock(
-    run: Callable[[str], None], rows_of: RowsOf, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[str], None], read_pinned: RowsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg
 
@@ -198,7 +199,7 @@ def test_a_snapshot_is_of_the_time_after_the_lock(
         writer.join()
         run("DELETE FROM visits WHERE id < 100")
         run("VACUUM visits")
-        assert len(rows_of(table, ("id",))) == 700
+        assert len(read_pinned(table, ("id",))) == 700
     # As a transaction does whose snapshot is older than its lock.
     monkeypatch.setattr(
         "transforms.tables.postgresql._HOLD", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -209,7 +210,7 @@ def test_a_snapshot_is_of_the_time_after_the_lock(
     begun.wait()
     with VISITS.pinned() as table:
         writer.join()
-        assert len(rows_of(table, ("id",))) == 0
+        assert len(read_pinned(table, ("id",))) == 0
 
 
 def test_workers_do_not_wait_behind_who_waits_for_the_launcher(
@@ -280,7 +281,7 @@ def test_what_fails_while_it_is_held_is_not_the_table_s(
     assert caught.value is error
 
 
-def test_types(run: Callable[[str], None], rows_of: RowsOf) -> None:
+def test_types(run: Callable[[str], None], read_pinned: RowsOf) -> None:
     run("CREATE TYPE mood AS ENUM ('good', 'bad')")
     run("CREATE DOMAIN grade AS int CHECK (value > 0)")
     run('CREATE TABLE odd (n numeric, d date, t timestamptz, m mood, g grade, "Big Col" text)')
@@ -292,7 +293,7 @@ def test_types(run: Callable[[str], None], rows_of: RowsOf) -> None:
     columns = ("n", "d", "t", "m", "g", "Big Col")
     with PostgresqlTable(table="odd", connection="env:VISITS_URL").pinned() as table:
         types = dict(zip(columns, table.schema().types, strict=True))
-        found = {row[5]: row for row in rows_of(table, columns)}
+        found = {row[5]: row for row in read_pinned(table, columns)}
     assert types["n"] == pa.float64()
     assert types["m"] == pa.string()
     assert types["t"] == pa.timestamp("us", "UTC")
@@ -310,7 +311,7 @@ def test_a_snapshot_that_is_gone(run: Callable[[str], None]) -> None:
     assert caught.value.again
 
 
-def test_values_are_not_told(run: Callable[[str], None]) -> None:
+def test_values_are_not_reported(run: Callable[[str], None]) -> None:
     run("CREATE VIEW broken AS SELECT place::int AS age FROM visits")
     with PostgresqlTable(table="broken", connection="env:VISITS_URL").pinned() as table:
         (split,) = table.splits(["age"])
@@ -343,7 +344,7 @@ def test_refused(run: Callable[[str], None]) -> None:
 @pytest.mark.parametrize(
     ("user", "port", "again"), [("nobody-known", None, False), ("tester", 1, True)]
 )
-def test_the_password_is_not_told(
+def test_the_password_is_not_reported(
     server: postgresql.Server,
     monkeypatch: pytest.MonkeyPatch,
     user: str,
@@ -421,7 +422,7 @@ LARGE = ("20261123000000001", "20261123000000002", "9007199254740992", "90071992
 
 
 def test_numbers_that_name_a_unit_are_not_rounded(
-    run: Callable[[str], None], rows_of: RowsOf
+    run: Callable[[str], None], read_pinned: RowsOf
 ) -> None:
     """Doubles would make one person of two, who would then have twice the budget."""
     run("CREATE TABLE people (id numeric, short numeric(20, 2))")
@@ -430,10 +431,10 @@ def test_numbers_that_name_a_unit_are_not_rounded(
     people = PostgresqlTable(table="people", connection="env:VISITS_URL")
     with people.with_units(["id"]).pinned() as table:
         assert table.schema().types == [pa.string(), pa.float64()]
-        found = [id for (id,) in rows_of(table, ("id",))]
+        found = [id for (id,) in read_pinned(table, ("id",))]
     assert sorted(map(str, found)) == sorted([*LARGE, "7", "7", "None", "1" + "0" * 140])
     with people.with_units(["short"]).pinned() as table:
-        found = [short for (short,) in rows_of(table, ("short",))]
+        found = [short for (short,) in read_pinned(table, ("short",))]
     assert sorted(map(str, found)) == ["0", "7", "7", "7", "7", "7", "7.1", "None"]
 
 
@@ -443,7 +444,7 @@ def test_a_release_reads_its_units_exactly(run: Callable[[str], None]) -> None:
     run("INSERT INTO rows_of VALUES (20261123000000001, 0), (20261123000000000, 1)")
     with PostgresqlTable(table="rows_of", connection="env:VISITS_URL").pinned() as table:
         unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
-        plan = plan_of(IntegerDomain(column="x", lower=0, upper=2), unit=unit)
+        plan = make_plan(IntegerDomain(column="x", lower=0, upper=2), unit=unit)
         (split,) = table_splits(table, plan)
         ids = [id for batch in table_batches(table, split, plan) for id in batch["id"].to_pylist()]
     assert sorted(ids) == ["20261123000000000", "20261123000000001"]
@@ -453,7 +454,7 @@ def test_a_tree_of_the_numbers_that_name_the_unit_is_refused(run: Callable[[str]
     """They would be rounded for the tree, and are read exactly for the unit."""
     run("CREATE TABLE people (id numeric)")
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
-    plan = plan_of(IntegerDomain(column="id", lower=0, upper=9), unit=unit)
+    plan = make_plan(IntegerDomain(column="id", lower=0, upper=9), unit=unit)
     people = PostgresqlTable(table="people", connection="env:VISITS_URL")
     refused = pytest.raises(InputError, match=r"a view that has id::float8 AS id_value")
     with people.pinned() as table, refused:

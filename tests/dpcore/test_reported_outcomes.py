@@ -21,13 +21,13 @@ def test_the_rows_reported_to_be_dropped_are_those_that_are(case: Case) -> None:
         others = {name: pa.repeat(one[0], len(odd)) for name, one in case.others.items()}
         columns = {case.column: column, **others}
         kept = case.question.row_increments(columns).rows
-        wanted = np.zeros(len(odd), np.bool_)
-        wanted[slice(None) if kept is None else kept] = True
+        expected = np.zeros(len(odd), np.bool_)
+        expected[slice(None) if kept is None else kept] = True
         reported = [
             fate.rows for fate in case.question.row_outcomes(columns) if fate.policy == "drop"
         ]
         found = ~np.logical_or.reduce([np.zeros(len(odd), np.bool_), *reported])
-        assert found.tolist() == wanted.tolist(), type
+        assert found.tolist() == expected.tolist(), type
 
 
 def reported(fates) -> list[tuple[str, str, str, int]]:
@@ -55,10 +55,13 @@ def test_causes_and_policies_are_reported() -> None:
 def test_keys_report_what_is_not_listed() -> None:
     rows = {"k": pa.array(["a", "b", None, "other"])}
     for unknown in ("drop", "other"):
-        wanted = [("k", "missing", unknown, 1), ("k", "unknown", unknown, 2)]
+        expected = [("k", "missing", unknown, 1), ("k", "unknown", unknown, 2)]
         assert (
-            reported(KeyList(column="k", keys=("a",), unknown=unknown).row_outcomes(rows)) == wanted
+            reported(KeyList(column="k", keys=("a",), unknown=unknown).row_outcomes(rows))
+            == expected
         )
         table = KeyTable(pa.table({"k": pa.array(["a"], pa.large_string())}))
-        assert reported(TableKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted
-        assert reported(UnlistedKeys(table=table, unknown=unknown).row_outcomes(rows)) == wanted[:1]
+        assert reported(TableKeys(table=table, unknown=unknown).row_outcomes(rows)) == expected
+        assert (
+            reported(UnlistedKeys(table=table, unknown=unknown).row_outcomes(rows)) == expected[:1]
+        )
