@@ -5,6 +5,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "choice": ("Choice",),
+    "choice": ("MechanismChoice",),
     "ordered": ("OrderedChoice",),
 }

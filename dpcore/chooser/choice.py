@@ -21,7 +21,7 @@ from dpcore.rows.keys import Keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Workload[Any]):
+class MechanismChoice(Workload[Any]):
     """A tree whose mechanism is open: an adaptive tree, or whole levels.
 
     Args:
@@ -68,7 +68,7 @@ class Choice(Workload[Any]):
         is_adaptive = isinstance(question.mechanism, AdaptiveMechanism)
         return self.resolved(question).condition(question) if is_adaptive else None
 
-    def with_keys(self, keys: Keys) -> Choice:
+    def with_keys(self, keys: Keys) -> MechanismChoice:
         own = ((each.name, getattr(self, each.name)) for each in fields(self))
         changed: dict[str, Any] = {
             name: each.with_keys(keys) for name, each in own if isinstance(each, Workload)

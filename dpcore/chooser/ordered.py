@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.choice import Choice
+from dpcore.chooser.choice import MechanismChoice
 from dpcore.exponential.better import is_better
 from dpcore.exponential.mechanism import ExponentialMechanism
 from dpcore.exponential.question import ExponentialQuestion
@@ -44,7 +44,7 @@ Made = OrderedQuestion[Any] | ExponentialQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedChoice(Choice):
+class OrderedChoice(MechanismChoice):
     """A tree over an ordered domain whose mechanism is open.
 
     Whether counts or estimates are read, `whole` says: it is planned for counts, or is not. Under a

@@ -13,7 +13,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.adaptive.candidate import AdaptiveHierarchy
-from dpcore.chooser.choice import Choice
+from dpcore.chooser.choice import MechanismChoice
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
@@ -146,7 +146,9 @@ class HierarchyTree(KnownLeavesSection):
         if self.mechanism == ADAPTIVE:
             return adaptive
         own = {name: self._shared[name] for name in ("name", "keys", "weight", "noise")}
-        return Choice(**own, whole=whole, adaptive=adaptive, guessed_rows=self.guessed_rows)
+        return MechanismChoice(
+            **own, whole=whole, adaptive=adaptive, guessed_rows=self.guessed_rows
+        )
 
     @property
     def _shared(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.adaptive.candidate import AdaptiveHierarchy
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.choice import Choice
+from dpcore.chooser.choice import MechanismChoice
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload
@@ -34,7 +34,7 @@ def requested(domain: HierarchyDomain, *, is_open: bool) -> Workload[Any]:
     if not is_open:
         return adaptive
     whole = HierarchyWorkload(name="t", domain=domain)
-    return Choice(name="t", whole=whole, adaptive=adaptive, guessed_rows=3.0)
+    return MechanismChoice(name="t", whole=whole, adaptive=adaptive, guessed_rows=3.0)
 
 
 def share(epsilon: Fraction = Fraction(1)) -> Share:
