@@ -62,11 +62,14 @@ class OrderedChoice(MechanismChoice):
             an epsilon alone.
         strategy: the tree by weighted sums, or None.
         exponential: quantiles alone; None where more is read.
+        quantiles_alone: whether the configuration says that nothing else is read, so that the
+            exponential mechanism is open without a guess.
     """
 
     whole: OrderedWorkload[UniformMechanism]
     strategy: OrderedWorkload[FactorizedMechanism] | None = None
     exponential: ExponentialWorkload | None = None
+    quantiles_alone: bool = False
 
     @property
     def error_unit(self) -> str | None:
@@ -101,13 +104,14 @@ class OrderedChoice(MechanismChoice):
     def _quantiles(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion | None:
         """Plan quantiles by the exponential mechanism, where it can choose them and they are more
         accurate; else None."""
-        if self.exponential is None or self.guessed_rows is None:
+        if self.exponential is None or (self.guessed_rows is None and not self.quantiles_alone):
             return None
         try:
             planned = self.exponential.planned(share, terms)
         except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
             return None
-        return planned if is_better(planned.plan, Fraction(self.guessed_rows)) else None
+        rows = None if self.guessed_rows is None else Fraction(self.guessed_rows)
+        return planned if is_better(planned.plan, rows) else None
 
     def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
         """Whether the counts of a strategy are expected to be closer than the counts of whole
@@ -139,6 +143,8 @@ class OrderedChoice(MechanismChoice):
     def why(self, question: Made) -> str | None:
         if self.guessed_rows is not None:
             return super().why(question)
+        if isinstance(question.mechanism, ExponentialMechanism):
+            return f"chosen for quantiles alone: {self._reason(question)}"
         sums = isinstance(question.mechanism, FactorizedMechanism)
         if not self._levels.for_counts:
             return _CLOSEST_ESTIMATES if sums else None

@@ -30,10 +30,11 @@ from dpcore.uniform.plan import Consistency, Estimator
 
 
 class ReadAs(Enum):
-    """Which of the two numbers of a node most readers will take."""
+    """Which of the two numbers of a node most readers will take, or that they take none."""
 
     COUNTS = "counts"  # nonnegative integers that add up
     ESTIMATES = "estimates"  # unbiased, with intervals
+    QUANTILES = "quantiles"  # neither: nothing but the quantiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,8 @@ def planned(section: OrderedChoices) -> Workload[Any]:
     if section.guesses_values or not is_cdf or section.chosen & _UNIFORM_KEYS:
         return whole_count
     for_counts = section.read_as is ReadAs.COUNTS
+    if section.read_as is ReadAs.QUANTILES:
+        return _chosen_quantiles(section)
     if section.guessed_rows is not None and not for_counts:
         return _by_guess(section, whole_count)
     if section.read_as is None or (section.noise is Noise.LAPLACE and not for_counts):
@@ -165,6 +168,11 @@ def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism])
     guessed = section.guessed_rows
     if section.objective.kind != "quantiles" or section.read_as is not None:
         return _choice(section, whole, adaptive=adaptive(section), guessed_rows=guessed)
+    return _chosen_quantiles(section)
+
+
+def _chosen_quantiles(section: OrderedChoices) -> OrderedChoice:
+    """Return the workload of quantiles, by the exponential mechanism or read off counts."""
     few = section.noise is Noise.BEST
     counts = replace(section, read_as=ReadAs.COUNTS)
     return _choice(
@@ -173,7 +181,8 @@ def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism])
         strategy=factorised(section),
         adaptive=_averaged(counts),
         exponential=exponential_quantiles(section) if few else None,
-        guessed_rows=guessed,
+        quantiles_alone=section.read_as is ReadAs.QUANTILES,
+        guessed_rows=section.guessed_rows,
     )
 
 

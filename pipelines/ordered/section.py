@@ -147,6 +147,8 @@ class OrderedTree(KnownLeavesSection):
                 "order, top_down or shrunk",
                 at=".guess",
             )
+        if self.read_as == ReadAs.QUANTILES.value and self.chosen_objective != "quantiles":
+            raise RuleBroken("quantiles goes with the objective quantiles", at=".for")
         if self.read_as is not None and not (repaired and self.plans_freely):
             raise RuleBroken(
                 "goes with the mechanism planned, without level_budgets, of cells in order, with "

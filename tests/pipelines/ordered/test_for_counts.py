@@ -122,6 +122,8 @@ def test_averages_are_of_adaptive_trees(tmp_path: Path) -> None:
         {"for": "counts", "consistency": "l2"},
         {"for": "counts", "domain": {"column": "place", "categories": ["a", "b"]}},
         {"for": "intervals"},
+        {"for": "quantiles"},
+        {"for": "quantiles", "objective": "ranges"},
         {"guess": {"rows": 200}, "consistency": "l1"},
     ],
 )

@@ -18,12 +18,15 @@ EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
 RHO = {"rho": 0.1, "neighbors": "add_remove"}
 MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000}}
 FEW = {"guess": {"rows": 1_000}}
+# Without a guess.
+ALONE = {"for": "quantiles", "guess": None}
 NINE = {"quantiles": [decile / 10 for decile in range(1, 10)]}
 
 
 def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
     def change(settings: dict[str, Any]) -> None:
-        settings["trees"] = [{"name": "age", "domain": DOMAIN} | tree]
+        keys = {key: value for key, value in tree.items() if value is not None}
+        settings["trees"] = [{"name": "age", "domain": DOMAIN} | keys]
         settings["privacy"] = privacy
 
     return change
@@ -37,6 +40,11 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "for counts: an adaptive tree"),
         ({"guess": {"rows": 10**6}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
+        (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
+        (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
+        (MEDIAN | NINE | ALONE, EPSILON, "for counts: an adaptive tree"),
+        (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
+        (MEDIAN | {"for": "quantiles"}, EPSILON, "rows: the exponential mechanism, as so few"),
         (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
         (MEDIAN | NINE, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
         (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
@@ -75,6 +83,7 @@ def test_without_for_estimates_nothing_is_a_strategy(tmp_path: Path) -> None:
     ("tree", "privacy", "kind"),
     [
         (MEDIAN, EPSILON, "exponential"),
+        (MEDIAN | ALONE, EPSILON, "exponential"),
         ({"for": "estimates"}, RHO, "factorised"),
         ({"for": "counts"}, RHO, "factorised"),
         ({"for": "counts"}, EPSILON, "adaptive"),
