@@ -153,8 +153,12 @@ class Configuration:
 
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
-        """The workload of each tree."""
-        workloads = tuple(map(self._workload, range(len(self.trees))))
+        """The workload of each tree, with the mechanisms that the guarantee leaves open."""
+        measure, has_delta = self.guarantee.budget.measure, self.guarantee.delta is not None
+        workloads = tuple(
+            self._workload(index).under(measure, delta=has_delta)
+            for index in range(len(self.trees))
+        )
         if self.series is None:
             return workloads
         return tuple(SeriesWorkload.from_workload(each, self.series) for each in workloads)

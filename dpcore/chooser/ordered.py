@@ -6,11 +6,12 @@ sums, else whole levels. A public guess of the rows and predicted errors decide,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
+from dpcore.adaptive.whole_levels import if_all_split, rows_of_adaptive
 from dpcore.chooser.choice import MechanismChoice
 from dpcore.exponential.better import is_better
 from dpcore.exponential.mechanism import ExponentialMechanism
@@ -76,11 +77,18 @@ class OrderedChoice(MechanismChoice):
         # How far off an adaptive tree will be depends on the data.
         return None if self.adaptive is not None else super().error_unit
 
+    def under(self, measure: Measure, *, delta: bool) -> OrderedChoice:
+        if not self._levels.for_counts or (measure is Measure.EPSILON and not delta):
+            return self
+        # Under rho counts of whole levels and strategies were as close; beside a delta nothing was
+        # measured.
+        return replace(self, adaptive=None)
+
     def planned(self, share: Share, terms: ReleaseTerms) -> Made:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
-        adaptive = self._adaptive(share, terms)
+        adaptive: Made | None = self._adaptive(share, terms)
         if adaptive is not None:
             return adaptive
         # Beside a delta trees may be better off: their composition is certified, and a strategy's
@@ -92,14 +100,6 @@ class OrderedChoice(MechanismChoice):
             sums = self._sums_for_counts(share, terms)
             return (self.strategy if sums else self.whole).planned(share, terms)
         return self._closest_estimates(self.strategy, share, terms)
-
-    def _adaptive(self, share: Share, terms: ReleaseTerms) -> Made | None:
-        by_epsilon = share.budget.measure is Measure.EPSILON and not terms.has_delta
-        if self._levels.for_counts and not by_epsilon:
-            # Under rho whole levels and strategies were as close; beside a delta none was measured.
-            return None
-        adaptive: Made | None = super()._adaptive(share, terms)
-        return adaptive
 
     def _quantiles(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion | None:
         """Plan quantiles by the exponential mechanism, where it can choose them and they are more
@@ -150,11 +150,12 @@ class OrderedChoice(MechanismChoice):
             return _CLOSEST_ESTIMATES if sums else None
         rows = self._levels.guessed_rows
         if isinstance(question.mechanism, AdaptiveMechanism):
-            at = "at any number of rows" if rows is None else f"at the guess of {rows:,} rows"
-            return (
-                "chosen for counts: an adaptive tree, as its counts are expected to be closer than "
-                f"whole levels' {at}"
-            )
+            closer = "an adaptive tree, as its counts are expected to be closer than whole levels'"
+            if rows is not None:
+                return f"chosen for counts and the guess of {rows:,} rows: {closer}"
+            setting = if_all_split(question.mechanism.plan).setting
+            most = float(f"{rows_of_adaptive(setting, counts=True):.2g}")
+            return f"chosen for counts: {closer}; of more than {most:,.0f} rows guess the number"
         if not sums and rows is None:
             return None
         reason = (

@@ -137,6 +137,15 @@ class Workload(ABC, Generic[Planned]):
             needed = "rho, or epsilon with a delta" if is_pure else "epsilon"
             raise Refusal("noise", f"{self.noise.value} noise needs {needed}")
 
+    def under(self, measure: Measure, *, delta: bool) -> Workload[Any]:
+        """The workload without the mechanisms that a guarantee rules out.
+
+        Args:
+            measure: of the release's budget.
+            delta: whether a delta accompanies it.
+        """
+        return self
+
     @abstractmethod
     def planned(self, share: Share, terms: ReleaseTerms) -> Planned:
         """The question with its plan.

@@ -108,6 +108,8 @@ def plan_release(
     >>> [str(question.spending.delta) for question in plan.questions]  # of delta
     ['0', '1/2000000']
     """
+    measure, has_delta = guarantee.budget.measure, guarantee.delta is not None
+    workloads = [workload.under(measure, delta=has_delta) for workload in workloads]
     for index, workload in enumerate(workloads):
         try:
             workload.check(guarantee.budget.measure, delta=guarantee.delta is not None)

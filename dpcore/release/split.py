@@ -72,7 +72,7 @@ def check_split(split: BudgetSplit, workloads: Sequence[Workload[Any]]) -> None:
             raise Refusal(
                 "split",
                 f"{split.value} needs a predicted error of every tree, and {workload.name} has "
-                "none that compares; use weights",
+                "none that compares; use weights, or whole levels (of counts: consistency shrunk)",
             )
         if workload.has_fixed_amounts:
             raise Refusal(

@@ -283,7 +283,10 @@ def adaptive_target(target: ErrorTarget) -> dict[str, Any]:
         return target.to_entry()
     instead = "give it a guess with rows, or split every node (mechanism: tree)"
     if mechanism.is_ordered:
-        instead = "plan it by whole levels (mechanism: planned) for a budget that keeps an error"
+        instead = (
+            "plan it by whole levels (mechanism: planned; of counts with consistency: shrunk) for "
+            "a budget that keeps an error"
+        )
     raise UserError(
         f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
         f"{instead}"

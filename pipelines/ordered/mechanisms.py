@@ -237,6 +237,7 @@ MECHANISMS: Mapping[str, MechanismSection] = {
         refused={
             "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
             **dict.fromkeys(_OF_LEVELS, _OWN),
+            "consistency": "the mechanism adaptive has top_down and averaged",
             **_FREE,
         },
         allowed={

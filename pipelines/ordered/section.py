@@ -133,7 +133,11 @@ class OrderedTree(KnownLeavesSection):
             and self.domain.is_ordered
         )
         if self.chosen_consistency is Consistency.AVERAGED:
-            raise RuleBroken("averaged goes with the mechanism adaptive", at=".consistency")
+            raise RuleBroken(
+                "averaged goes with the mechanism adaptive; planned has it by itself for counts "
+                "under epsilon",
+                at=".consistency",
+            )
         if self.consistency == Consistency.SHRUNK.value and not repaired:
             raise RuleBroken(
                 "shrunk goes with cells in order and estimation full, and not with the mechanism "

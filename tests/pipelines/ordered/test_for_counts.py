@@ -103,6 +103,34 @@ def test_shrunk_counts_are_of_efficient_estimates(tmp_path: Path) -> None:
     assert outcome.code == 2 and ".consistency: shrunk goes with cells in order" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "privacy",
+    [{"rho": 0.1}, {"epsilon": 1, "delta": 1e-6}, {"epsilon": 1}],
+    ids=["rho", "epsilon and delta", "epsilon"],
+)
+def test_errors_share_a_budget_where_they_are_known(
+    tmp_path: Path, privacy: dict[str, Any]
+) -> None:
+    """Only under an epsilon alone the error of the counts depends on the data."""
+    workspace = Workspace(tmp_path)
+
+    def change(settings: dict[str, Any]) -> None:
+        domain = DOMAIN | {"cells": 64}
+        settings["trees"] = [
+            {"name": "a", "domain": domain, "for": "counts"},
+            {"name": "b", "domain": domain},
+        ]
+        settings["privacy"] = privacy | {"neighbors": "add_remove", "split": "equal_errors"}
+
+    outcome = workspace.run("plan", workspace.configure(change), "--json")
+    if privacy == {"epsilon": 1}:
+        assert outcome.code == 2 and "consistency shrunk" in outcome.err
+        return
+    assert outcome.code == 0, outcome.err
+    shares = json.loads(outcome.out)["composition"]["trees"]
+    assert all(each["error"] > 0 for each in shares)
+
+
 def test_averages_are_of_adaptive_trees(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     tree = {"for": "counts", "consistency": "averaged"}

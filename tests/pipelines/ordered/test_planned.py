@@ -37,7 +37,7 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
     [
         ({"guess": {"rows": 500}}, EPSILON, "rows: an adaptive tree"),
         ({"guess": {"rows": 10**8}}, EPSILON, "rows: whole levels, as an adaptive tree"),
-        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "for counts: an adaptive tree"),
+        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "guess of 500 rows: an adaptive tree"),
         ({"guess": {"rows": 10**6}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
@@ -54,7 +54,11 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         ({}, RHO, None),
         ({"for": "counts"}, RHO, "for counts: a strategy past trees"),
         ({"for": "counts", "guess": {"rows": 100}}, RHO, "whole levels planned for counts"),
-        ({"for": "counts"}, EPSILON, "expected to be closer than whole levels' at any number"),
+        (
+            {"for": "counts"},
+            EPSILON,
+            "whole levels'; of more than 7,700 rows guess the number",
+        ),
         (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
         (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
     ],
