@@ -566,6 +566,10 @@ def test_totals_to_date_are_made_again_to_verify_them(copy: Days) -> None:
     folder = copy.period_folder(3)
     assert "ok       to date: to-date is the total" in copy.run("verify", folder).out
     (cdf,) = [path for path in folder.glob("to-date/cdf/*") if path.name.startswith("all-")][:1]
+    extra = shutil.copy(cdf, cdf.with_name("more-000000-000000.parquet"))
+    outcome = copy.run("verify", folder)
+    assert outcome.code == 2 and "more-000000-000000.parquet is not one of" in outcome.err
+    Path(extra).unlink()
     table = pq.read_table(cdf)
     more = pa.array([each + 9_999 for each in table["estimate"].to_pylist()])
     edited = table.set_column(table.column_names.index("estimate"), "estimate", more)
