@@ -15,7 +15,7 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumBounds, SumError, merged_runs
+from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError, merged_runs
 from dpcore.questions.intervals import Ends
 
 
@@ -47,7 +47,7 @@ class AdaptiveAnswerErrors(AnswerErrors):
     def _margin(self, variance: float) -> float:
         return float(self._widths.margin(np.array(variance)))
 
-    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError | SumBounds:
+    def sum(self, runs: Sequence[LeafRun], key: int) -> SumError | SumBounds:
         drawn = self.drawn(key)
         runs = [(start, stop) for start, stop in runs if start < stop]
         around = [[drawn.edges_around(end) for end in run] for run in runs]

@@ -18,7 +18,7 @@ from dpcore.factorised.plan import FactorizedPlan
 from dpcore.factorised.planner import listed_tree
 from dpcore.factorised.widths import NormalWidths
 from dpcore.noise.laws import exact_scale
-from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumError
+from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
 from dpcore.questions.intervals import Ends, SlopedIntervals, difference_ends
 from dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dpcore.trees.forest import LevelSolution, PrefixSolution
@@ -40,7 +40,7 @@ class FactorizedAnswerErrors(AnswerErrors):
     def node(self, level: int, std_error: float) -> float:
         return self._widths.width * std_error
 
-    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError:
+    def sum(self, runs: Sequence[LeafRun], key: int) -> SumError:
         variance = self._errors.runs(runs)
         return SumError(variance=variance, margin=self._widths.width * math.sqrt(variance))
 

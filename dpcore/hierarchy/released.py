@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import OTHER
-from dpcore.questions.answer_errors import SeriesRun
+from dpcore.questions.answer_errors import LeafRun
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, in_natural_order, named_level
 from dpcore.questions.released_tree import ReleasedTree
@@ -159,7 +159,7 @@ class ReleasedHierarchy(ReleasedTree):
         error = self.errors.sum_of_nodes(nodes, code)
         return self._sum_answer(label, self._together(nodes, code), error, code)
 
-    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[LeafRun], code: int) -> tuple[float, int]:
         tree = self.question.domain.tree.shape
         return self._together([node for run in runs for node in tree.covering(*run)], code)
 

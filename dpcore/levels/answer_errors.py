@@ -18,7 +18,7 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths
 from dpcore.levels.errors import range_error, range_margin, runs_error
 from dpcore.papers.forest import PapersForest
-from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumError
+from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
 from dpcore.questions.intervals import Ends, difference_ends
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution
@@ -46,7 +46,7 @@ class UniformAnswerErrors(AnswerErrors):
     def node(self, level: int, std_error: float) -> float:
         return self._widths.levels[level] * std_error
 
-    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError:
+    def sum(self, runs: Sequence[LeafRun], key: int) -> SumError:
         law = range_error(self._plan, *runs[0]) if len(runs) == 1 else runs_error(self._plan, runs)
         margin = range_margin(law, self._widths.confidence)
         return SumError(variance=max(0.0, law.variance), margin=margin)

@@ -75,6 +75,10 @@ class CategoryDomain(OrderedDomain):
         return self.ordered
 
     @property
+    def has_intervals(self) -> bool:
+        return False
+
+    @property
     def value_type(self) -> pa.DataType:
         return self._list.type
 

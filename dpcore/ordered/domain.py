@@ -66,6 +66,11 @@ class OrderedDomain(Coded, ABC):
         ranges."""
         return True
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether cells are intervals of values, and not values with a name and no width."""
+        return True
+
     def unit_cells(self, rows: Integers) -> Integers | None:
         """The cells of privacy units by how many rows each has; None where rows have cells."""
         return None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
-from dpcore.questions.answer_errors import SeriesRun, merged_runs
+from dpcore.questions.answer_errors import LeafRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
 from dpcore.questions.released_tree import ReleasedTree
@@ -158,7 +158,7 @@ class ReleasedCdf(ReleasedTree):
         answer = self._sum_answer(self._label(start, stop), count, error, code)
         return replace(answer, in_words=self._in_words(start, stop))
 
-    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[LeafRun], code: int) -> tuple[float, int]:
         estimates, count = list[float](), 0
         for start, stop in runs:
             (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)

@@ -12,7 +12,7 @@ from dpcore.questions.intervals import Ends
 from dpcore.trees.shape import Shape
 
 # Leaves start..stop - 1.
-SeriesRun = tuple[int, int]
+LeafRun = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class SumBounds:
         outer: runs of leaves that hold the counted ones; theirs gives the high end.
     """
 
-    inner: Sequence[SeriesRun]
-    outer: Sequence[SeriesRun]
+    inner: Sequence[LeafRun]
+    outer: Sequence[LeafRun]
 
 
 class AnswerErrors(ABC):
@@ -58,7 +58,7 @@ class AnswerErrors(ABC):
     def node(self, level: int, std_error: float) -> float:
         """Return half the width of a node's confidence interval, in rows."""
 
-    def sum(self, runs: Sequence[SeriesRun], key: int) -> SumError | SumBounds:
+    def sum(self, runs: Sequence[LeafRun], key: int) -> SumError | SumBounds:
         """Return the error of the count of several runs of leaves together.
 
         Args:
@@ -114,13 +114,13 @@ class AnswerErrors(ABC):
         raise TypeError(f"{type(self).__name__}: no intervals of quantiles")
 
 
-def merged_runs(runs: Iterable[SeriesRun]) -> list[SeriesRun]:
+def merged_runs(runs: Iterable[LeafRun]) -> list[LeafRun]:
     """Merge runs of leaves that touch or overlap.
 
     >>> merged_runs([(4, 6), (0, 2), (2, 3), (5, 7)])
     [(0, 3), (4, 7)]
     """
-    merged: list[SeriesRun] = []
+    merged: list[LeafRun] = []
     for start, stop in sorted(runs):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))

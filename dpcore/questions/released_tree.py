@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.answer_errors import AnswerErrors, SeriesRun, SumBounds, SumError
+from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
@@ -77,7 +77,7 @@ class ReleasedTree(Released):
         return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
 
     @abstractmethod
-    def _counted(self, runs: Sequence[SeriesRun], code: int) -> tuple[float, int]:
+    def _counted(self, runs: Sequence[LeafRun], code: int) -> tuple[float, int]:
         """Return the estimate and the count of several runs of leaves together."""
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
@@ -257,7 +257,7 @@ class ReleasedTree(Released):
             remark=_BOUND,
         )
 
-    def _edges_answer(self, runs: Sequence[SeriesRun], code: int) -> Answer:
+    def _edges_answer(self, runs: Sequence[LeafRun], code: int) -> Answer:
         """The answer about runs of leaves between edges of nodes that were estimated."""
         return self._sum_answer("", self._counted(runs, code), self.errors.sum(runs, code), code)
 

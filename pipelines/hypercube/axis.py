@@ -39,7 +39,7 @@ class FigureAxis:
     @property
     def is_category(self) -> bool:
         """Whether its cells have names and no widths."""
-        return self.domain.kind == "category"
+        return not self.domain.has_intervals
 
     @property
     def is_temporal(self) -> bool:

@@ -66,7 +66,7 @@ def points_per_key(curves: int) -> int:
 
 def _positions(question: OrderedQuestion[Any], upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     """Where values lie on the axis: numbers as such, times in ms, categories by their order."""
-    if question.domain.kind == "category":
+    if not question.domain.has_intervals:
         known = question.domain.upper_edges(0, question.domain.cells)
         places = pc.index_in(upper, known.cast(upper.type)).cast(pa.float64())
         return np.asarray(places.to_numpy(), np.float64)
@@ -79,7 +79,7 @@ def _positions(question: OrderedQuestion[Any], upper: pa.ChunkedArray) -> npt.ND
 def axis_bounds(question: OrderedQuestion[Any]) -> tuple[float, float]:
     """Where the axis begins and ends."""
     domain = question.domain
-    if domain.kind == "category":
+    if not domain.has_intervals:
         return -1.0, float(domain.cells - 1)
     edges = domain.lower_edges(0, 1), domain.upper_edges(domain.cells - 1, domain.cells)
     low, high = (_positions(question, pa.chunked_array([edge]))[0] for edge in edges)

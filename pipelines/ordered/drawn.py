@@ -278,7 +278,7 @@ _NUMBERS = {"count": "count", "estimate": "estimate", "low": "ci_low", "high": "
 def x_axis(question: OrderedQuestion[Any], most: int = 7) -> Axis:
     """The axis of the values of a domain."""
     label, domain = clip(question.domain.column), question.domain
-    if domain.kind == "category":
+    if not domain.has_intervals:
         return name_axis(
             [clip(text, 16) for text in domain.labels(0, domain.cells).to_pylist()], label
         )
@@ -289,7 +289,7 @@ def x_axis(question: OrderedQuestion[Any], most: int = 7) -> Axis:
 
 
 def _lead(question: OrderedQuestion[Any]) -> str:
-    return "up to and with" if question.domain.kind == "category" else "below"
+    return "up to and with" if not question.domain.has_intervals else "below"
 
 
 def _is_temporal(question: OrderedQuestion[Any]) -> bool:
@@ -298,7 +298,7 @@ def _is_temporal(question: OrderedQuestion[Any]) -> bool:
 
 def _places(question: OrderedQuestion[Any], x: Floats) -> Integers:
     """Where the values of the axis lie; categories around their places in the list."""
-    if question.domain.kind == "category":
+    if not question.domain.has_intervals:
         return scaled(x, -0.5, question.domain.cells - 0.5)
     return scaled(x, *axis_bounds(question))
 
@@ -316,7 +316,7 @@ def _columns(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, Any]:
         for name, column in ({"x": "x"} | _NUMBERS).items()
     }
     texts = [clip(text) for text in value_texts(question, curve["upper"])]
-    if question.domain.kind != "category":
+    if question.domain.has_intervals:
         start = {"x": axis_bounds(question)[0]}
         values = {name: np.append(start.get(name, 0.0), column) for name, column in values.items()}
         edge = pa.chunked_array([question.domain.lower_edges(0, 1)])

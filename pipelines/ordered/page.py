@@ -119,7 +119,7 @@ class _Drawn:
         self._question, self._keys, self._levels = question, keys, levels
         self._errors = errors
         self._curves = curves
-        self._is_category = question.domain.kind == "category"
+        self._is_category = not question.domain.has_intervals
 
     def said(self) -> dict[str, object]:
         """The bars and the table of keys and categories, and what is left out."""
@@ -225,7 +225,7 @@ def _headline(
         return Headline(figure=value, label=label, **total)
     if largest:
         return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **total)
-    if question.domain.kind == "category" and len(levels) > 1:
+    if not question.domain.has_intervals and len(levels) > 1:
         place = int(np.argmax(levels[-1]["count"].to_numpy()))
         name = clip(levels[-1]["label"][place].as_py())
         figure = rows_text(levels[-1], place)
