@@ -298,6 +298,19 @@ def test_all_ranges_are_read_alike() -> None:
     assert len(ranges) == 10 and (ranges[:, 0] < ranges[:, 1]).all()
 
 
+def test_nodes_are_read_by_the_weights_of_their_levels_and_alike_within_a_level() -> None:
+    tree, pairs = UniformTree(leaves=8, fanouts=(2, 4)), 8000
+    objective = NodeObjective(weights=(1, 2, 5))
+    reading = objective_reading(objective, tree, REFERENCES[0], pairs)
+    nodes, times = np.unique(reading.stops, axis=0, return_counts=True)
+    expected = [(0, 8, 1 / 8), *((4 * n, 4 * n + 4, 1 / 8) for n in range(2))]
+    expected += [(n, n + 1, 5 / 64) for n in range(8)]
+    assert nodes.tolist() == sorted([start, stop] for start, stop, _ in expected)
+    shares = {(start, stop): share for start, stop, share in expected}
+    for node, count in zip(nodes.tolist(), times.tolist(), strict=True):
+        assert count / pairs == pytest.approx(shares[tuple(node)], rel=0.05)
+
+
 def test_rows_are_assumed_in_scales_of_noise() -> None:
     assert assumed_rows(setting_of(16)) == pytest.approx(10_000, rel=0.05)
     ten = TreeSetting(
