@@ -853,6 +853,10 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         "cells 12 must divide the 365 days",
     ),
     (
+        {"type": "date", "lower": "2013-01-01", "upper": 2014, "cells": 12},
+        "upper 2014 must be a date",
+    ),
+    (
         {"type": "timestamp", "lower": "2013-01-01", "upper": "2014-01-01T00:00Z", "cells": 5},
         "must both have a time zone, or neither",
     ),
