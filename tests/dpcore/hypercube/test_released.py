@@ -126,6 +126,21 @@ def test_grids_are_the_sums_of_rectangles() -> None:
         assert grid[i, j] == pytest.approx(coarse.box(sides).estimate)
 
 
+@pytest.mark.parametrize("most", [1, 2, 5, 1000])
+def test_merged_parts_tile_the_box_with_all_counts(most: int) -> None:
+    partition = exact_tree(Holding.SPARSE, False).partition
+    merged = partition.coarsened(most)
+    assert len(merged.counts) == min(most, len(partition.parts.counts))
+    covered = np.zeros((6, 11), np.int64)
+    for place, count in enumerate(merged.counts.tolist()):
+        (x, end), (y, other) = zip(
+            *([each[place] for each in ends] for ends in merged[:2]), strict=True
+        )
+        covered[x:end, y:other] += 1
+        assert count == rows_in(ROWS, {"c0": (x, end), "c1": (y, other)})
+    assert (covered == 1).all()
+
+
 def test_the_parts_cut_are_seen_by_a_box_without_their_width() -> None:
     """Planted: the interval of the estimate alone does not hold the truth of boxes that cut."""
     tree = exact_tree(Holding.SPARSE, False)

@@ -298,6 +298,14 @@ def test_all_ranges_are_read_alike() -> None:
     assert len(ranges) == 10 and (ranges[:, 0] < ranges[:, 1]).all()
 
 
+def test_all_counts_are_read_alike() -> None:
+    tree = UniformTree(leaves=5, fanouts=(5,))
+    reading = objective_reading(CountObjective(), tree, REFERENCES[0], 5000)
+    leaves, times = np.unique(reading.stops, axis=0, return_counts=True)
+    assert leaves.tolist() == [[leaf, leaf + 1] for leaf in range(5)]
+    assert times == pytest.approx(np.full(5, 1000), rel=0.02)
+
+
 def test_nodes_are_read_by_the_weights_of_their_levels_and_alike_within_a_level() -> None:
     tree, pairs = UniformTree(leaves=8, fanouts=(2, 4)), 8000
     objective = NodeObjective(weights=(1, 2, 5))
