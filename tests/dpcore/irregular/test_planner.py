@@ -106,6 +106,20 @@ def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
         assert parts == pytest.approx(error(spread), rel=1e-9)
 
 
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_weights_of_public_counts_alone_are_no_error(measure: str) -> None:
+    """No split is better than another then."""
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[2], [3, 2]]),
+        budget=BUDGETS[measure],
+        unit=SUBSTITUTE_ROW,
+        public_level=0,
+    )
+    best = with_best_shares(plan, NodeWeights(levels=(1, 0, 0)))
+    assert sum(best.level_amounts) == plan.budget.amount and best.level_amounts[-1] > 0
+    assert predicted_node_rmse(best, NodeWeights(levels=(1, 0, 0))) == 0
+
+
 LEVELS = ("state", "county", "tract", "block group", "block")
 
 
