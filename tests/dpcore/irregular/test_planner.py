@@ -251,6 +251,38 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
         assert errors[1] <= errors[0] * 1.001
 
 
+def test_the_search_of_large_trees_goes_on_where_the_first_change_is_worse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[5], [1] * 5, [1, 1, 5, 1, 1]]),
+        budget=EPSILON,
+        unit=ADD_REMOVE_ROW,
+    )
+    weights = NodeWeights(levels=(0.41, 0.45, 0.0042, 0.0026))
+    exhaustive = predicted_node_rmse(with_best_shares(plan, weights), weights)
+    monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", 0)
+    searched = predicted_node_rmse(with_best_shares(plan, weights), weights)
+    assert searched <= 1.001 * exhaustive
+
+
+def test_a_search_ends_where_shares_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps from where a search ended move nothing; all that are allowed take far longer."""
+    steps = []
+    step = irregular_planner._Search._step
+
+    def counted(search: irregular_planner._Search, shares: Any) -> Any:
+        steps.append(step(search, shares))
+        return steps[-1]
+
+    monkeypatch.setattr(irregular_planner._Search, "_step", counted)
+    tree = IrregularTree.from_fanouts([[3], [4, 2, 5], np.arange(2, 13)])
+    plan = IrregularPlan(tree=tree, budget=BUDGETS["rho"], unit=ADD_REMOVE_ROW)
+    assert sum(with_best_shares(plan).level_amounts) == plan.budget.amount
+    assert len(steps) < 150
+    np.testing.assert_allclose(steps[-1], steps[-2], atol=1e-6)
+
+
 def test_levels_not_worth_a_measurement_get_none() -> None:
     tree = IrregularTree.from_fanouts([[2], [2, 2], [50, 40, 60, 70]])
     leaves_only = with_best_shares(

@@ -229,6 +229,15 @@ def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows
     assert found[1] < 0.97 * found[0]
 
 
+def test_tall_trees_give_higher_levels_more_where_rows_are_few() -> None:
+    """Of trees too tall for single levels to be refined."""
+    best = plan_tree(setting_of(256), fanouts=(2,) * 8)
+    plan = plan_for_counts(best, CDF, 30, fixed_shape=True)
+    for histogram in other_histograms(256, 30):
+        ours, theirs = (measured_error(each, histogram, CDF) for each in (plan, best))
+        assert ours < 0.75 * theirs
+
+
 def test_where_rows_are_many_the_plan_for_estimates_stays() -> None:
     best = plan_tree(setting_of(256))
     assert plan_for_counts(best, CDF, 10**7) == best
