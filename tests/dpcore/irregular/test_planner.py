@@ -251,6 +251,27 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
         assert errors[1] <= errors[0] * 1.001
 
 
+@pytest.mark.parametrize(
+    ("fanouts", "measure", "levels"),
+    [
+        ([[1], [1], [1], [6]], "large rho", (0.484, 0.0001, 0.577, 0.0003, 0.328)),
+        ([[1], [4], [1, 5, 1, 2]], "epsilon", (0.0014, 0.0161, 0.0192, 0.0002)),
+    ],
+)
+def test_in_small_trees_no_other_levels_are_better(
+    fanouts: list[list[int]], measure: str, levels: tuple[float, ...]
+) -> None:
+    """Even if the measured ones share the budget equally."""
+    tree, weights = IrregularTree.from_fanouts(fanouts), NodeWeights(levels=levels)
+    best = with_best_shares(
+        IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW), weights
+    )
+    for kept in itertools.product((0, 1), repeat=tree.height):
+        shares = [each / (sum(kept) + 1) for each in (*kept, 1)]
+        other = predicted_node_rmse(with_shares(best, shares), weights)
+        assert predicted_node_rmse(best, weights) <= other * (1 + 1e-6)
+
+
 def test_the_search_of_large_trees_goes_on_where_the_first_change_is_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
