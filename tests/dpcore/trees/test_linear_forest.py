@@ -7,10 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpcore.arrays import Integers
+from dpcore.irregular import forest as irregular_forest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.randomness import RandomStream, ReleaseKey
+from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.linear_forest import LinearForest
@@ -54,3 +57,28 @@ def test_counts_that_differ_in_one_leaf_get_other_noise(forest: LinearForest) ->
         assert levels[-1] is not None
         measured.append(levels[-1].ravel() - counts)
     assert len({tuple(noise.tolist()) for noise in measured}) == 3
+
+
+def test_so_do_the_nodes_above_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the roots of chunks differ, and the counts of all nodes above them do not."""
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[2], [2, 2], [2] * 4]),
+        unit=ADD_REMOVE_ROW,
+        budget=EPSILON,
+        level_amounts=(Fraction(1, 4),) * 4,
+    )
+    forest = IrregularForest(plan, chunk_leaves=2)
+    noise: list[int] = []
+
+    def recorded(law: NoiseLaw, exact: Integers, stream: RandomStream) -> Integers:
+        result = add_noise(law, exact, stream)
+        noise.extend((result - exact).ravel().tolist())
+        return result
+
+    monkeypatch.setattr(irregular_forest, "add_noise", recorded)
+    drawn = set()
+    for totals in ([5, 0, 2, 0], [4, 1, 2, 0], [4, 1, 0, 2]):
+        noise.clear()
+        forest.solve_spine("t", 0, np.zeros(4), np.array(totals), SOURCE)
+        drawn.add(tuple(noise))
+    assert len(drawn) == 3 and len(noise) == 3
