@@ -283,7 +283,10 @@ class _Search:
             reaching = np.cumsum(gains[level::-1])
             descent[: level + 1] += reaching
         descent *= self._unit_rates
-        ratio = descent / dot(shares, descent)
+        gain = dot(shares, descent)
+        if gain == 0:  # all weighted counts are public
+            return shares
+        ratio = descent / gain
         moved: Floats = shares * power(ratio, self._step_length / (1 + exponent))
         # Levels that are worth little would vanish over many steps.
         moved[:-1][(moved[:-1] < _SMALLEST_SHARE) & (ratio[:-1] < 1)] = 0.0

@@ -86,7 +86,7 @@ def test_rows_in_units_of_the_noise() -> None:
 
 def test_spread_counts_are_exact_at_any_size() -> None:
     rng = np.random.default_rng(1)
-    for most in (10, 2**20, 2**33, 2**40):
+    for most in (10, 2**20, 2**30, 2**33, 2**40):
         leaves = rng.integers(1, most, 200, endpoint=True)
         left = (leaves * rng.random(200)).astype(np.int64)
         count = rng.integers(0, 2**50, 200)

@@ -16,6 +16,7 @@ from dpcore.errors.relative import (
     gaussian_smoothed_relative_error,
     law_alpha_rmse,
     law_smoothed_relative_error,
+    mixed_alpha_rmse,
     mixed_smoothed_relative_error,
     relative_error_bound,
     smoothed_relative_error,
@@ -87,6 +88,29 @@ def test_the_mixed_closed_form_is_the_integral(g: float, b: float) -> None:
     expected = integrate.quad(mean, 0, 40, epsabs=0, epsrel=1e-10, limit=200)[0] / 7
     error = mixed_smoothed_relative_error(g**2 + 2 * b**2, 12 * b**4, 2.0, 7.0)
     assert float(error) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize(("g", "b"), [(30.0, 4.0), (4.0, 4.0), (2.0, 30.0)])
+@pytest.mark.parametrize("forgiven", [0.0, 3.0, 25.0, 150.0])
+def test_the_mixed_closed_form_beyond_what_is_forgiven_is_the_integral(
+    g: float, b: float, forgiven: float
+) -> None:
+    """By a fine sum over normal noise; E max(|m + L| - t, 0)^2 of Laplace noise is in closed
+    form."""
+    m = np.linspace(-12 * g, 12 * g, 20_001)
+    weights = stats.norm.pdf(m, scale=g) * (m[1] - m[0])
+    # From a distance t - m above m, of either side: b^2 exp(-distance / b), and more within.
+    above, below = m - forgiven, -m - forgiven
+    excess = sum(
+        np.where(
+            side > 0,
+            side**2 + 2 * b**2 - b**2 * np.exp(-np.abs(side) / b),
+            b**2 * np.exp(-np.abs(side) / b),
+        )
+        for side in (above, below)
+    )
+    error = mixed_alpha_rmse(g**2 + 2 * b**2, 12 * b**4, 10 * forgiven, 0.1)
+    assert float(error) ** 2 == pytest.approx(float(weights @ excess), rel=1e-6, abs=1e-12)
 
 
 def test_measured_errors_agree_with_predicted_ones_and_find_less_noise() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -93,6 +94,24 @@ def test_ends_are_at_the_ranks_that_they_reach_for(measure: Measure) -> None:
     for place, quantile in enumerate(THREE):
         cell = int(quantile * CELLS)
         assert cell - 2 <= ends[0, place] <= cell <= ends[1, place] + 1 <= cell + 3
+
+
+def worst_failure(plan: ExponentialPlan, rows: int) -> float:
+    """By the definition: of all pairs one is at no distance, the others at so many rows."""
+    pairs = most_pairs(plan.cells)
+    weight = math.exp(-float(plan.interval_rate(0)) * rows)
+    if plan.budget.measure is Measure.EPSILON:
+        # In random order, each is taken with its weight: the mean over the place of the best.
+        taken_before = -np.expm1(np.arange(pairs) * math.log1p(-weight))
+        return float(taken_before.mean())
+    return (pairs - 1) * weight / (1 + (pairs - 1) * weight)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_the_reach_is_what_the_confidence_needs_and_no_more(measure: Measure) -> None:
+    plan = replace(interval_plan(measure, Fraction(1, 50)), confidence=0.99)
+    rows = reach(plan, 0)
+    assert worst_failure(plan, rows) <= 0.01 < 1.02 * worst_failure(plan, rows - 1)
 
 
 @given(st.integers(1, 3000), st.data())

@@ -127,6 +127,13 @@ def test_integers_of_every_type(type: pa.DataType) -> None:
     assert by_code.leaf_ids(rows).tolist() == [0, -1, -1, -1]
 
 
+def test_unsigned_integers_between_the_ends_are_found() -> None:
+    universe = universe_from_columns({"x": pa.array([3, 200, 2**63 - 2])})
+    domain = HierarchyDomain(universe=universe, columns=("x",))
+    rows = pa.array([2**63 - 2, 2**63 - 1, 200, 2**64 - 1, 3], pa.uint64())
+    assert domain.leaf_ids({"x": rows}).tolist() == [2, -1, 1, -1, 0]
+
+
 def test_texts_that_are_all_integers_are_read_from_integers_too() -> None:
     universe = universe_from_columns({"x": pa.array(["10", "9", "-3"])})
     domain = HierarchyDomain(universe=universe, columns=("x",))

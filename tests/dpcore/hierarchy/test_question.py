@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
 from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.node_weights import NodeWeights
@@ -64,6 +64,27 @@ QUESTIONS: dict[str, HierarchyQuestion[IrregularMechanism]] = {
 
 def find_universe(digest: str) -> Universe:
     return {universe.digest: universe for universe in UNIVERSES.values()}[digest]
+
+
+def test_slots_count_no_row_without_a_leaf_at_the_key_before() -> None:
+    """The leaf 9999 is in the last slot of each key."""
+    codes = pa.array(["0100", "0101", "9999"])
+    universe = universe_from_code_blocks(
+        1, lambda _: codes, (2, 2), levels=("county", "block"), column="code"
+    )
+    question = hierarchy_question(
+        domain=domain_of("digits", universe=universe), keys=("white", "black")
+    )
+    slots = question.slots
+    assert slots is not None
+    rows = pa.table(
+        {
+            "code": pa.array(["0100", None, "9999", "7777", "0101", "9999", None]),
+            "race": pa.array(["white", "black", "black", "black", "red", "white", "white"]),
+        }
+    )
+    cells = question.increments({name: rows[name] for name in rows.column_names}).cells
+    assert cells.tolist() == [0, 2 * slots.per_key - 1, slots.per_key - 1]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

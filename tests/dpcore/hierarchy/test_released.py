@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.irregular.widths import irregular_widths
@@ -265,3 +268,20 @@ def test_chunks_of_any_size_give_the_same_errors() -> None:
             assert mine.drop_columns("std_error").equals(theirs.drop_columns("std_error"))
             pairs = mine["std_error"].to_numpy(), theirs["std_error"].to_numpy()
             np.testing.assert_allclose(*pairs, rtol=1e-9)
+
+
+def test_moments_within_a_day_are_rounded_down_and_named() -> None:
+    """What was requested is stated only if the answer is about another interval."""
+    universe = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2013, 3, 1))
+    days = HierarchyDomain(universe=universe, columns=("t",))
+    plan = release_plan_of(hierarchy_question(name="days", domain=days))
+    tree = tree_of(release_counts(plan, {"days": np.arange(59)}, KEY), "days")
+    first, last = "2013-01-03", "2013-02-05"
+    exact = tree.range(first, last)
+    assert (exact.label, exact.asked) == (f"[{first}, {last})", None)
+    for lower, upper in ((f"{first}T12:00", last), (first, f"{last}T00:01")):
+        rounded = tree.range(lower, upper)
+        assert rounded == replace(exact, asked=f"[{lower}, {upper})")
+    before = tree.cdf(last)
+    assert before.asked is None
+    assert tree.cdf(f"{last}T23:59") == replace(before, asked=f"before {last}T23:59")

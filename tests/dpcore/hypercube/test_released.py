@@ -106,6 +106,41 @@ def test_a_box_that_cuts_parts_holds_the_truth_between_inside_and_touched(
     assert (answer.std_error is None) == cut
 
 
+def test_grids_are_the_sums_of_rectangles() -> None:
+    """Of all rows with a grid of single cells, and of coarser ones; parts that a line cuts are
+    spread evenly."""
+    partition = exact_tree(Holding.SPARSE, True).partition
+    for edges in ([np.arange(7), np.arange(12)], [np.array([1, 4, 6]), np.array([0, 3, 11])]):
+        (grid,) = partition.grids(edges).values()
+        for i, j in np.ndindex(grid.shape):
+            sides = {
+                f"c{axis}": (int(own[place]), int(own[place + 1]))
+                for axis, own, place in ((0, edges[0], i), (1, edges[1], j))
+            }
+            assert grid[i, j] == pytest.approx(rows_in(ROWS, sides))
+    coarse = exact_tree(Holding.SPARSE, False)
+    halves = [np.array([0, 1, 6]), np.array([0, 5, 11])]
+    (grid,) = coarse.partition.grids(halves).values()
+    for i, j in np.ndindex(grid.shape):
+        sides = {"c0": (0, 1) if i == 0 else (1, 6), "c1": (0, 5) if j == 0 else (5, 11)}
+        assert grid[i, j] == pytest.approx(coarse.box(sides).estimate)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 1000])
+def test_merged_parts_tile_the_box_with_all_counts(most: int) -> None:
+    partition = exact_tree(Holding.SPARSE, False).partition
+    merged = partition.coarsened(most)
+    assert len(merged.counts) == min(most, len(partition.parts.counts))
+    covered = np.zeros((6, 11), np.int64)
+    for place, count in enumerate(merged.counts.tolist()):
+        (x, end), (y, other) = zip(
+            *([each[place] for each in ends] for ends in merged[:2]), strict=True
+        )
+        covered[x:end, y:other] += 1
+        assert count == rows_in(ROWS, {"c0": (x, end), "c1": (y, other)})
+    assert (covered == 1).all()
+
+
 def test_the_parts_cut_are_seen_by_a_box_without_their_width() -> None:
     """Planted: the interval of the estimate alone does not hold the truth of boxes that cut."""
     tree = exact_tree(Holding.SPARSE, False)

@@ -167,6 +167,17 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     assert max(differences) > 0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_merging_into_the_usual_groups_changes_next_to_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dpcore.irregular.errors, "_FEW", 0)
+    plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
+    errors = IrregularErrors(plan)
+    merged = [errors.node(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
+    assert all(law.difference < 1e-6 * law.variance for law in merged)
+
+
 def test_the_allowance_covers_a_difference_that_is_known() -> None:
     """Two variables of coefficients 1.01 and 0.99 merged into one size; exact by convolution."""
     law = DiscreteLaplace(scale=Fraction(30))

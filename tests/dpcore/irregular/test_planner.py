@@ -106,6 +106,20 @@ def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
         assert parts == pytest.approx(error(spread), rel=1e-9)
 
 
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_weights_of_public_counts_alone_are_no_error(measure: str) -> None:
+    """No split is better than another then."""
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[2], [3, 2]]),
+        budget=BUDGETS[measure],
+        unit=SUBSTITUTE_ROW,
+        public_level=0,
+    )
+    best = with_best_shares(plan, NodeWeights(levels=(1, 0, 0)))
+    assert sum(best.level_amounts) == plan.budget.amount and best.level_amounts[-1] > 0
+    assert predicted_node_rmse(best, NodeWeights(levels=(1, 0, 0))) == 0
+
+
 LEVELS = ("state", "county", "tract", "block group", "block")
 
 
@@ -235,6 +249,59 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
             )
             errors.append(predicted_node_rmse(plan, weights))
         assert errors[1] <= errors[0] * 1.001
+
+
+@pytest.mark.parametrize(
+    ("fanouts", "measure", "levels"),
+    [
+        ([[1], [1], [1], [6]], "large rho", (0.484, 0.0001, 0.577, 0.0003, 0.328)),
+        ([[1], [4], [1, 5, 1, 2]], "epsilon", (0.0014, 0.0161, 0.0192, 0.0002)),
+    ],
+)
+def test_in_small_trees_no_other_levels_are_better(
+    fanouts: list[list[int]], measure: str, levels: tuple[float, ...]
+) -> None:
+    """Even if the measured ones share the budget equally."""
+    tree, weights = IrregularTree.from_fanouts(fanouts), NodeWeights(levels=levels)
+    best = with_best_shares(
+        IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW), weights
+    )
+    for kept in itertools.product((0, 1), repeat=tree.height):
+        shares = [each / (sum(kept) + 1) for each in (*kept, 1)]
+        other = predicted_node_rmse(with_shares(best, shares), weights)
+        assert predicted_node_rmse(best, weights) <= other * (1 + 1e-6)
+
+
+def test_the_search_of_large_trees_goes_on_where_the_first_change_is_worse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[5], [1] * 5, [1, 1, 5, 1, 1]]),
+        budget=EPSILON,
+        unit=ADD_REMOVE_ROW,
+    )
+    weights = NodeWeights(levels=(0.41, 0.45, 0.0042, 0.0026))
+    exhaustive = predicted_node_rmse(with_best_shares(plan, weights), weights)
+    monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", 0)
+    searched = predicted_node_rmse(with_best_shares(plan, weights), weights)
+    assert searched <= 1.001 * exhaustive
+
+
+def test_a_search_ends_where_shares_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps from where a search ended move nothing; all that are allowed take far longer."""
+    steps = []
+    step = irregular_planner._Search._step
+
+    def counted(search: irregular_planner._Search, shares: Any) -> Any:
+        steps.append(step(search, shares))
+        return steps[-1]
+
+    monkeypatch.setattr(irregular_planner._Search, "_step", counted)
+    tree = IrregularTree.from_fanouts([[3], [4, 2, 5], np.arange(2, 13)])
+    plan = IrregularPlan(tree=tree, budget=BUDGETS["rho"], unit=ADD_REMOVE_ROW)
+    assert sum(with_best_shares(plan).level_amounts) == plan.budget.amount
+    assert len(steps) < 150
+    np.testing.assert_allclose(steps[-1], steps[-2], atol=1e-6)
 
 
 def test_levels_not_worth_a_measurement_get_none() -> None:

@@ -853,6 +853,10 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         "cells 12 must divide the 365 days",
     ),
     (
+        {"type": "date", "lower": "2013-01-01", "upper": 2014, "cells": 12},
+        "upper 2014 must be a date",
+    ),
+    (
         {"type": "timestamp", "lower": "2013-01-01", "upper": "2014-01-01T00:00Z", "cells": 5},
         "must both have a time zone, or neither",
     ),
@@ -954,3 +958,14 @@ class TestMaking:
     def test_frozen(self) -> None:
         with pytest.raises(FrozenInstanceError):
             number().cells = 3  # type: ignore[misc]
+
+
+def test_rows_without_a_cell_of_their_own_are_reported_with_their_policy() -> None:
+    """Those without a value have another policy than those outside."""
+    domain = integer(0, 10, outside="drop", missing="last")
+    found = domain.row_outcomes({"x": pa.array([3, None, -1, 10])})
+    assert [(each.cause, each.policy, each.rows.tolist()) for each in found] == [
+        ("missing", "last", [False, True, False, False]),
+        ("below lower", "drop", [False, False, True, False]),
+        ("at or above upper", "drop", [False, False, False, True]),
+    ]

@@ -21,6 +21,7 @@ from dpcore.partitions.adaptive_planner import (
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation, Holding
 from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
 from tests.dpcore.partitions.test_planner import draw_setting, make_setting
@@ -50,6 +51,16 @@ def measured_depths(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
     """The depths of the levels that have a budget."""
     known = zip(plan.depths, plan.amounts, strict=True)
     return tuple(depth for depth, amount in known if amount)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_a_substitution_takes_twice_the_budget_for_the_same_thresholds(measure: Measure) -> None:
+    """It moves two counts of a level."""
+    one = setting_of(bits=16, measure=measure)
+    two = setting_of(bits=16, measure=measure, amount=Fraction(2), unit=SUBSTITUTE_ROW)
+    first, second = (plan_adaptive(each, choices_of(rows=10**6)) for each in (one, two))
+    assert first.thresholds == second.thresholds and first.depths == second.depths
+    assert float(first.laws[-1].variance) == pytest.approx(second.laws[-1].variance, rel=1e-4)
 
 
 def test_squares_of_two_columns_and_what_remains() -> None:

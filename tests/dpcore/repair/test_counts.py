@@ -229,6 +229,15 @@ def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows
     assert found[1] < 0.97 * found[0]
 
 
+def test_tall_trees_give_higher_levels_more_where_rows_are_few() -> None:
+    """Of trees too tall for single levels to be refined."""
+    best = plan_tree(setting_of(256), fanouts=(2,) * 8)
+    plan = plan_for_counts(best, CDF, 30, fixed_shape=True)
+    for histogram in other_histograms(256, 30):
+        ours, theirs = (measured_error(each, histogram, CDF) for each in (plan, best))
+        assert ours < 0.75 * theirs
+
+
 def test_where_rows_are_many_the_plan_for_estimates_stays() -> None:
     best = plan_tree(make_setting(256))
     assert plan_for_counts(best, CDF, 10**7) == best
@@ -296,6 +305,27 @@ def test_all_ranges_are_read_alike() -> None:
     reading = objective_reading(RANGES, UniformTree(leaves=4, fanouts=(4,)), REFERENCES[0], 20_000)
     ranges = np.unique(reading.stops, axis=0)
     assert len(ranges) == 10 and (ranges[:, 0] < ranges[:, 1]).all()
+
+
+def test_all_counts_are_read_alike() -> None:
+    tree = UniformTree(leaves=5, fanouts=(5,))
+    reading = objective_reading(CountObjective(), tree, REFERENCES[0], 5000)
+    leaves, times = np.unique(reading.stops, axis=0, return_counts=True)
+    assert leaves.tolist() == [[leaf, leaf + 1] for leaf in range(5)]
+    assert times == pytest.approx(np.full(5, 1000), rel=0.02)
+
+
+def test_nodes_are_read_by_the_weights_of_their_levels_and_alike_within_a_level() -> None:
+    tree, pairs = UniformTree(leaves=8, fanouts=(2, 4)), 8000
+    objective = NodeObjective(weights=(1, 2, 5))
+    reading = objective_reading(objective, tree, REFERENCES[0], pairs)
+    nodes, times = np.unique(reading.stops, axis=0, return_counts=True)
+    expected = [(0, 8, 1 / 8), *((4 * n, 4 * n + 4, 1 / 8) for n in range(2))]
+    expected += [(n, n + 1, 5 / 64) for n in range(8)]
+    assert nodes.tolist() == sorted([start, stop] for start, stop, _ in expected)
+    shares = {(start, stop): share for start, stop, share in expected}
+    for node, count in zip(nodes.tolist(), times.tolist(), strict=True):
+        assert count / pairs == pytest.approx(shares[tuple(node)], rel=0.05)
 
 
 def test_rows_are_assumed_in_scales_of_noise() -> None:

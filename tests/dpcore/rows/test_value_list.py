@@ -57,3 +57,12 @@ def test_a_null_that_made_floats_of_integers_changes_no_other_row() -> None:
     assert values.codes(floats).tolist() == [*values.codes(whole).tolist(), -1, -1]
     none = pa.array([3.5, np.inf, -np.inf, 2.0**53, 2.0**63, -(2.0**63), 1e300])
     assert values.codes(none).tolist() == [-1] * 7
+
+
+def test_literals_are_found_by_their_values() -> None:
+    """A text that writes an integer is one only in a list of integers."""
+    texts, numbers = ValueList(("a", "7", " 8")), ValueList((3, -7, 100))
+    given = ["a", "7", " 8", "8", 7, True, 1.0, None, np.str_("a")]
+    assert [texts.position(each) for each in given] == [0, 1, 2, *[None] * 5, 0]
+    given = [3, "-7", " 100 ", "+3", "3.0", "x", "", True, None, np.int64(100)]
+    assert [numbers.position(each) for each in given] == [0, 1, 2, 0, *[None] * 5, 2]

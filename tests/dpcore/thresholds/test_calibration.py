@@ -123,6 +123,15 @@ def test_the_score_decides() -> None:
     assert USUAL().least > 0
 
 
+def test_every_round_has_an_estimate_of_its_own() -> None:
+    """Also if so large a budget sets rounds less than the step of estimates apart."""
+    plan = calibrated(
+        height=0, epsilon=Fraction(2000), delta=Fraction(1, 100), root_bound=50, score=lambda _: 0.0
+    )
+    estimates = [each.estimate for each in plan.rounds]
+    assert len(estimates) > 9 and all(low < high for low, high in pairwise(estimates))
+
+
 def test_calibration_is_a_function_of_its_arguments() -> None:
     assert calibrated() == USUAL()
 

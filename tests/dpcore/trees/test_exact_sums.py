@@ -215,7 +215,7 @@ def measured(forest: IrregularForest, counts: Integers) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("chunk_leaves", [2, 2**17])
+@pytest.mark.parametrize("chunk_leaves", [2, 4, 2**17])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_neighbours_of_two_leaves_at_the_largest_sum(chunk_leaves: int, sign: int) -> None:
     """2^31 rows of 2^31 in each of two leaves: their sum is 2^63, and with one row less it is

@@ -178,6 +178,21 @@ def test_levels_and_widths_must_be_the_tree_s() -> None:
         predicted_error(make_plan(), RangeObjective(widths=(3, 12)))
 
 
+def test_of_very_many_guesses_some_are_searched_that_stand_for_all() -> None:
+    """With densities at which the errors rise evenly with the quantiles, those that lie too far to
+    one side have other errors on average."""
+    leaves = 4000
+    guesses = tuple(
+        Guess(stop=stop, density=math.sqrt(1 - stop / leaves)) for stop in range(1, leaves)
+    )
+    quantiles = tuple(stop / leaves for stop in range(1, leaves))
+    objective = QuantileObjective(quantiles=quantiles, guesses=guesses)
+    batch, precisions = TreeBatch(leaves=leaves, fanouts=((leaves,),)), np.array([[0.0, 1.0]])
+    (parts,) = objective.searched_parts(batch, precisions, 1)
+    (whole,) = objective.variance(batch, precisions)
+    assert parts.sum() == pytest.approx(whole, rel=2e-3)
+
+
 @pytest.mark.parametrize("stop", [-1, 12])
 def test_guesses_must_be_boundaries_of_the_tree(stop: int) -> None:
     objective = QuantileObjective(quantiles=(0.5,), guesses=(Guess(stop=stop, density=1.0),))

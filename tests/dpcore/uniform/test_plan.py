@@ -12,7 +12,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 
 
 def make_plan(*amounts: str, **fields: Any) -> TreePlan:
@@ -45,6 +45,22 @@ RHO = {"budget": Budget(measure=Measure.RHO, amount=Fraction(1))}
 def test_refuses(amounts: tuple[str, ...], fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_plan(*amounts, **fields)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "fields"),
+    [
+        (("1/3", "1/3", "1/3"), {}),
+        (("0", "1/2", "1/2"), PUBLIC),
+        (("1",), {"tree": UniformTree(leaves=1, fanouts=())}),
+    ],
+)
+def test_estimates_from_above_need_a_root_that_is_measured_or_public(
+    amounts: tuple[str, ...], fields: dict[str, Any]
+) -> None:
+    make_plan(*amounts, **fields, estimator=Estimator.ABOVE)
+    with pytest.raises(ValueError, match="estimator: above needs a root"):
+        make_plan("0", "1/2", "1/2", estimator=Estimator.ABOVE)
 
 
 @pytest.mark.parametrize(

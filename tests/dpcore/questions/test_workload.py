@@ -1,0 +1,35 @@
+"""Workloads of single trees: what holds for all that do not say otherwise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.refusal import Refusal
+from dpcore.release.split import BudgetSplit, check_split
+
+
+def quantiles(**fields: Any) -> ExponentialWorkload:
+    return ExponentialWorkload(
+        name="age",
+        domain=IntegerDomain(column="age", lower=0, upper=120),
+        quantiles=(0.5,),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("weight", [0, Fraction(-1, 2)])
+def test_a_weight_is_above_zero(weight: Fraction) -> None:
+    with pytest.raises(Refusal, match="is not above 0"):
+        quantiles(weight=Fraction(weight))
+
+
+@pytest.mark.parametrize("split", BudgetSplit)
+def test_trees_without_amounts_of_their_own_go_with_every_split(split: BudgetSplit) -> None:
+    workload = quantiles()
+    assert not workload.has_fixed_amounts
+    check_split(split, [workload, workload])
