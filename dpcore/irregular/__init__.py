@@ -1,4 +1,4 @@
-"""Trees of any fan-outs, measured linearly: the same nouns as `uniform`.
+"""Trees of any fan-outs, measured linearly: modules named as in `uniform`.
 
 Floor 3: imports from floors 0 to 2. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).

@@ -141,8 +141,8 @@ def test_the_ends_of_a_signed_integer_are_one_unit_in_every_type() -> None:
     expected = [unit_id(KEY, "release", value) for value in values]
     for type in (pa.int64(), pa.uint64(), pa.decimal128(38, 0), pa.decimal256(40, 2)):
         column = pa.array([Decimal(value) for value in values], pa.decimal128(38, 0)).cast(type)
-        assert ids_of(column) == expected
-        assert ids_of(column.dictionary_encode()) == expected
+        assert numeric_ids(column) == expected
+        assert numeric_ids(column.dictionary_encode()) == expected
 
 
 def test_decimals_with_fractions_are_their_sign_digits_and_exponent() -> None:
@@ -150,7 +150,7 @@ def test_decimals_with_fractions_are_their_sign_digits_and_exponent() -> None:
     column = pa.array([Decimal("2.50"), Decimal("-0.003")], pa.decimal128(10, 3))
     named = permutation(KEY, "unit", "release")
     expected = [chained(named, text_block(text, tag=6)) for text in (b"0 25 -1", b"1 3 -3")]
-    assert ids_of(column) == expected
+    assert numeric_ids(column) == expected
 
 
 def test_several_columns() -> None:

@@ -1,4 +1,4 @@
-"""Merged laws: their widths are those of the exact laws but for what merging may have changed."""
+"""Merged laws: their widths are as for the exact laws, but for what merging may have changed."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_slots_count_no_row_without_a_leaf_at_the_key_before() -> None:
         1, lambda _: codes, (2, 2), levels=("county", "block"), column="code"
     )
     question = hierarchy_question(
-        domain=domain_of("digits", universe=universe), keys=("white", "black")
+        domain=universe_domain("digits", universe=universe), keys=("white", "black")
     )
     slots = question.slots
     assert slots is not None

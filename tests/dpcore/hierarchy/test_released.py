@@ -274,8 +274,8 @@ def test_moments_within_a_day_are_rounded_down_and_named() -> None:
     """What was requested is stated only if the answer is about another interval."""
     universe = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2013, 3, 1))
     days = HierarchyDomain(universe=universe, columns=("t",))
-    plan = release_plan_of(hierarchy_question(name="days", domain=days))
-    tree = tree_of(release_counts(plan, {"days": np.arange(59)}, KEY), "days")
+    plan = make_release_plan(hierarchy_question(name="days", domain=days))
+    tree = read_tree(release_counts(plan, {"days": np.arange(59)}, KEY), "days")
     first, last = "2013-01-03", "2013-02-05"
     exact = tree.range(first, last)
     assert (exact.label, exact.asked) == (f"[{first}, {last})", None)

@@ -56,9 +56,9 @@ def measured_depths(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
 @pytest.mark.parametrize("measure", Measure)
 def test_a_substitution_takes_twice_the_budget_for_the_same_thresholds(measure: Measure) -> None:
     """It moves two counts of a level."""
-    one = setting_of(bits=16, measure=measure)
-    two = setting_of(bits=16, measure=measure, amount=Fraction(2), unit=SUBSTITUTE_ROW)
-    first, second = (plan_adaptive(each, choices_of(rows=10**6)) for each in (one, two))
+    one = make_setting(bits=16, measure=measure)
+    two = make_setting(bits=16, measure=measure, amount=Fraction(2), unit=SUBSTITUTE_ROW)
+    first, second = (plan_adaptive(each, make_choices(rows=10**6)) for each in (one, two))
     assert first.thresholds == second.thresholds and first.depths == second.depths
     assert float(first.laws[-1].variance) == pytest.approx(second.laws[-1].variance, rel=1e-4)
 

@@ -90,7 +90,7 @@ def test_keys_are_released_as_likely_as_the_formula_says(neighbors: Neighbors) -
 
 @pytest.mark.parametrize("threshold", [1, 7])
 def test_the_entry_says_how_many_units_a_key_needs(threshold: int) -> None:
-    question = question_of(threshold=threshold)
+    question = make_question(threshold=threshold)
     probability, entry = question.plan.law.probability, question.entry()
     for name, least in (("units_for_half", 0.5), ("units_for_certain", 1.0)):
         units = entry[name]
