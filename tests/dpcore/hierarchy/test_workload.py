@@ -8,20 +8,23 @@ from typing import Any
 import pytest
 
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
+from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
+from dpcore.levels.candidate import IrregularLevels
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import ReleaseTerms, Share
-from tests.dpcore.hierarchy_questions import domain_of
+from tests.dpcore.hierarchy_questions import universe_domain
 
 OBJECTIVE = RelativeObjective(metric="rel_kappa", kappa=50.0, level_weights=(8, 1, 1, 1))
 WEIGHTS = NodeWeights(levels=(8.0, 1.0, 1.0, 1.0))
 
 
 def planned(**fields: Any) -> HierarchyQuestion[Any]:
-    workload = HierarchyWorkload(name="places", domain=domain_of("digits"), **fields)
+    workload = HierarchyWorkload(
+        name="places", domain=universe_domain("digits"), candidate=IrregularLevels(**fields)
+    )
     share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     return workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
 
@@ -36,7 +39,7 @@ def test_the_plan_is_the_best_one_for_what_it_is_made_for(fields: dict[str, Any]
     def error(question: HierarchyQuestion[Any]) -> float:
         mechanism = question.mechanism
         judged = planned(**fields, level_budgets=mechanism.plan.level_amounts)
-        return predicted_hierarchy_error(judged)
+        return float(judged.mechanism.predicted_error)
 
-    assert predicted_hierarchy_error(best) <= predicted_hierarchy_error(equal)
+    assert best.mechanism.predicted_error <= equal.mechanism.predicted_error
     assert error(best) < 0.999 * error(plain)
