@@ -107,8 +107,8 @@ def test_a_box_that_cuts_parts_holds_the_truth_between_inside_and_touched(
 
 
 def test_grids_are_the_sums_of_rectangles() -> None:
-    """Of all rows with a grid of single cells, and of coarser ones; parts that a line cuts are
-    spread evenly."""
+    """Grids of single cells and coarser ones, of all rows; parts that a line cuts are spread
+    evenly."""
     partition = exact_tree(Holding.SPARSE, True).partition
     for edges in ([np.arange(7), np.arange(12)], [np.array([1, 4, 6]), np.array([0, 3, 11])]):
         (grid,) = partition.grids(edges).values()

@@ -961,7 +961,7 @@ class TestMaking:
 
 
 def test_rows_without_a_cell_of_their_own_are_reported_with_their_policy() -> None:
-    """Those without a value have another policy than those outside."""
+    """Rows without a value have another policy than rows outside."""
     domain = integer(0, 10, outside="drop", missing="last")
     found = domain.row_outcomes({"x": pa.array([3, None, -1, 10])})
     assert [(each.cause, each.policy, each.rows.tolist()) for each in found] == [

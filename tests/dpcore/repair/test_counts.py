@@ -230,7 +230,7 @@ def test_counts_drawn_to_even_splits_are_closer_still(objective: Objective, rows
 
 
 def test_tall_trees_give_higher_levels_more_where_rows_are_few() -> None:
-    """Of trees too tall for single levels to be refined."""
+    """Trees too tall for single levels to be refined."""
     best = plan_tree(make_setting(256), fanouts=(2,) * 8)
     plan = plan_for_counts(best, CDF, 30, fixed_shape=True)
     for histogram in other_histograms(256, 30):

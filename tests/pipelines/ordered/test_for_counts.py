@@ -115,7 +115,7 @@ def test_errors_share_a_budget_where_they_are_known(
     workspace = Workspace(tmp_path)
 
     def change(settings: dict[str, Any]) -> None:
-        domain = DOMAIN | {"cells": 64}
+        domain = DOMAIN | {"cells": 8}
         settings["trees"] = [
             {"name": "a", "domain": domain, "for": "counts"},
             {"name": "b", "domain": domain},
