@@ -205,24 +205,21 @@ class AdaptiveForest:
             reached = to_children(place.tree, depth, splits[-1])
         result = [bottom or self._leaves(place, numbers)]
         for depth in reversed(range(height)):
-            level, measured, last = (
-                place.first_level + depth,
-                numbers[3 * depth],
-                numbers[3 * depth + 2],
-            )
-            variance = first_variances(plan, level, place.kinds(plan, depth))
+            own, again = self._measured(place, numbers, depth)
+            leaf = leaf_from_below(*own, *again)
             result.insert(
-                0,
-                parents_from_below(
-                    place.tree,
-                    depth,
-                    result[0],
-                    (measured, variance),
-                    leaf_from_below(measured, variance, last, plan.last_variances[level]),
-                    splits[depth],
-                ),
+                0, parents_from_below(place.tree, depth, result[0], own, leaf, splits[depth])
             )
         return result
+
+    def _measured(
+        self, place: PartPlace, numbers: Measurements, depth: int
+    ) -> tuple[tuple[Integers | None, Floats], tuple[Integers | None, float]]:
+        """The first and the second measurements of a level of parents, each with its variance."""
+        level = place.first_level + depth
+        variance = first_variances(self.plan, level, place.kinds(self.plan, depth))
+        first, second = numbers[3 * depth], numbers[3 * depth + 2]
+        return (first, variance), (second, self.plan.last_variances[level])
 
     def _leaves(self, place: PartPlace, numbers: Measurements) -> FromBelow:
         depth = place.tree.height
@@ -265,19 +262,13 @@ class AdaptiveForest:
         bottom: Explained | None,
     ) -> list[Explained]:
         """What explains every level of a part, roots first; ``bottom`` as in `_from_below`."""
-        plan, height = self.plan, place.tree.height
+        height = place.tree.height
         if bottom is None:
             cells = below[-1]
             bottom = explain_leaf((cells.z, cells.a), self._leaves_below(place, height), ())
         result = [bottom]
         for depth in reversed(range(height)):
-            level, measured, last = (
-                place.first_level + depth,
-                numbers[3 * depth],
-                numbers[3 * depth + 2],
-            )
-            variance = first_variances(plan, level, place.kinds(plan, depth))
-            own, again = (measured, variance), (last, plan.last_variances[level])
+            own, again = self._measured(place, numbers, depth)
             leaves = self._leaves_below(place, depth)
             split = below[depth].split
             assert split is not None
