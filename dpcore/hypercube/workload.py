@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dpcore.partitions.closest import plan_closest, privhp_choice
 from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure
@@ -18,6 +20,7 @@ from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 
 PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
+    "planned": plan_closest,
     "privhp": plan_partition,
     "privtree": plan_privtree,
     "adaptive": plan_adaptive,
@@ -30,7 +33,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     Args:
         domain: the columns.
-        mechanism: "privhp", "privtree" or "adaptive"; what the paper's mechanisms choose is in the
+        mechanism: "planned", "privhp", "privtree" or "adaptive"; what the paper's mechanisms choose is in the
             choices.
         choices: of the plan.
     """
@@ -76,6 +79,21 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             confidence=terms.confidence,
             weight=self.weight,
         )
+
+    def why(self, question: HypercubeQuestion) -> str | None:
+        """Return why a mechanism was taken, where none was named."""
+        if self.mechanism != "planned":
+            return None
+        if isinstance(question.plan, AdaptivePartitionPlan):
+            if question.plan.decision_part:
+                return "chosen for estimates: an adaptive partition, whose intervals are exact"
+            return (
+                "chosen for counts: an adaptive partition, as its counts are expected to be the "
+                "closest; for intervals say for: estimates"
+            )
+        choice = privhp_choice(self.choices)
+        because = "exact counts may not fit memory" if choice is None else "only it has that choice"
+        return f"chosen for counts: PrivHP, as {because}"
 
     def predicted(self, question: HypercubeQuestion) -> float:
         """About the standard error of a range of cells, in rows, were every node of the plan's
