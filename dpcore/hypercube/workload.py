@@ -33,8 +33,8 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     Args:
         domain: the columns.
-        mechanism: "planned", "privhp", "privtree" or "adaptive"; what the paper's mechanisms choose is in the
-            choices.
+        mechanism: "planned", "privhp", "privtree" or "adaptive"; what the paper's mechanisms
+            choose is in the choices.
         choices: of the plan.
     """
 

@@ -24,9 +24,11 @@ the node's rows under them, and e the rows that it has under all others:
     root    m = 1, e = 0, u = z
     child   e_c = (e + m w u) L_c / L,  m_c = m (1 - w),  u_c = z_c + (a_c / A) (u - S)
 
-so e_c + m_c u_c is the average, and the averages of children sum to their parent's. A node without
-cells has no rows, no parameter and no part in any sum. The averages have no known law, so intervals
-belong to the estimates, which are not averaged.
+so e_c + m_c u_c is the average, and the averages of children sum to their parent's. Both
+explanations of a node get the total u that both together have, and on the way up their mixture is
+replaced by its mean and variance, so the result is near the average over all pruned trees and not
+equal to it. A node without cells has no rows, no parameter and no part in any sum. The averages
+have no known law, so intervals belong to the estimates, which are not averaged.
 
 Source: the same of trees over ordered cells is in `dpcore.adaptive.averaging`; of boxes,
 `benchmarks/box_regret.py` (docs/synthetic.md).
@@ -110,8 +112,8 @@ def averaged_estimates(tree: GrownTree, cells: Sequence[Floats]) -> list[Floats]
     ...     n = len(value)
     ...     return GrownLevel(depth=depth, nodes=np.arange(n, dtype=np.uint64), value=value,
     ...                       parents=np.zeros(n, np.int64), variance=variance)
-    >>> tree = GrownTree(levels=(
-    ...     level(0, np.zeros(1), np.array([np.inf])), level(1, np.array([52.0, 48.0]), np.full(2, 50.0))))
+    >>> top = level(0, np.zeros(1), np.array([np.inf]))
+    >>> tree = GrownTree(levels=(top, level(1, np.array([52.0, 48.0]), np.full(2, 50.0))))
     >>> [each.round(2).tolist() for each in averaged_estimates(tree, [np.ones(1), np.full(2, 0.5)])]
     [[100.0], [50.57, 49.43]]
     """
