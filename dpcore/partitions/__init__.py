@@ -7,7 +7,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "adaptive": ("AdaptivePartitionPlan",),
     "adaptive_planner": ("plan_adaptive",),
-    "averaging": ("averaged_estimates",),
     "choices": ("PartitionChoices", "PartitionSetting", "SHARES"),
     "closest": ("plan_closest", "privhp_choice"),
     "least_squares": ("GrownEstimate", "least_squares", "weighted_families"),
