@@ -52,6 +52,7 @@ BOXES = 1_000
 MECHANISMS: Mapping[str, Mapping[str, str]] = {
     "planned": {},
     "planned, for estimates": {"for": "estimates"},
+    "adaptive, averaged": {"mechanism": "adaptive", "for": "counts", "consistency": "averaged"},
     "adaptive, least squares": {
         "mechanism": "adaptive",
         "for": "counts",

@@ -144,6 +144,11 @@ def test_counts_are_averaged_unless_another_estimation_is_chosen() -> None:
     }
     assert [plan.averaged for plan in plans.values()] == [True, True, False, False]
     assert [plan.shrunk for plan in plans.values()] == [False, False, False, True]
+    averaged = [
+        plan_adaptive(make_setting(bits=16, dimensions=columns), make_choices()).averaged
+        for columns in (1, 2, 3, 4)
+    ]
+    assert averaged == [True, True, False, False]
 
 
 def test_decisions_of_their_own_need_more_rows() -> None:
