@@ -92,7 +92,9 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
                 "closest; for intervals say for: estimates"
             )
         choice = privhp_choice(self.choices)
-        because = "exact counts may not fit memory" if choice is None else "only it has that choice"
+        because = "only it has that choice"
+        if choice is None:
+            because = "exact counts may not fit memory, or by the kept plan of an earlier version"
         return f"chosen for counts: PrivHP, as {because}"
 
     def predicted(self, question: HypercubeQuestion) -> float:
