@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.closest import plan_closest, privhp_choice
+from dpcore.partitions.closest import plan_closest, privhp_choice, privhp_choices
 from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure
@@ -54,6 +54,13 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             if self.noise is Noise.GAUSSIAN:
                 raise Refusal("noise", "privtree has Laplace noise")
         super().check(measure, delta=delta)
+
+    def under(self, measure: Measure, *, delta: bool) -> HypercubeWorkload:
+        """Return PrivHP's workload beside a delta, where none is named and no estimates requested:
+        its composition is certified, and an adaptive partition's is converted."""
+        if not delta or self.mechanism != "planned" or self.choices.decided_apart:
+            return self
+        return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
 
     def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing

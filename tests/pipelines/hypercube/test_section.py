@@ -148,6 +148,7 @@ def test_gaussian_noise(workspace: Workspace, budget: dict[str, Any], neighbors:
     assert "sigma_squared" in outcome.out
 
 
+ESTIMATES = {"for": "estimates"}
 TAKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "counts": ({}, "adaptive", "chosen for counts: an adaptive partition, as its counts"),
     "estimates": ({"for": "estimates"}, "adaptive", "chosen for estimates: an adaptive partition"),
@@ -164,6 +165,15 @@ def test_the_plan_says_which_mechanism_was_taken_and_why(
     (tree,) = json.loads(planned(workspace, short(**keys)).out)["trees"]
     assert tree["mechanism"] == mechanism
     assert why in (tree.get("why") or "") and ("why" in tree) == bool(why)
+
+
+@pytest.mark.parametrize(("read", "mechanism"), [({}, "partition"), (ESTIMATES, "adaptive")])
+def test_beside_a_delta_whole_levels_are_measured_unless_estimates_are_requested(
+    workspace: Workspace, read: dict[str, Any], mechanism: str
+) -> None:
+    outcome = planned(workspace, short(**read), epsilon=1, delta=1e-6, neighbors="add_remove")
+    (tree,) = json.loads(outcome.out)["trees"]
+    assert tree["mechanism"] == mechanism
 
 
 # What is refused, each by a sentence at its key
