@@ -62,6 +62,11 @@ class MechanismChoice(Workload[Any]):
             return noise_if_all_split(mechanism.plan)
         return self.resolved(question).predicted(question)
 
+    def error_in_rows(self, question: Any) -> float:
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            return self.predicted(question)
+        return self.resolved(question).error_in_rows(question)
+
     def condition(self, question: Any) -> str | None:
         if self.guessed_rows is None:
             return self.whole.condition(question)
