@@ -79,7 +79,7 @@ class BoundPlan(Coded):
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4, 8), tolerated=Fraction(10))
     >>> [round(float(each), 4) for each in plan.probabilities(np.array([500, 40, 2, 8, 2]))]
-    [0.0, 0.671, 0.3097, 0.0194]
+    [0.0, 0.6708, 0.3098, 0.0194]
     """
 
     unit: PrivacyUnit = field(metadata=CONTEXT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcore.privacy.unit import MOST_ROWS
 from dpcore.refusal import Refusal
 
-# Each is about 2^(1/3) times the one before: the best of them is within 13 % of any bound.
+# Each is about 2^(1/3) times the one before: the best of them is within 15 % of any bound.
 _STEPS = 3
 MOST_SIZES = 64
 
@@ -22,7 +22,7 @@ def candidate_sizes(largest: int) -> tuple[int, ...]:
     >>> candidate_sizes(10)
     (1, 2, 3, 4, 5, 6, 8, 10)
     >>> len(candidate_sizes(500)), len(candidate_sizes(2**20))
-    (26, 59)
+    (25, 58)
     """
     if not 2 <= largest <= MOST_ROWS:
         raise Refusal("at_most", f"{largest} is not from 2 to {MOST_ROWS}")
