@@ -209,7 +209,7 @@ class Configuration:
                 self.terms.unit,
                 self.auto_bounds,
                 self._unit_keys,
-                self._error_of_one_row,
+                self.error_of_one_row,
             )
         except Refusal as refusal:
             raise self._bound_refused(refusal.field, refusal.rule) from None
@@ -219,8 +219,13 @@ class Configuration:
         return ConfigurationError(f"{self.source}: privacy.{name}: {rule}")
 
     @property
-    def _error_of_one_row(self) -> float:
-        """The typical error of the trees, in rows, where a unit has one."""
+    def error_of_one_row(self) -> float:
+        """The typical error of the trees that count rows, in rows, where a unit has one row: the
+        mean of their errors by their weights.
+
+        Raises:
+            ConfigurationError: none does; or they cannot be planned.
+        """
         own = self.terms.unit
         one: PrivacyUnit = replace(own, rows=1, keys=None if own.keys is None else 1)
         each_row = replace(
@@ -238,8 +243,8 @@ class Configuration:
             if not counts_units(question)
         }
         if not errors:
-            first = next(iter(self.auto_bounds))
-            raise self._bound_refused(first, "auto has no effect: no tree counts rows of a unit")
+            first = next(iter(self.auto_bounds), "max_rows")
+            raise self._bound_refused(first, "has no effect: no tree counts rows of a unit")
         return mean_error(errors)
 
     @property

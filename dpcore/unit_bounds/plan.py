@@ -141,7 +141,8 @@ class BoundPlan(Coded):
         above = counts[::-1].cumsum()[::-1][1:]
         excess = np.maximum(above * _PART - int(self.tolerated * _PART), 0)
         result: Integers = excess + self.handicaps
-        return result - result.min()
+        result -= result.min()
+        return result
 
     def weights(self, counts: Integers) -> Floats:
         """The weight of each size, beside 1 for the likeliest.

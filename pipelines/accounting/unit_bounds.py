@@ -1,28 +1,36 @@
 """What bounds on the rows of a privacy unit cut off, and what they cost: a help to choose them.
 
 How many rows units have is private. It is read from a release of it (a tree whose domain has the
-type unit_rows), never from the rows.
+type unit_rows), never from the rows. One bound is recommended by the model of bounds that are
+chosen privately (`dpcore.unit_bounds.plan`): the likeliest one, where the noisy numbers of units
+take the place of exact ones, and one over their standard error that of the rate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Floats
 from dpcore.release.composition import TreeRefused
 from dpcore.release.guarantee import budget_text
+from dpcore.unit_bounds.plan import EXPONENT
 from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
 from pipelines.sections.error import ConfigurationError
+from pipelines.unit_bounds.plan import tolerated_units
 from pipelines.user_error import UserError
 
 # Of the rows, the parts that bounds are shown for.
-_KEPT = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+_KEPT = (0.5, 0.75, 0.9, 0.95, 0.99)
+# Numbers of units below so many standard errors are noise, and so are all beyond.
+_SURE = 2.0
 
 
 def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]:
@@ -33,9 +41,9 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
         path: of a release that has a tree of units by their rows.
 
     Returns:
-        `release`, its `budget` and its `most`; `bounds`, each with `max_rows`, `rows_left_out` (a
-        part of all rows), `units_cut` (a part of all units) and `errors` by tree (None where the
-        tree cannot be planned with it).
+        `release`, its `budget` and its `most`; `recommended`, a bound; `bounds`, each with
+        `max_rows`, `rows_left_out` (a part of all rows), `units_cut` (a part of all units) and
+        `errors` by tree (None where the tree cannot be planned with it).
 
     Raises:
         UserError: the folder has no such tree, or is of another unit, or found no units.
@@ -58,25 +66,67 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
         raise UserError(
             f"--units: {path} is about {released.name}, but the privacy unit is {unit.name}"
         )
-    up_to = np.asarray(folder.rows("cdf", counted[0].name)["count"], dtype=np.float64)
-    with_more = up_to[-1] - np.concatenate([[0.0], up_to])  # units of more than 0, 1, ... rows
-    if not with_more[0]:
+    units = _Units.from_release(folder, counted[0].name)
+    if not units.with_more[0]:
         raise UserError(f"--units: {path} found no units, so there is nothing to choose by")
+    recommended = units.recommended(float(tolerated_units(configuration.error_of_one_row)))
+    given = [] if "max_rows" in configuration.auto_bounds else [unit.rows]
+    shown = sorted({*given, recommended, *units.keeping(_KEPT)})
     return {
         "release": path,
         "budget": budget_text(folder.plan),
-        "most": len(up_to),
-        "bounds": [
-            _bound(configuration, rows, with_more) for rows in _candidates(unit.rows, with_more)
-        ],
+        "most": units.most,
+        "recommended": recommended,
+        "bounds": [_bound(configuration, rows, units.with_more) for rows in shown],
     }
 
 
-def _candidates(given: int, with_more: Floats) -> list[int]:
-    """The least bounds that keep some parts of the rows, and the one of the configuration."""
-    kept = np.cumsum(with_more[:-1])
-    found = np.searchsorted(kept, np.array(_KEPT) * kept[-1] * (1 - 1e-12)) + 1
-    return sorted({given, *found.tolist()})
+@dataclass(frozen=True, kw_only=True)
+class _Units:
+    """Noisy numbers of units by their rows.
+
+    Args:
+        with_more: (most + 1,) units of more than 0, 1, ... rows; 0 where they are noise.
+        error: a typical standard error of these.
+    """
+
+    with_more: Floats
+    error: float
+
+    @classmethod
+    def from_release(cls, folder: ReleaseFolder, tree: str) -> _Units:
+        """The numbers of a released tree of units."""
+        rows = folder.rows("cdf", tree)
+        up_to = np.asarray(rows["count"], dtype=np.float64)
+        errors = np.asarray(rows["std_error"], dtype=np.float64)
+        error = math.sqrt(math.fsum((errors * errors).tolist()) / len(errors))
+        with_more = up_to[-1] - np.concatenate([[0.0], up_to])
+        noise = np.flatnonzero(with_more < _SURE * error)
+        if len(noise) and noise[0]:
+            with_more[noise[0] :] = 0.0
+        return cls(with_more=with_more, error=error)
+
+    @property
+    def most(self) -> int:
+        """The rows from which on units are not distinguished."""
+        return len(self.with_more) - 1
+
+    def recommended(self, tolerated: float) -> int:
+        """The bound that is likeliest under the law of chosen bounds.
+
+        Args:
+            tolerated: how many units may exceed it.
+        """
+        excess = np.maximum(self.with_more[1:] - tolerated, 0.0).tolist()
+        rate = 1 / max(self.error, 1e-6)
+        losses = [rate * each + EXPONENT * log(rows) for rows, each in enumerate(excess, start=1)]
+        return losses.index(min(losses)) + 1
+
+    def keeping(self, parts: Sequence[float]) -> list[int]:
+        """The least bounds that keep some parts of the rows."""
+        kept = np.cumsum(self.with_more[:-1])
+        found = np.searchsorted(kept, np.array(parts) * kept[-1] * (1 - 1e-12)) + 1
+        return [int(each) for each in found]
 
 
 def _bound(configuration: Configuration, rows: int, with_more: Floats) -> dict[str, Any]:
@@ -113,11 +163,14 @@ def unit_bounds_lines(entry: Mapping[str, Any]) -> Iterator[str]:
         errors = each["errors"] or {}
         shown = (significant(errors[name]) if name in errors else "not possible" for name in names)
         widths = (len(name) + 2 for name in names)
+        is_best = each["max_rows"] == entry["recommended"]
+        mark = ["recommended"] if is_best else []
         yield "  ".join(
             [
                 f"{each['max_rows']:>10,}",
                 f"{each['rows_left_out']:>13.1%}",
                 f"{each['units_cut']:>9.1%}",
                 *(text.rjust(width) for text, width in zip(shown, widths, strict=True)),
+                *mark,
             ]
         )

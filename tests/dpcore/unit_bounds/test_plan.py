@@ -1,4 +1,4 @@
-"""The law of the choice of a bound: its formula, its sensitivity and what it reveals, enumerated."""
+"""The law of the choice of a bound: its formula, its sensitivity, what it reveals."""
 
 from __future__ import annotations
 
@@ -127,9 +127,7 @@ def test_no_tiny_population_reveals_more_than_rho(neighbors: Neighbors) -> None:
             ]
             for p, q in (laws, laws[::-1]):
                 for order in (1.5, 2.0, 5.0, 30.0):
-                    moment = math.fsum(
-                        b * (a / b) ** order for a, b in zip(p, q, strict=True)
-                    )
+                    moment = math.fsum(b * (a / b) ** order for a, b in zip(p, q, strict=True))
                     assert math.log(moment) / (order - 1) <= order * float(rho) + 1e-12
 
 
@@ -150,7 +148,7 @@ def test_choices_follow_the_law() -> None:
     seen = [found.count(size) for size in SIZES]
     law = np.array([float(each) for each in plan.probabilities(counts)])
     assert stats.chisquare(seen, law * len(found)).pvalue > FALSE_ALARM
-    other = np.array([float(each) for each in plan.probabilities(counts + [0, 1, 0, 0])])
+    other = np.array([float(each) for each in plan.probabilities(counts + np.array([0, 1, 0, 0]))])
     assert stats.chisquare(seen, other * len(found)).pvalue < FALSE_ALARM
 
 

@@ -39,9 +39,7 @@ def make_question(
 
 
 def release_plan(question: BoundQuestion) -> ReleasePlan:
-    return ReleasePlan(
-        name="r", unit=question.unit, budget=question.budget, questions=(question,)
-    )
+    return ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
 
 
 def counted(question: BoundQuestion, rows: dict[str, Any], size: int = 3) -> list[int]:
