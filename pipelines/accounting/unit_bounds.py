@@ -2,24 +2,23 @@
 
 How many rows units have is private. It is read from a release of it (a tree whose domain has the
 type unit_rows), never from the rows. One bound is recommended by the model of bounds that are
-chosen privately (`dpcore.unit_bounds.plan`): the likeliest one, where the noisy numbers of units
-take the place of exact ones, and one over their standard error that of the rate.
+chosen privately (`dpcore.unit_bounds.plan`): the least that as few units exceed as is tolerated
+there, since a larger one adds as much noise as it saves rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats
 from dpcore.release.composition import TreeRefused
 from dpcore.release.guarantee import budget_text
-from dpcore.unit_bounds.plan import EXPONENT
 from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
@@ -29,8 +28,11 @@ from pipelines.user_error import UserError
 
 # Of the rows, the parts that bounds are shown for.
 _KEPT = (0.5, 0.75, 0.9, 0.95, 0.99)
-# Numbers of units below so many standard errors are noise, and so are all beyond.
-_SURE = 2.0
+# Numbers of units below so many standard errors are mostly noise; what they follow is read off
+# between these and so many.
+_SURE = (3.0, 12.0)
+_NEAR = 0.5
+_LEAST_POWER = 0.5
 
 
 def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]:
@@ -69,15 +71,19 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
     units = _Units.from_release(folder, counted[0].name)
     if not units.with_more[0]:
         raise UserError(f"--units: {path} found no units, so there is nothing to choose by")
-    recommended = units.recommended(float(tolerated_units(configuration.error_of_one_row)))
+    tolerated = float(tolerated_units(configuration.error_of_one_row))
+    recommended = units.recommended(tolerated)
+    with_more = units.with_tail(recommended, tolerated)
     given = [] if "max_rows" in configuration.auto_bounds else [unit.rows]
-    shown = sorted({*given, recommended, *units.keeping(_KEPT)})
     return {
         "release": path,
         "budget": budget_text(folder.plan),
         "most": units.most,
         "recommended": recommended,
-        "bounds": [_bound(configuration, rows, units.with_more) for rows in shown],
+        "bounds": [
+            _bound(configuration, rows, with_more)
+            for rows in sorted({*given, recommended, *_keeping(with_more)})
+        ],
     }
 
 
@@ -86,25 +92,23 @@ class _Units:
     """Noisy numbers of units by their rows.
 
     Args:
-        with_more: (most + 1,) units of more than 0, 1, ... rows; 0 where they are noise.
+        with_more: (most + 1,) units of more than 0, 1, ... rows, falling.
+        estimates: (most + 1,) the same without bias, falling but for noise.
         error: a typical standard error of these.
     """
 
     with_more: Floats
+    estimates: Floats
     error: float
 
     @classmethod
     def from_release(cls, folder: ReleaseFolder, tree: str) -> _Units:
         """The numbers of a released tree of units."""
         rows = folder.rows("cdf", tree)
-        up_to = np.asarray(rows["count"], dtype=np.float64)
+        counts, estimates = (_above(rows[name]) for name in ("count", "estimate"))
         errors = np.asarray(rows["std_error"], dtype=np.float64)
         error = math.sqrt(math.fsum((errors * errors).tolist()) / len(errors))
-        with_more = up_to[-1] - np.concatenate([[0.0], up_to])
-        noise = np.flatnonzero(with_more < _SURE * error)
-        if len(noise) and noise[0]:
-            with_more[noise[0] :] = 0.0
-        return cls(with_more=with_more, error=error)
+        return cls(with_more=counts, estimates=estimates, error=error)
 
     @property
     def most(self) -> int:
@@ -112,21 +116,61 @@ class _Units:
         return len(self.with_more) - 1
 
     def recommended(self, tolerated: float) -> int:
-        """The bound that is likeliest under the law of chosen bounds.
+        """The least bound that no more than some units exceed.
+
+        Fewer than three standard errors of units are mostly noise. The bound is then halfway, in
+        ratio, between where the estimates fall to half a standard error, and where the power law
+        through twelve and three standard errors falls to the tolerated number.
 
         Args:
             tolerated: how many units may exceed it.
         """
-        excess = np.maximum(self.with_more[1:] - tolerated, 0.0).tolist()
-        rate = 1 / max(self.error, 1e-6)
-        losses = [rate * each + EXPONENT * log(rows) for rows, each in enumerate(excess, start=1)]
-        return losses.index(min(losses)) + 1
+        sure, many = (_first_below(self.with_more, times * self.error) for times in _SURE)
+        if tolerated >= _SURE[0] * self.error:
+            return min(_first_below(self.estimates, tolerated), self.most)
+        if not 1 <= many < sure < self.most:
+            return min(sure, self.most)
+        seen = min(_SURE[1] * self.error, float(self.with_more[1])) / (_SURE[0] * self.error)
+        power = max(log(max(seen, 1.0)) / log(sure / many), _LEAST_POWER)
+        far = log(float(sure)) + log(_SURE[0] * self.error / tolerated) / power
+        near = log(float(_first_below(self.estimates, max(tolerated, _NEAR * self.error))))
+        return max(1, min(round(exp((near + far) / 2)), self.most))
 
-    def keeping(self, parts: Sequence[float]) -> list[int]:
-        """The least bounds that keep some parts of the rows."""
-        kept = np.cumsum(self.with_more[:-1])
-        found = np.searchsorted(kept, np.array(parts) * kept[-1] * (1 - 1e-12)) + 1
-        return [int(each) for each in found]
+    def with_tail(self, bound: int, tolerated: float) -> Floats:
+        """Numbers of units of more rows, where what is mostly noise is the power law that falls to
+        the tolerated number at a bound.
+
+        Args:
+            bound: as of `recommended`.
+            tolerated: as of `recommended`.
+        """
+        least = _SURE[0] * self.error
+        sure = _first_below(self.with_more, least)
+        if not 1 <= sure < bound or not 0 < tolerated < least:
+            return self.with_more
+        power = log(least / tolerated) / log(bound / sure)
+        tail = [least * exp(-power * log(t / sure)) for t in range(sure, self.most + 1)]
+        return np.concatenate([self.with_more[:sure], tail])
+
+
+def _above(up_to: Any) -> Floats:
+    """Units of more than 0, 1, ... rows, from those of up to 1, 2, ... rows."""
+    numbers = np.asarray(up_to, dtype=np.float64)
+    result: Floats = numbers[-1] - np.concatenate([[0.0], numbers])
+    return result
+
+
+def _first_below(with_more: Floats, most: float) -> int:
+    """The first number of rows, from 1 on, that no more units exceed; beyond the last: none."""
+    below = np.flatnonzero(with_more[1:] <= most)
+    return int(below[0]) + 1 if len(below) else len(with_more)
+
+
+def _keeping(with_more: Floats) -> list[int]:
+    """The least bounds that keep some parts of the rows."""
+    kept = np.cumsum(with_more[:-1])
+    found = np.searchsorted(kept, np.array(_KEPT) * kept[-1] * (1 - 1e-12)) + 1
+    return [int(each) for each in found]
 
 
 def _bound(configuration: Configuration, rows: int, with_more: Floats) -> dict[str, Any]:
