@@ -5,7 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "plan": ("EXPONENT", "BoundPlan"),
+    "plan": ("BoundPlan",),
     "question": ("BoundOf", "BoundQuestion", "ReleasedBound"),
     "sizes": ("MOST_SIZES", "candidate_sizes"),
 }

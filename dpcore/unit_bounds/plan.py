@@ -8,12 +8,14 @@ and a tree whose error is c where a unit has one row is off by c t where it has 
 a range loses is on average about half of B(t), so the sum of both errors is least where half the
 slope of B, N(t) / 2, is c: where m = 2 c units exceed t. Among the sizes t one is chosen with
 
-    P(t) proportional to t^-4 exp(-rate D(t)),    D(t) = max(0, N(t) - m).
+    P(t) proportional to t^-a exp(-rate D(t)),    D(t) = max(0, N(t) - m).
 
-D is 0 from the wanted bound on, and t^-4 is a public weight: it makes larger bounds, which D does
+D is 0 from the wanted bound on, and t^-a is a public weight: it makes larger bounds, which D does
 not distinguish, unlikely in proportion to what they cost, and it adds ln of it to the distance
-below. That is the exponential mechanism with a public base measure, and it is exact: D is computed
-in whole numbers, and the choice follows the weights to the bit (`dpcore.exponential.choice`).
+below. The more the choice can see (rate m), the steeper it may be: a is the whole number nearest to
+4 (rate m)^(1/3), from 2 to 8. That is the exponential mechanism with a public base measure, and it
+is exact: D is computed in whole numbers, and the choice follows the weights to the bit
+(`dpcore.exponential.choice`).
 
     sensitivity   `excess_sensitivity`: all D(t) move by 0 to 1 in one direction.
     epsilon       the loss is the rate times the range of the moves, 1: rate = epsilon - SLACK.
@@ -25,7 +27,7 @@ in whole numbers, and the choice follows the weights to the bit (`dpcore.exponen
 
 Source: McSherry and Talwar, "Mechanism Design via Differential Privacy", FOCS 2007 (section 3, with
 a base measure); Cesar and Rogers, "Bounding, Concentrating, and Truncating", ALT 2021, lemma 3.4;
-the score, its rule m = 2 c and the weight t^-4 are derived here (benchmarks/auto_bounds.py).
+the score, its rule m = 2 c and the public weight are derived here (benchmarks/auto_bounds.py).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from dpcore.refusal import Refusal
 from dpcore.unit_bounds.sizes import MOST_SIZES
 
 # Of the public weight of a size.
-EXPONENT = 4
+_LEAST_EXPONENT, _LARGEST_EXPONENT, _EXPONENT_AT_ONE = 2, 8, 4
 # What a choice costs more, because weights are rounded.
 SLACK = 8 * ERROR
 # Distances are whole numbers of this part of a unit.
@@ -79,8 +81,10 @@ class BoundPlan(Coded):
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4, 8), tolerated=Fraction(10))
     >>> [round(float(each), 4) for each in plan.probabilities(np.array([500, 40, 2, 8, 2]))]
-    [0.0, 0.6708, 0.3098, 0.0194]
+    [0.0, 0.9718, 0.0281, 0.0001]
     """
+
+    written = ("budget", "sizes", "tolerated", "exponent")
 
     unit: PrivacyUnit = field(metadata=CONTEXT)
     budget: Budget = field(metadata=INLINE)
@@ -113,10 +117,19 @@ class BoundPlan(Coded):
         return _root_below(8 * self.budget.amount) / moved - SLACK
 
     @cached_property
+    def exponent(self) -> int:
+        """The exponent a of the public weights."""
+        cube = 8 * _EXPONENT_AT_ONE**3 * self.rate * self.tolerated
+        result = _LEAST_EXPONENT
+        while result < _LARGEST_EXPONENT and (2 * result + 1) ** 3 <= cube:
+            result += 1
+        return result
+
+    @cached_property
     def handicaps(self) -> Integers:
         """(sizes,) the logarithms of the public weights, as distances; 0 for the first size."""
         part = float(self.rate / _PART)
-        numbers = [EXPONENT * log(size / self.sizes[0]) / part for size in self.sizes]
+        numbers = [self.exponent * log(size / self.sizes[0]) / part for size in self.sizes]
         return np.array([math.floor(each + 0.5) for each in numbers], np.int64)
 
     def cell_ids(self, numbers: Integers) -> Integers:

@@ -45,12 +45,13 @@ from dpcore.rows.packing import pack, unpack
 from dpcore.selection.key_columns import KeyColumns
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import UniformTree
-from dpcore.unit_bounds.plan import EXPONENT, BoundPlan
+from dpcore.unit_bounds.plan import BoundPlan
 
 _PLACE = Place(0, 0)
 WORDS = (
-    "The bound is one of the listed sizes, drawn with a probability that falls as size^-4 and, for "
-    "each unit beyond the tolerated ones that has more than the size, by a factor of exp(-rate). "
+    "The bound is one of the listed sizes, drawn with a probability that falls as size^-exponent "
+    "and, for each unit beyond the tolerated ones that has more than the size, by a factor of "
+    "exp(-rate). "
     "How many units have more is not released."
 )
 
@@ -225,7 +226,7 @@ class BoundQuestion(Question):
             "mechanism": "exponential mechanism over bounds",
             "bound": self.of.key,
             "sizes": list(self.plan.sizes),
-            "exponent": EXPONENT,
+            "exponent": self.plan.exponent,
             "tolerated_units": float(self.plan.tolerated),
             "rate": float(self.plan.rate),
             "sensitivity": 1,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats
@@ -32,6 +33,8 @@ _KEPT = (0.5, 0.75, 0.9, 0.95, 0.99)
 # between these and so many.
 _SURE = (3.0, 12.0)
 _NEAR = 0.5
+# Of an interval, in standard errors.
+_WIDTH = 4.0
 _LEAST_POWER = 0.5
 
 
@@ -68,7 +71,7 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
         raise UserError(
             f"--units: {path} is about {released.name}, but the privacy unit is {unit.name}"
         )
-    units = _Units.from_release(folder, counted[0].name)
+    units = UnitNumbers.from_table(folder.rows("cdf", counted[0].name))
     if not units.with_more[0]:
         raise UserError(f"--units: {path} found no units, so there is nothing to choose by")
     tolerated = float(tolerated_units(configuration.error_of_one_row))
@@ -88,7 +91,7 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Units:
+class UnitNumbers:
     """Noisy numbers of units by their rows.
 
     Args:
@@ -102,12 +105,16 @@ class _Units:
     error: float
 
     @classmethod
-    def from_release(cls, folder: ReleaseFolder, tree: str) -> _Units:
-        """The numbers of a released tree of units."""
-        rows = folder.rows("cdf", tree)
+    def from_table(cls, rows: pa.Table) -> UnitNumbers:
+        """The numbers of a released tree of units.
+
+        Args:
+            rows: of its CDF: `count`, `estimate`, `ci_low` and `ci_high`, (most,) each. Counts that
+                are averages have no standard error, but intervals, which are about four wide.
+        """
         counts, estimates = (_above(rows[name]) for name in ("count", "estimate"))
-        errors = np.asarray(rows["std_error"], dtype=np.float64)
-        error = math.sqrt(math.fsum((errors * errors).tolist()) / len(errors))
+        low, high = (np.asarray(rows[name], np.float64) for name in ("ci_low", "ci_high"))
+        error = math.sqrt(math.fsum(((high - low) ** 2).tolist()) / len(low)) / _WIDTH
         return cls(with_more=counts, estimates=estimates, error=error)
 
     @property

@@ -89,7 +89,7 @@ def test_probabilities_are_the_formula(measure: Measure, tolerated: Fraction) ->
     rate = 1 / 8 if measure is Measure.EPSILON else 1.0
     for population in populations():
         weights = [
-            size**-4 * math.exp(-rate * float(distance))
+            size ** -float(plan.exponent) * math.exp(-rate * float(distance))
             for size, distance in zip(SIZES, excess(plan, population), strict=True)
         ]
         law = plan.probabilities(counts_of(plan, population))
@@ -150,6 +150,15 @@ def test_choices_follow_the_law() -> None:
     assert stats.chisquare(seen, law * len(found)).pvalue > FALSE_ALARM
     other = np.array([float(each) for each in plan.probabilities(counts + np.array([0, 1, 0, 0]))])
     assert stats.chisquare(seen, other * len(found)).pvalue < FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("seen", "exponent"), [(0, 2), (Fraction(1, 4), 3), (1, 4), (2, 5), (5, 7), (1000, 8)]
+)
+def test_the_exponent_grows_with_what_the_choice_can_see(seen: Fraction, exponent: int) -> None:
+    """Four times the cube root of the rate times the tolerated units, within its limits."""
+    assert make_plan(tolerated=Fraction(seen)).exponent == exponent
+    assert make_plan(tolerated=Fraction(2 * seen), amount=Fraction(1, 2)).exponent == exponent
 
 
 def test_large_numbers_do_not_overflow() -> None:
