@@ -7,5 +7,5 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "plan": ("BoundPlan",),
     "question": ("BoundOf", "BoundQuestion", "ReleasedBound"),
-    "sizes": ("MOST_SIZES", "candidate_sizes"),
+    "sizes": ("candidate_sizes",),
 }
