@@ -234,7 +234,6 @@ def test_a_killed_first_stage_is_finished(
     assert read_files(people.output) == read_files(made)
 
 
-@pytest.mark.slow
 def test_a_process_killed_between_the_stages_chooses_once_and_pays_once(people: Workspace) -> None:
     """By SIGKILL, as soon as the choice is released; the second run goes on with it."""
     url = f"sqlite:///{people.folder}/budget.db"
