@@ -28,7 +28,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
-    ("release", "chooser"),
+    ("chooser", "unit_bounds"),
+    ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Lines of a package, so that a person can know it whole.

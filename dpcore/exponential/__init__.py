@@ -6,6 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "better": ("is_better",),
+    "choice": ("weighed",),
     "margins": ("rank_errors", "root_mean_square"),
     "mechanism": ("ExponentialMechanism",),
     "question": (
@@ -16,5 +17,6 @@ FACE = {
         "exponential_question_from_spec",
     ),
     "released": ("ReleasedQuantiles",),
+    "weights": ("ERROR", "FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
 }

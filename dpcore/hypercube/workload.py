@@ -114,3 +114,6 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             total += ((1 << (depth - above)) - 1) * law.variance
             above = depth
         return math.sqrt(total)
+
+    def error_in_rows(self, question: HypercubeQuestion) -> float:
+        return self.predicted(question)

@@ -33,6 +33,7 @@ from dpcore.series.question import SeriesQuestion, series_question_from_spec
 from dpcore.series.released import own_period
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
+from dpcore.unit_bounds.question import BoundQuestion, ReleasedBound
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -114,6 +115,12 @@ KINDS: dict[str, TreeKind] = {
     "selection": TreeKind(
         lambda spec, terms: SelectionQuestion.from_spec(spec, unit=terms.unit),
         lambda question, read, tables: ReleasedSelection(question, read),
+    ),
+    "bound": TreeKind(
+        lambda spec, terms: BoundQuestion.from_spec(
+            spec, unit=terms.unit.once, measure=terms.measure
+        ),
+        lambda question, read, tables: ReleasedBound(question, read),
     ),
     "exponential": TreeKind(
         lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),
