@@ -1,7 +1,7 @@
 """How often intervals of quantiles hold, and how wide they are, on public shapes of data.
 
     python -m benchmarks.quantile_intervals [--cells 4096] [--measure epsilon] [--releases 160]
-        [--write docs/quantiles.md]
+        [--plans NAME ...] [--quantiles N ...] [--write docs/quantiles.md]
 
 measures 95 % intervals on the shapes of `benchmarks.regret`: seven families of four shapes, at
 several numbers of rows times the budget. For each way of planning and each number of quantiles it
@@ -132,7 +132,9 @@ def _width(cells: QuantileCells) -> Floats:
     return np.asarray(np.maximum(cells.high - cells.low, 0) + 1.0)
 
 
-def lines(cells: int, measure: Measure, releases: int) -> Iterator[str]:
+def lines(
+    cells: int, measure: Measure, releases: int, plans: list[str], numbers: list[int]
+) -> Iterator[str]:
     """The table, in Markdown."""
     amount = float(AMOUNTS[measure])
     unit = amount if measure is Measure.EPSILON else math.sqrt(2 * amount)
@@ -144,8 +146,9 @@ def lines(cells: int, measure: Measure, releases: int) -> Iterator[str]:
         for family, each in make_shapes(cells).items()
         for place, shape in enumerate(each)
     }
-    for name, keys in PLANS[measure].items():
-        for number in NUMBERS:
+    for name in plans:
+        keys = PLANS[measure][name]
+        for number in numbers:
             every = even_quantiles(number)
             looked_at = every if number < 99 else every[4::10]
             mechanism = make_mechanism(keys, every, cells, measure)
@@ -177,10 +180,14 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=4096)
     parser.add_argument("--measure", choices=[each.value for each in Measure], default="epsilon")
     parser.add_argument("--releases", type=int, default=160, help="of one quantile")
+    parser.add_argument("--plans", nargs="+", help="some of the names in the first column")
+    parser.add_argument("--quantiles", type=int, nargs="+", default=NUMBERS)
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page with the marks")
     chosen = parser.parse_args()
     table = []
-    for line in lines(chosen.cells, Measure(chosen.measure), chosen.releases):
+    measure = Measure(chosen.measure)
+    plans = chosen.plans or list(PLANS[measure])
+    for line in lines(chosen.cells, measure, chosen.releases, plans, chosen.quantiles):
         print(line, flush=True)
         table.append(f"{line}\n")
     if chosen.write is not None:

@@ -27,8 +27,8 @@ from functools import lru_cache
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.codec import Coded, coded
-from dpcore.errors.intervals import QuantileMargin, one_sided, prefix_margin
+from dpcore.codec import coded
+from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided, prefix_margin
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.budget import Measure
@@ -42,7 +42,7 @@ _RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveWidths(Coded):
+class AdaptiveWidths(QuantileWidths):
     """Half-widths of the intervals on either side, at one confidence.
 
     Args:
@@ -51,6 +51,8 @@ class AdaptiveWidths(Coded):
         quantile: the margins that decide a quantile. None: as the others, as for widths that were
             stored without.
     """
+
+    later = "quantile"
 
     confidence: float
     slope: float

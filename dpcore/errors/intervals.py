@@ -5,7 +5,9 @@ Source: `dpcore.errors.law` gives the widths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -55,6 +57,29 @@ class QuantileMargin(Coded):
         doubled = np.maximum(both - one, 0.0)
         times = np.divide(apart, doubled, out=np.full(doubled.shape, _APART[-1]), where=doubled > 0)
         return one + doubled * interpolated(times, _APART, _FALLEN)
+
+
+W = TypeVar("W", bound="QuantileWidths")
+
+
+class QuantileWidths(Coded):
+    """Widths of intervals whose margins of quantiles are a later entry: widths that were stored
+    before lack it, and the intervals of these releases stay as they are."""
+
+    # Field of the margins, which has a default for widths that lack it.
+    later: ClassVar[str]
+
+    def as_stored(self: W, entry: Mapping[str, object]) -> W:
+        """Return these widths without margins of quantiles, where an entry has none.
+
+        Args:
+            entry: widths as a manifest has them.
+        """
+        if self.later in entry:
+            return self
+        (default,) = (each.default for each in fields(self) if each.name == self.later)  # type: ignore[arg-type]
+        former: W = replace(self, **{self.later: default})  # type: ignore[type-var]
+        return former
 
 
 def one_sided(confidence: float) -> float:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from dpcore.arithmetic.elementary import power
 from dpcore.arithmetic.normal import normal_quantile
-from dpcore.codec import Coded, coded
-from dpcore.errors.intervals import QuantileMargin, one_sided
+from dpcore.codec import coded
+from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalWidths(Coded):
+class NormalWidths(QuantileWidths):
     """Half-widths of intervals on either side, in standard errors.
 
     Args:
@@ -26,6 +26,8 @@ class NormalWidths(Coded):
     >>> round(NormalWidths(confidence=0.95).width, 2)
     1.96
     """
+
+    later = "closer"
 
     confidence: float
     closer: bool = field(default=False, metadata=coded(omit=False))

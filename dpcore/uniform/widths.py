@@ -20,8 +20,8 @@ import numpy as np
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded, coded
-from dpcore.errors.intervals import QuantileMargin, one_sided
+from dpcore.codec import coded
+from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
@@ -38,7 +38,7 @@ _EXTREME = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalWidths(Coded):
+class IntervalWidths(QuantileWidths):
     """Half-widths of the intervals on either side, at one confidence.
 
     Args:
@@ -52,6 +52,8 @@ class IntervalWidths(Coded):
         quantile: the margins that decide a quantile. None: the margins of prefixes do, as for
             widths that were stored without.
     """
+
+    later = "quantile"
 
     confidence: float
     levels: tuple[float, ...]

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.adaptive.widths import AdaptiveWidths
 from dpcore.errors.intervals import QuantileMargin, prefix_margin
+from dpcore.factorised.widths import NormalWidths
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.questions.intervals import difference_ends
 from dpcore.trees.forest import PrefixSolution
+from dpcore.uniform.widths import IntervalWidths
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7
@@ -308,3 +311,21 @@ def test_rising_limits_are_narrower_where_few_rows_lie() -> None:
     # 400 of .95: five standard deviations are .054.
     assert held["rising"] >= 0.95 - 0.054 > held["too narrow"]
     assert width["rising"] <= 0.75 * width["before"]
+
+
+def test_widths_of_before_have_no_margins_of_quantiles() -> None:
+    normal = NormalWidths(confidence=0.95, closer=True)
+    margin = normal.quantile
+    assert margin is not None and margin.both[0] > margin.one[0] > 1.6
+    for widths in (
+        normal,
+        AdaptiveWidths(confidence=0.95, slope=2.0, quantile=margin),
+        IntervalWidths(confidence=0.95, levels=(2.0,), prefix=2.0, quantile=margin),
+    ):
+        entry = widths.spec()
+        assert type(widths).from_spec(entry) == widths
+        assert widths.as_stored(entry) == widths
+        del entry[widths.later]
+        former = widths.as_stored(entry)
+        assert former.quantile is None and former.spec() == entry
+        assert type(widths).from_spec(entry) == former
