@@ -45,13 +45,18 @@ from pipelines.ordered.section import OrderedTree
 CONFIDENCE = 0.95
 NUMBERS = (1, 3, 9, 99)
 QUANTILES = {"objective": "quantiles"}
+WHOLE = {**QUANTILES, "consistency": "top_down"}
 PLANS: Mapping[Measure, Mapping[str, Mapping[str, object]]] = {
     Measure.EPSILON: {
-        "whole levels": QUANTILES,
+        "whole levels": WHOLE,
         "adaptive, averaged": {**QUANTILES, "for": "counts"},
         "adaptive": {"mechanism": "adaptive"},
     },
-    Measure.RHO: {"whole levels": QUANTILES, "adaptive": {"mechanism": "adaptive"}},
+    Measure.RHO: {
+        "whole levels": WHOLE,
+        "adaptive": {"mechanism": "adaptive"},
+        "matrix mechanism": {"mechanism": "factorised"},
+    },
 }
 BEGIN, END = "<!-- intervals: begin -->\n", "<!-- intervals: end -->\n"
 
