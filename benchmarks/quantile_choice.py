@@ -1,4 +1,4 @@
-"""Quantiles by the exponential mechanism beside those of a tree for counts, on public shapes.
+"""Quantiles by the exponential mechanism beside quantiles of a tree for counts, on public shapes.
 
     python -m benchmarks.quantile_choice [--quantiles 9 15] [--releases 6] [--held-out]
 

@@ -62,7 +62,7 @@ BEGIN, END = "<!-- intervals: begin -->\n", "<!-- intervals: end -->\n"
 
 
 class Measured(NamedTuple):
-    """The intervals of one shape: which hold, and their widths over those of before."""
+    """The intervals of one shape: which hold, and their widths over the widths of before."""
 
     held: Flags
     ratio: Floats

@@ -34,7 +34,7 @@ class NormalWidths(QuantileWidths):
 
     @property
     def quantile(self) -> QuantileMargin | None:
-        """The margins that decide a quantile; None: those of prefixes do."""
+        """The margins that decide a quantile; None: the margins of prefixes do."""
         if not self.closer:
             return None
         one = NormalWidths(confidence=one_sided(self.confidence)).width

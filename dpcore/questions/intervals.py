@@ -50,7 +50,7 @@ def difference_ends(
     variance: float,
     margin: QuantileMargin | float | tuple[float, float],
 ) -> Ends:
-    """Return D_b = prefix_b - q total with its variances, from those of a plan.
+    """Return D_b = prefix_b - q total with its variances, from the variances of a plan.
 
     Args:
         prefixes: (units, n) the chunk's CDF points.
@@ -122,7 +122,7 @@ class SlopedIntervals(IntervalRule):
     Args:
         sloped: slope and offset of the margins of prefixes.
         root_variance: variance of the estimate of a whole tree, in rows^2; 0 where it is public.
-        quantile: the margins that decide quantiles; None: as those of prefixes.
+        quantile: the margins that decide quantiles; None: the margins of prefixes.
     """
 
     def __init__(
