@@ -268,7 +268,7 @@ def test_half_the_rows_apart_never_fail_more_often(factor: float) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rising_limits_of_pieces_are_no_narrower(seed: int) -> None:
-    """Nothing is known across the edges of pieces, so their intervals hold the intervals of the whole."""
+    """Nothing is known across the edges of pieces, so their intervals are no narrower."""
     prefixes, root = random_solution(seed, 4, 20)
     margin = QuantileMargin(both=(BOTH, 0.0), one=(BOTH, 0.0))
     together = whole(prefixes, root, margin)
