@@ -165,9 +165,9 @@ class TreeQuestion(Question, Generic[M]):
         self.remember_widths(self.mechanism.widths_kind.from_spec(widths))
 
     def follow(self, entry: Mapping[str, object]) -> None:
-        stored = entry["interval_widths"]
-        assert isinstance(stored, Mapping)
-        if isinstance(self.widths, QuantileWidths):
+        stored = entry.get("interval_widths")
+        # Quantiles that were chosen one after the other have none.
+        if isinstance(stored, Mapping) and isinstance(self.widths, QuantileWidths):
             self.remember_widths(self.widths.as_stored(stored))
 
     def remember_widths(self, widths: Coded) -> None:

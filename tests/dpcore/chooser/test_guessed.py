@@ -60,13 +60,13 @@ def test_few_rows_make_it_adaptive() -> None:
 
 
 def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
-    nine = tuple(decile / 10 for decile in range(1, 10))
+    many = tuple(part / 20 for part in range(1, 20))
     closer = "an adaptive tree, as its counts are expected to be closer than whole levels'"
     for rows, kind, named in (
         (1_000, AdaptiveMechanism, closer),
         (10**7, UniformMechanism, "planned for counts, as quantiles are read off counts"),
     ):
-        workload = guessed(rows, quantiles=nine)
+        workload = guessed(rows, quantiles=many)
         assert workload.adaptive is not None
         counts = AdaptiveTree(counts=True, guessed_rows=float(rows))
         workload = replace(

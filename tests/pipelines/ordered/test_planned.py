@@ -20,7 +20,7 @@ MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000
 FEW = {"guess": {"rows": 1_000}}
 # Without a guess.
 ALONE = {"for": "quantiles", "guess": None}
-NINE = {"quantiles": [decile / 10 for decile in range(1, 10)]}
+MANY = {"quantiles": [part / 20 for part in range(1, 20)]}
 
 
 def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
@@ -48,13 +48,13 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
         (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
-        (MEDIAN | NINE | ALONE, EPSILON, "for counts: an adaptive tree"),
+        (MEDIAN | MANY | ALONE, EPSILON, "for counts: an adaptive tree"),
         (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
         (MEDIAN | {"for": "quantiles"}, EPSILON, "rows: the exponential mechanism, as so few"),
         (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
-        (MEDIAN | NINE, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
-        (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
-        (MEDIAN | NINE, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
+        (MEDIAN | MANY, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
+        (MEDIAN | MANY | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
+        (MEDIAN | MANY, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
         ({"for": "estimates"}, RHO, "a strategy past trees"),
         ({"for": "estimates"}, EPSILON, None),
         ({}, RHO, "for counts: a strategy past trees"),
