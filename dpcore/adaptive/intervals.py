@@ -14,7 +14,7 @@ from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths
 from dpcore.arrays import Floats
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.intervals import Ends, IntervalRule, Intervals
+from dpcore.questions.intervals import Differences, Ends, IntervalRule, Intervals
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
 
@@ -93,7 +93,7 @@ def prefix_intervals(prefixes: DrawnPrefixes, widths: AdaptiveWidths, top: float
 def quantile_ends(
     prefixes: DrawnPrefixes, total: Floats, variance: Floats, widths: AdaptiveWidths
 ) -> Ends:
-    """The intervals of prefix - q total at every leaf.
+    """Return the estimates of prefix - q total around every leaf, with their variances.
 
     Args:
         prefixes: (rows, n).
@@ -102,15 +102,20 @@ def quantile_ends(
         widths: of the intervals.
     """
 
-    def margin(of: Floats, alpha: Floats, quantile: float) -> Floats:
-        own = of + variance[:, None] * (quantile * quantile - 2 * quantile * alpha)
-        return widths.margin(np.maximum(own, 0.0))
+    def own(of: Floats, alpha: Floats, quantile: float) -> Floats:
+        # Rounding may take the difference of a known count below 0.
+        return np.maximum(
+            of + variance[:, None] * (quantile * quantile - 2 * quantile * alpha), 0.0
+        )
 
-    def ends(quantile: float) -> tuple[Floats, Floats]:
+    def ends(quantile: float) -> Differences:
         wanted = quantile * total[:, None]
-        below = margin(prefixes.low_variance, prefixes.low_alpha, quantile)
-        above = margin(prefixes.high_variance, prefixes.high_alpha, quantile)
-        low, high = prefixes.low_estimate - wanted - below, prefixes.high_estimate - wanted + above
-        return np.minimum(low, high), np.maximum(low, high)
+        return Differences(
+            prefixes.low_estimate - wanted,
+            prefixes.high_estimate - wanted,
+            own(prefixes.low_variance, prefixes.low_alpha, quantile),
+            own(prefixes.high_variance, prefixes.high_alpha, quantile),
+            widths.quantile or widths.sloped,
+        )
 
     return ends

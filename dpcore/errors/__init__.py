@@ -5,7 +5,13 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "intervals": ("clipped_intervals", "prefix_margin"),
+    "intervals": (
+        "QuantileMargin",
+        "QuantileWidths",
+        "clipped_intervals",
+        "one_sided",
+        "prefix_margin",
+    ),
     "law": ("BLUR_VARIANCE", "ErrorLaw", "ROUNDING", "SMOOTHING", "law_cumulants"),
     "merged_law": (
         "LawTerms",

@@ -59,7 +59,8 @@ class FactorizedAnswerErrors(AnswerErrors):
             alpha=errors.alpha[None],
             count=points["count"].to_numpy()[None],
         )
-        return difference_ends(prefixes, np.array([total]), errors.total, (self._widths.width, 0.0))
+        margin = self._widths.quantile or (self._widths.width, 0.0)
+        return difference_ends(prefixes, np.array([total]), errors.total, margin)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +116,10 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
         )
 
     def widths(self, confidence: float) -> NormalWidths:
-        return NormalWidths(confidence=confidence)
+        return NormalWidths(confidence=confidence, closer=True)
 
     def intervals(self, forest: FactorizedForest, widths: NormalWidths) -> FactorizedIntervals:
-        return FactorizedIntervals(widths.width, forest.root_variance)
+        return FactorizedIntervals(widths, forest.root_variance)
 
     def answer_errors(
         self, forest: FactorizedForest, widths: NormalWidths, rows: Callable[[int], pa.Table]
@@ -157,13 +158,13 @@ class FactorizedIntervals(SlopedIntervals):
     """Normal intervals from the variances of a plan.
 
     Args:
-        width: half-width in standard errors.
+        widths: half-widths of intervals.
         root_variance: variance of the estimate of a whole tree, in rows^2.
     """
 
-    def __init__(self, width: float, root_variance: float) -> None:
-        super().__init__((width, 0.0), root_variance)
-        self._width = width
+    def __init__(self, widths: NormalWidths, root_variance: float) -> None:
+        super().__init__((widths.width, 0.0), root_variance, widths.quantile)
+        self._width = widths.width
 
     def margins(self, solved: LevelSolution) -> Floats:
         return self._width * np.sqrt(solved.variance)

@@ -81,9 +81,8 @@ class UniformAnswerErrors(AnswerErrors):
             alpha=alpha,
             count=points["count"].to_numpy()[None],
         )
-        return difference_ends(
-            prefixes, np.array([total]), forest.root_variance, self._widths.sloped
-        )
+        margin = self._widths.quantile or self._widths.sloped
+        return difference_ends(prefixes, np.array([total]), forest.root_variance, margin)
 
 
 def _shape(chunk: Chunk, holds_many: bool) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from dpcore.errors.intervals import QuantileMargin, one_sided
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.trees.uniform import UniformTree
@@ -76,13 +77,21 @@ def estimate_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     if not plan.public_total:
         places = sorted({0, tree.leaves // 2, tree.leaves - 1})
         laws += [errors.prefix(leaf, less_total=0.5) for leaf in places]
-    prefix = max(
-        law.blurred_half_width(confidence) / math.sqrt(law.variance + BLUR_VARIANCE)
-        if law.variance > ROUNDING
-        else 0.0
-        for law in laws
+    prefix, one = (
+        max(
+            law.blurred_half_width(each) / math.sqrt(law.variance + BLUR_VARIANCE)
+            if law.variance > ROUNDING
+            else 0.0
+            for law in laws
+        )
+        for each in (confidence, one_sided(confidence))
     )
-    return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix)
+    return IntervalWidths(
+        confidence=confidence,
+        levels=levels,
+        prefix=prefix,
+        quantile=QuantileMargin(both=(prefix, 0.5), one=(one, 0.5)),
+    )
 
 
 def _boundaries(tree: UniformTree) -> list[int]:

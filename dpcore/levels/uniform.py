@@ -133,7 +133,7 @@ class UniformIntervals(SlopedIntervals):
     """
 
     def __init__(self, widths: IntervalWidths, root_variance: float) -> None:
-        super().__init__(widths.sloped, root_variance)
+        super().__init__(widths.sloped, root_variance, widths.quantile)
         self._levels = widths.levels
 
     def margins(self, solved: LevelSolution) -> Floats:

@@ -6,14 +6,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
 from dpcore.questions.answer_errors import LeafRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
@@ -196,16 +197,32 @@ class ReleasedCdf(ReleasedTree):
         code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
         rows = self._cdf_rows(code)
         counts = rows["count"].to_numpy()[None]
-        cells = chunk_quantiles(
-            (quantile,),
-            counts,
-            Totals(count=counts[:, -1], before_count=np.zeros(1, np.int64)),
-            first_leaf=0,
-            leaves=leaves,
-            ends=self.errors.quantile_ends(rows, self._total(code)["estimate"], code),
-        )
-        row: dict[str, object] = quantiles_table(question, cells).to_pylist()[0]
+        ends = self.errors.quantile_ends(rows, self._total(code)["estimate"], code)
+        before, cells = np.zeros(1, np.int64), list[QuantileCells]()
+        for part in self._leaves_by_chunk(code):
+            own = counts[:, part]
+            cells.append(
+                chunk_quantiles(
+                    (quantile,),
+                    own,
+                    Totals(count=counts[:, -1], before_count=before),
+                    first_leaf=part.start,
+                    leaves=leaves,
+                    ends=lambda q, part=part: ends(q).of_leaves(part),  # type: ignore[misc]
+                )
+            )
+            before = own[:, -1]
+        merged = reduce(QuantileCells.merge, cells)
+        row: dict[str, object] = quantiles_table(question, merged).to_pylist()[0]
         return self.question.domain.quantile_in_words(row | {"key": self.question.key_label(code)})
+
+    def _leaves_by_chunk(self, code: int) -> list[slice]:
+        """The leaves of a key's tree that each chunk has."""
+        leaves = self.question.mechanism.plan.tree.leaves
+        if self._whole:
+            return [slice(0, leaves)]
+        starts = [chunk.start % leaves for chunk in self._chunks(code)]
+        return [slice(*ends) for ends in pairwise([*starts, leaves])]
 
     @cached_property
     def _own_quantiles(self) -> pa.Table | None:

@@ -7,7 +7,14 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "answer_errors": ("AnswerErrors", "LeafRun", "SumBounds", "SumError", "merged_runs"),
     "entry": ("budget_entry", "column_policies"),
-    "intervals": ("Ends", "IntervalRule", "Intervals", "SlopedIntervals", "difference_ends"),
+    "intervals": (
+        "Differences",
+        "Ends",
+        "IntervalRule",
+        "Intervals",
+        "SlopedIntervals",
+        "difference_ends",
+    ),
     "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "DenseCounter", "merged_chunk", "pack_dense"),
     "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
     "node_counts": ("NodeCounts",),

@@ -4,43 +4,69 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.errors.intervals import clipped_intervals, prefix_margin
+from dpcore.errors.intervals import QuantileMargin, clipped_intervals, prefix_margin
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]
-# From a quantile q to the low and the high ends of the intervals of prefix - q total at every leaf,
-# (units, n) each.
-Ends = Callable[[float], tuple[Floats, Floats]]
+
+
+class Differences(NamedTuple):
+    """The estimates of prefix - q total around every leaf, (units, n) each, in rows.
+
+    Attributes:
+        low: at the last edge of the drawn tree that is no later than the leaf's end.
+        high: at the first edge that is no earlier; the same one in a tree of whole levels.
+        low_variance, high_variance: of these.
+        margin: of the intervals; one number of standard errors, or (slope, offset), for those
+            that older versions planned (`dpcore.errors.intervals.prefix_margin`).
+    """
+
+    low: Floats
+    high: Floats
+    low_variance: Floats
+    high_variance: Floats
+    margin: QuantileMargin | float | tuple[float, float]
+
+    def of_leaves(self, part: slice) -> Differences:
+        """Return the differences around some of the leaves."""
+        low, high = self.low[:, part], self.high[:, part]
+        variances = self.low_variance[:, part], self.high_variance[:, part]
+        return Differences(low, high, *variances, self.margin)
+
+
+# From a quantile q to the differences that decide where it is.
+Ends = Callable[[float], Differences]
 
 
 def difference_ends(
     prefixes: PrefixSolution,
     total: Floats,
     variance: float,
-    width: float | tuple[float, float],
+    margin: QuantileMargin | float | tuple[float, float],
 ) -> Ends:
-    """Return the intervals of D_b = prefix_b - q total from the variances of a plan.
+    """Return D_b = prefix_b - q total with its variances, from the variances of a plan.
 
     Args:
         prefixes: (units, n) the chunk's CDF points.
         total: (units,) the estimates of the whole trees.
         variance: variance of these totals; 0 where they are public.
-        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every
-            fraction of the total, so any quantile may be requested.
+        margin: of the intervals; it covers every fraction of the total, so any quantile may be
+            requested.
 
     Source: the design, section 5; Var D_b = Var P_b - 2 q alpha_b g_0 + q^2 g_0.
     """
 
-    def ends(quantile: float) -> tuple[Floats, Floats]:
+    def ends(quantile: float) -> Differences:
         difference = prefixes.estimate - quantile * total[:, None]
         own = prefixes.variance + variance * (quantile * quantile - 2 * quantile * prefixes.alpha)
-        margin = prefix_margin(width, own)
-        return difference - margin, difference + margin
+        own = np.broadcast_to(own, difference.shape)
+        return Differences(difference, difference, own, own, margin)
 
     return ends
 
@@ -96,10 +122,17 @@ class SlopedIntervals(IntervalRule):
     Args:
         sloped: slope and offset of the margins of prefixes.
         root_variance: variance of the estimate of a whole tree, in rows^2; 0 where it is public.
+        quantile: the margins that decide quantiles; None: the margins of prefixes.
     """
 
-    def __init__(self, sloped: tuple[float, float], root_variance: float) -> None:
+    def __init__(
+        self,
+        sloped: tuple[float, float],
+        root_variance: float,
+        quantile: QuantileMargin | None = None,
+    ) -> None:
         self._sloped, self._root_variance = sloped, root_variance
+        self._quantile = sloped if quantile is None else quantile
 
     def prefixes(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
         return clipped_intervals(
@@ -110,4 +143,4 @@ class SlopedIntervals(IntervalRule):
         )
 
     def differences(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
-        return difference_ends(prefixes, roots.total, self._root_variance, self._sloped)
+        return difference_ends(prefixes, roots.total, self._root_variance, self._quantile)

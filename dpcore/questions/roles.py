@@ -418,3 +418,7 @@ class TreeRecord(_Named, Coded):
 
     def recall(self, entry: Mapping[str, object]) -> None:
         """Restore cached values from a manifest entry instead of recomputing them."""
+
+    def follow(self, entry: Mapping[str, object]) -> None:
+        """Compute by the rules of the version that wrote a manifest entry, where they changed; no
+        value is taken from the entry."""

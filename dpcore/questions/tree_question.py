@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
 from dpcore.codec import INLINE, Coded
+from dpcore.errors.intervals import QuantileWidths
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -162,6 +163,12 @@ class TreeQuestion(Question, Generic[M]):
         widths = entry["interval_widths"]
         assert isinstance(widths, Mapping)
         self.remember_widths(self.mechanism.widths_kind.from_spec(widths))
+
+    def follow(self, entry: Mapping[str, object]) -> None:
+        stored = entry["interval_widths"]
+        assert isinstance(stored, Mapping)
+        if isinstance(self.widths, QuantileWidths):
+            self.remember_widths(self.widths.as_stored(stored))
 
     def remember_widths(self, widths: Coded) -> None:
         """Store widths that were computed before."""

@@ -369,6 +369,10 @@ class SeriesQuestion(Question):
         for span, released in zip(self.closing, entry["released"], strict=True):
             self.levels[span.level].recall(released)
 
+    def follow(self, entry: Mapping[str, Any]) -> None:
+        for span, released in zip(self.closing, entry["released"], strict=True):
+            self.levels[span.level].follow(released)
+
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:
         return self.levels[0].public_tables

@@ -11,8 +11,8 @@ Source: `dpcore.errors.law`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ import numpy as np
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
+from dpcore.codec import coded
+from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.errors import UniformErrors
@@ -37,7 +38,7 @@ _EXTREME = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalWidths(Coded):
+class IntervalWidths(QuantileWidths):
     """Half-widths of the intervals on either side, at one confidence.
 
     Args:
@@ -48,12 +49,17 @@ class IntervalWidths(Coded):
         line: (slope, offset) of a closer margin of prefixes, slope sd + offset rows: laws with
             heavy tails mostly have small variances, which a few rows cover. None where it
             is not known, as for widths that were stored without.
+        quantile: the margins that decide a quantile. None: the margins of prefixes do, as for
+            widths that were stored without.
     """
+
+    later = "quantile"
 
     confidence: float
     levels: tuple[float, ...]
     prefix: float
     line: tuple[float, float] | None = None
+    quantile: QuantileMargin | None = field(default=None, metadata=coded(omit=None))
 
     @property
     def sloped(self) -> tuple[float, float]:
@@ -79,8 +85,14 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
         for level in range(tree.height + 1)
     )
     places = _prefix_places(errors, public_total=plan.public_total)
-    prefix, line = _prefix_widths(errors, places, confidence)
-    return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix, line=line)
+    (prefix, line), (_, one) = _prefix_widths(errors, places, (confidence, one_sided(confidence)))
+    return IntervalWidths(
+        confidence=confidence,
+        levels=levels,
+        prefix=prefix,
+        line=line,
+        quantile=QuantileMargin(both=line, one=one),
+    )
 
 
 def _node_laws(errors: UniformErrors, level: int) -> list[ErrorLaw]:
@@ -138,11 +150,12 @@ def _prefix_places(errors: UniformErrors, *, public_total: bool) -> _Places:
 
 
 def _prefix_widths(
-    errors: UniformErrors, places: _Places, confidence: float
-) -> tuple[float, tuple[float, float]]:
-    """The widest of the prefixes in standard errors, and the line above all of them in rows."""
+    errors: UniformErrors, places: _Places, confidences: Sequence[float]
+) -> list[tuple[float, tuple[float, float]]]:
+    """The widest of the prefixes in standard errors, and the line above all of them in rows, of
+    each confidence."""
     if not places.leaf.size:
-        return 0.0, (0.0, 0.0)
+        return [(0.0, (0.0, 0.0)) for _ in confidences]
     laws = _different(
         (
             errors.prefix(int(places.leaf[each]), less_total=float(places.share[each]))
@@ -151,6 +164,12 @@ def _prefix_widths(
         finest=25.0,
         most=2 * _SPREAD,
     )
+    return [_widest(laws, places, confidence) for confidence in confidences]
+
+
+def _widest(
+    laws: Sequence[ErrorLaw], places: _Places, confidence: float
+) -> tuple[float, tuple[float, float]]:
     deviations = np.array([math.sqrt(law.variance + BLUR_VARIANCE) for law in laws])
     excess = np.array([(law.fourth_cumulant - 1 / 120) for law in laws]) / integer_power(
         deviations, 4

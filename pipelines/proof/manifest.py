@@ -82,7 +82,8 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
 def read_plan(
     manifest: Mapping[str, Any], read_universe: ReadUniverse, read_keys: ReadKeys
 ) -> ReleasePlan:
-    """The plan of the specification, with nothing recalled from other entries.
+    """The plan of the specification, with no value recalled from other entries; only by which
+    version's rules intervals are made follows from the trees of the manifest.
 
     Raises:
         CheckFailed: it is none, or not written as this program writes it.
@@ -93,6 +94,8 @@ def read_plan(
     try:
         plan = plan_from_spec(spec, read_universe, read_keys)
         again = plain(plan.spec())
+        for question, tree in zip(plan.questions, manifest["trees"], strict=False):
+            question.follow(tree)
     except UNREADABLE as error:
         raise CheckFailed(f"spec cannot be planned: {type(error).__name__} {error}") from None
     if place := first_difference(again, spec, "spec", tolerance=0.0):

@@ -255,7 +255,11 @@ class _PlannedOnce:
         change = changed_key(self.configuration, kept.request)
         if not change:
             spec = {"spec": kept.spec, "dptrees": kept.dptrees}
-            return self._read(place, spec, kept.sealed_trees)
+            plan = self._read(place, spec, kept.sealed_trees)
+            for question, entry in zip(plan.questions, kept.trees, strict=False):
+                with suppress(*UNREADABLE):
+                    question.follow(entry)
+            return plan
         made = replace(self._made, dataset=kept.request.get("dataset"))
         if drawn(self.folder) and made.digest.hex() != kept.digest:
             raise KeptPlanError(

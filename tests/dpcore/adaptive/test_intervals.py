@@ -39,15 +39,16 @@ def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: f
     ends = quantile_ends(
         drawn.prefixes(estimate), np.array([total]), np.array([drawn.run(0, CELLS)]), widths
     )
-    low, high = (each[0] for each in ends(quantile))
+    found = ends(quantile)
     edges = [int(edge) for edge in drawn.edges if 0 < edge < CELLS]
     assert len(edges) > 5
     for edge in edges:
         variance = rank_variance(drawn, edge, quantile)
-        margin = float(widths.margin(np.array(max(variance, 0.0))))
         middle = float(estimate[edge - 1]) - quantile * total
-        assert low[edge - 1] == pytest.approx(middle - margin, abs=1e-6), edge
-        assert high[edge - 1] == pytest.approx(middle + margin, abs=1e-6), edge
+        for each, own in ((found.low, found.low_variance), (found.high, found.high_variance)):
+            assert each[0, edge - 1] == pytest.approx(middle, abs=1e-6), edge
+            assert own[0, edge - 1] == pytest.approx(variance, abs=1e-6), edge
+    assert found.margin == widths.quantile
 
 
 def test_ends_inside_a_node_are_those_of_its_edges() -> None:
@@ -57,7 +58,8 @@ def test_ends_inside_a_node_are_those_of_its_edges() -> None:
     estimate = tree._cdf_rows(0)["estimate"].to_numpy()
     total, variance = np.array([estimate[-1]]), np.array([drawn.run(0, CELLS)])
     ends = quantile_ends(drawn.prefixes(estimate), total, variance, question.widths)
-    low, high = (np.concatenate([[np.nan], each[0]]) for each in ends(0.5))
+    found = ends(0.5)
+    low, high = (np.concatenate([[np.nan], each[0]]) for each in (found.low, found.high))
     inside = [stop for stop in range(1, CELLS) if not drawn.is_edge(stop)]
     assert inside
     for stop in inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors.intervals import prefix_margin
+from dpcore.adaptive.widths import AdaptiveWidths
+from dpcore.errors.intervals import QuantileMargin, prefix_margin
+from dpcore.factorised.widths import NormalWidths
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.questions.intervals import difference_ends
 from dpcore.trees.forest import PrefixSolution
+from dpcore.uniform.widths import IntervalWidths
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7
@@ -35,7 +39,9 @@ def random_solution(seed: int, keys: int, leaves: int) -> tuple[PrefixSolution, 
     )
 
 
-def whole(prefixes: PrefixSolution, root: float, width: float = WIDTH) -> QuantileCells:
+def whole(
+    prefixes: PrefixSolution, root: float, width: float | QuantileMargin = WIDTH
+) -> QuantileCells:
     keys, leaves = prefixes.count.shape
     totals = Totals(count=prefixes.count[:, -1], before_count=np.zeros(keys, np.int64))
     return chunk_quantiles(
@@ -89,7 +95,13 @@ def test_an_empty_tree_has_no_quantile() -> None:
     assert (whole(prefixes, root).cell[0] == -1).all()
 
 
-def in_pieces(prefixes: PrefixSolution, root: float, size: int, key: int) -> list[QuantileCells]:
+def in_pieces(
+    prefixes: PrefixSolution,
+    root: float,
+    size: int,
+    key: int,
+    width: float | QuantileMargin = WIDTH,
+) -> list[QuantileCells]:
     """What the subtrees of ``size`` leaves of one key's tree know, each a chunk of one unit."""
     leaves = prefixes.count.shape[1]
     pieces = []
@@ -113,7 +125,7 @@ def in_pieces(prefixes: PrefixSolution, root: float, size: int, key: int) -> lis
                 ),
                 first_leaf=start,
                 leaves=leaves,
-                ends=difference_ends(own, prefixes.estimate[key, -1:], root, WIDTH),
+                ends=difference_ends(own, prefixes.estimate[key, -1:], root, width),
             )
         )
     return pieces
@@ -184,3 +196,136 @@ def test_no_error_gives_the_narrowest_interval() -> None:
     assert found.cell[0].tolist() == [0, 0, 2, 2, 3, 3]
     assert found.low[0].tolist() == [0, 0, 2, 2, 3, 3]
     assert found.high[0].tolist() == [0, 0, 2, 2, 3, 3]
+
+
+BOTH, ONE = 2.0, 1.5
+
+
+def closest_rising(values: list[float]) -> list[float]:
+    """Isotonic regression: neighbors that fall are replaced by their mean."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        blocks.append((value, 1))
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            (mean, size), (own, more) = blocks[-2:]
+            blocks[-2:] = [((mean * size + own * more) / (size + more), size + more)]
+    return [mean for mean, size in blocks for _ in range(size)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rising_limits_equal_the_definition(seed: int) -> None:
+    prefixes, root = random_solution(seed, 20, 15)
+    margin = QuantileMargin(both=(BOTH, 0.0), one=(ONE, 0.0))
+    found = whole(prefixes, root, margin)
+    for key, (place, quantile) in itertools.product(range(20), enumerate(QUANTILES)):
+        estimate, alpha = prefixes.estimate[key], prefixes.alpha[key]
+        difference = estimate - quantile * estimate[-1]
+        own = prefixes.variance[key] + root * (quantile**2 - 2 * quantile * alpha)
+        # Rows between the edges around each leaf; nothing is known before the first.
+        rows = np.maximum(np.diff(difference), 0)
+        before, after = np.append(0, rows), np.append(rows, 0)
+        above, below = difference + margin.rows(own, before), difference - margin.rows(own, after)
+        reach = [leaf for leaf, limit in enumerate(closest_rising(above.tolist())) if limit >= 0]
+        short = [leaf for leaf, limit in enumerate(closest_rising(below.tolist())) if limit < 0]
+        assert found.low[key, place] == min(reach, default=14)
+        assert found.high[key, place] == (min(max(short) + 1, 14) if short else 0)
+
+
+def test_margins_lie_between_one_end_and_both() -> None:
+    margin, variance = QuantileMargin(both=(BOTH, 0.0), one=(ONE, 0.0)), np.full(200, 9.0)
+    rows = margin.rows(variance, np.linspace(0, 60, 200))
+    assert (np.diff(rows) <= 0).all()
+    assert rows[0] == pytest.approx(prefix_margin((BOTH, 0.0), variance)[0])
+    one, doubled = (
+        prefix_margin((ONE, 0.0), variance),
+        rows[0] - prefix_margin((ONE, 0.0), variance),
+    )
+    exact = one + doubled * np.log2(1 + 2 ** -(np.linspace(0, 60, 200) / doubled))
+    assert (rows >= exact).all() and (rows <= exact + 0.06 * doubled).all()
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_half_the_rows_apart_never_fail_more_often(factor: float) -> None:
+    """Exponential tails: both ends together fail at most as often as stated, and no less than half
+    of it; with margins of a fifth less they would fail more often."""
+    scale, failure = 5.0, 0.05
+
+    def tail(rows: float) -> float:
+        return 0.5 * math.exp(-rows / scale)
+
+    both, one = (-scale * math.log(each) for each in (failure, 2 * failure))
+    margin = QuantileMargin(both=(both, 0.0), one=(one, 0.0))
+    unit = 1.0 - 1.0 / 12.0  # its error, blurred, has a standard deviation of one row
+    fails = []
+    for rows in np.linspace(0, 40, 81).tolist():
+        width = factor * float(margin.rows(np.array([unit]), np.array([rows]))[0])
+        fails += [
+            tail(width + inside * rows) + tail(width + (1 - inside) * rows) for inside in (0, 1)
+        ]
+    assert (max(fails) <= failure * (1 + 1e-12)) == (factor == 1.0)
+    assert min(fails) >= 0.5 * failure
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rising_limits_of_pieces_are_no_narrower(seed: int) -> None:
+    """Nothing is known across the edges of pieces, so their intervals are no narrower."""
+    prefixes, root = random_solution(seed, 4, 20)
+    margin = QuantileMargin(both=(BOTH, 0.0), one=(BOTH, 0.0))
+    together = whole(prefixes, root, margin)
+    for key in range(4):
+        merged = functools.reduce(QuantileCells.merge, in_pieces(prefixes, root, 5, key, margin))
+        assert (merged.low[0] <= together.low[key]).all()
+        assert (merged.high[0] >= together.high[key]).all()
+        assert (merged.cell[0] == together.cell[key]).all()
+
+
+def test_rising_limits_are_narrower_where_few_rows_lie() -> None:
+    """Fluctuating estimates of few rows: narrower by a third, and the coverage that is stated."""
+    rng = np.random.default_rng(1)
+    trees, leaves = 400, 200
+    noise = rng.normal(0, 1, (trees, leaves)) + rng.normal(0, 1, (trees, 1))
+    truth = np.cumsum(np.tile([0.0, 0.4], (1, leaves // 2)), axis=1)
+    truth = np.broadcast_to(truth, noise.shape)
+    prefixes = PrefixSolution(
+        estimate=truth + noise,
+        variance=np.full(noise.shape, 2.0),
+        alpha=np.zeros(noise.shape),
+        count=np.rint(truth).astype(np.int64),
+    )
+    # The middle of 40 rows, whose number is known.
+    prefixes.estimate[:, -1], prefixes.variance[:, -1] = truth[:, -1], 0.0
+    cell = int((truth[0] >= 0.5 * truth[0, -1]).argmax())
+    found = {
+        name: whole(prefixes, 0.0, margin)
+        for name, margin in {
+            "before": 1.96,
+            "rising": QuantileMargin(both=(1.96, 0.0), one=(1.645, 0.0)),
+            "too narrow": QuantileMargin(both=(0.4, 0.0), one=(0.3, 0.0)),
+        }.items()
+    }
+    held = {
+        name: float(np.mean((each.low[:, 3] <= cell) & (cell <= each.high[:, 3])))
+        for name, each in found.items()
+    }
+    width = {name: (each.high - each.low)[:, 3].mean() for name, each in found.items()}
+    # 400 of .95: five standard deviations are .054.
+    assert held["rising"] >= 0.95 - 0.054 > held["too narrow"]
+    assert width["rising"] <= 0.75 * width["before"]
+
+
+def test_widths_of_before_have_no_margins_of_quantiles() -> None:
+    normal = NormalWidths(confidence=0.95, closer=True)
+    margin = normal.quantile
+    assert margin is not None and margin.both[0] > margin.one[0] > 1.6
+    for widths in (
+        normal,
+        AdaptiveWidths(confidence=0.95, slope=2.0, quantile=margin),
+        IntervalWidths(confidence=0.95, levels=(2.0,), prefix=2.0, quantile=margin),
+    ):
+        entry = widths.spec()
+        assert type(widths).from_spec(entry) == widths
+        assert widths.as_stored(entry) == widths
+        del entry[widths.later]
+        former = widths.as_stored(entry)
+        assert former.quantile is None and former.spec() == entry
+        assert type(widths).from_spec(entry) == former
