@@ -27,7 +27,7 @@ from dpcore.questions.tables import NODES
 # What is said of answers without a stated error.
 NO_ERRORS = (
     "no error is stated of a box that is for counts: what was measured also decided what is "
-    "divided, which biases it; a box that is for estimates has exact ones"
+    "divided, which biases it; for: estimates in the configuration has exact ones"
 )
 
 
