@@ -24,10 +24,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "repair", "sparse", "bounding", "selection", "series"),
+    ("papers", "repair", "sparse", "bounding", "selection", "series", "marginals"),
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
-    ("hypercube", "exponential"),
+    ("hypercube", "exponential", "table"),
     ("release", "chooser"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -33,6 +33,8 @@ from dpcore.series.question import SeriesQuestion, series_question_from_spec
 from dpcore.series.released import own_period
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
+from dpcore.table.question import table_question_from_spec
+from dpcore.table.released import ReleasedTable
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -122,6 +124,10 @@ KINDS: dict[str, TreeKind] = {
     "hypercube": TreeKind(
         lambda spec, terms: HypercubeQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
+    ),
+    "table": TreeKind(
+        lambda spec, terms: table_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedTable(question, read),
     ),
     "series": TreeKind(_series, _released_period),
 }

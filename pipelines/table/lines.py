@@ -1,0 +1,129 @@
+"""A wide table on the terminal: its plan, and what was released of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from dpcore.noise.laws import exact_scale
+from dpcore.table.question import TableQuestion
+from dpcore.table.released import ReleasedTable
+from pipelines.answers.figures import significant
+from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
+from pipelines.page.reading import STANDARD_ERROR, Note
+from pipelines.plain.lines import NODES_SHOWN, heading, largest
+from pipelines.target import ErrorTarget
+from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
+
+# Columns that are named with their cells.
+_NAMED = 12
+NO_ERROR = (
+    "how far off the synthetic rows are depends on the data: on how strongly columns go together "
+    "that were not chosen as a pair"
+)
+_ESTIMATE = (
+    "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
+    "part of the budget of its own, so the choice does not bias it."
+)
+_COUNT = (
+    "The count of the model that is fitted to all noisy tables, rounded: never negative, and alike "
+    "in all tables that share a column. Synthetic rows are drawn from this model."
+)
+_INTERVAL = "It follows from the law of the noise, which does not depend on the data."
+
+
+def table_description(question: TableQuestion) -> Description:
+    """Describe the plan of a table: its columns, and the noise of their tables."""
+    plan, domain = question.plan, question.domain
+    columns = len(domain.columns)
+    noises = [level_noise(law, public=False) for law in (plan.column_law, plan.pair_law)]
+    return Description(
+        entry=lambda: _entry(question),
+        errors=lambda entry: Errors(notes=(NO_ERROR,)),
+        size=f"a table of {columns} columns, {', '.join(_sizes(question))}",
+        method=f"; {columns * (columns - 1) // 2:,} pairs of columns to choose from",
+        budget=question.budget,
+        table=Table(
+            columns=(
+                Column("Noise", noises, Unit.LAW),
+                Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
+            ),
+            rows=["a cell of a column", "a cell of a chosen pair"],
+            title="Count",
+            caption="Noise",
+        ),
+        facts={
+            "Exact counts": f"{domain.shape.length:,} counters of all columns and pairs",
+        },
+        domain_facts={"Columns": ", ".join(_sizes(question))},
+        notes=_notes(),
+    )
+
+
+def _notes() -> tuple[Note, ...]:
+    return (
+        ("estimate", _ESTIMATE),
+        STANDARD_ERROR,
+        ("interval", _INTERVAL),
+        ("count", _COUNT),
+    )
+
+
+def _sizes(question: TableQuestion) -> Iterator[str]:
+    """Yield each of the first columns with its number of cells."""
+    named = list(zip(question.domain.columns, question.domain.sizes, strict=True))
+    yield from (f"{escaped(name)} {size}" for name, size in named[:_NAMED])
+    if len(named) > _NAMED:
+        yield f"and {len(named) - _NAMED} more"
+
+
+def _entry(question: TableQuestion) -> dict[str, Any]:
+    """Return the plan of a table as plain values."""
+    plan, domain = question.plan, question.domain
+    laws = {"column": plan.column_law, "pair": plan.pair_law}
+    return {
+        "keys": 1,
+        "mechanism": "marginals",
+        "columns": dict(zip(domain.columns, domain.sizes, strict=True)),
+        "counters": domain.shape.length,
+        "noise": {
+            name: {"scale": exact_scale(law), "std_error": math.sqrt(law.variance)}
+            for name, law in laws.items()
+        },
+        "plan": plan.spec(),
+    }
+
+
+def table_target(target: ErrorTarget) -> dict[str, Any]:
+    """
+    Raises:
+        UserError: in any case.
+    """
+    raise UserError(
+        f"--target-error: {target.place} is a table, whose error no budget can be found for; "
+        "name another tree"
+    )
+
+
+def table_summary(tree: ReleasedTable) -> Iterator[str]:
+    """The count of all rows, the chosen pairs, and the largest of their cells."""
+    yield from heading(tree.question, tree.question.columns)
+    pairs = [" x ".join(map(escaped, pair)) for pair in tree.pairs]
+    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    yield f"  {tree.total:,} rows; {len(pairs)} pairs: {', '.join(pairs[:_NAMED])}{more}"
+    if not tree.total:
+        yield "  all counts are zero, so no rows can be drawn"
+        return
+    yield "  the largest cells of pairs:"
+    yield from map(largest, tree.top(NODES_SHOWN, tree.height))
+
+
+def noise_text(question: TableQuestion) -> str:
+    """Return the standard error of a cell of a column and of a pair, in words."""
+    one, two = (
+        significant(math.sqrt(law.variance))
+        for law in (question.plan.column_law, question.plan.pair_law)
+    )
+    return f"standard error {one} of a cell of a column, {two} of a cell of a chosen pair"
