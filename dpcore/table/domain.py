@@ -15,25 +15,22 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
 from dpcore.codec import Coded, coded
-from dpcore.marginals.shape import TableShape
+from dpcore.marginals.shape import MOST_COLUMNS, MOST_COUNTERS, TableShape
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.make import make_domain
 from dpcore.questions.place import Increments
 from dpcore.refusal import Refusal
 from dpcore.rows.row_outcomes import RowOutcome
+from dpcore.table.cell_runs import cell_runs, listed
 from dpcore.table.counter import TableCounter, merged_tables
 from dpcore.table.row_texts import row_texts
 
 # Cells of a column of numbers, dates or times where nothing is said.
 DEFAULT_CELLS = 32
 MOST_CELLS = 1024
-FEWEST_COLUMNS, MOST_COLUMNS = 2, 64
-# Counters of all one-way and two-way tables together, 8 bytes each in every worker.
-MOST_COUNTERS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +55,8 @@ class TableDomain(Coded):
     ...                                 "sex": pa.array(["male", None, "female"])})
     >>> [code.tolist() for code in codes], kept.tolist()
     ([[0, 24], [1, 0]], [0, 2])
-    >>> people.labels(0, np.array([0, 24])).to_pylist()
-    ['[0, 4)', '[96, 100)']
+    >>> people.label(0, np.array([0, 24])), people.label(1, np.array([0, 1]))
+    ('age [0, 4) or [96, 100)', 'sex female or male')
     """
 
     kind: ClassVar[str] = "table"
@@ -72,10 +69,9 @@ class TableDomain(Coded):
 
     def __post_init__(self) -> None:
         names = [axis.column for axis in self.axes]
-        if not FEWEST_COLUMNS <= len(names) <= MOST_COLUMNS:
+        if not 2 <= len(names) <= MOST_COLUMNS:
             raise Refusal(
-                "columns",
-                f"there are {len(names)}; a table has from {FEWEST_COLUMNS} to {MOST_COLUMNS}",
+                "columns", f"there are {len(names)}; a table has from 2 to {MOST_COLUMNS}"
             )
         twice = {name for name in names if names.count(name) > 1}
         if twice:
@@ -93,10 +89,12 @@ class TableDomain(Coded):
                     f"{axis.column!r} has {size} categories; a column of a table has at most "
                     f"{MOST_CELLS}",
                 )
-        if self.shape.length > MOST_COUNTERS:
+        total = sum(self.sizes)
+        counters = total + (total**2 - sum(size**2 for size in self.sizes)) // 2
+        if counters > MOST_COUNTERS:
             raise Refusal(
                 "cells",
-                f"all pairs of columns have {self.shape.length:,} cells together; at most "
+                f"all columns and pairs of columns have {counters:,} cells together; at most "
                 f"{MOST_COUNTERS:,}: use fewer cells a column, or leave columns out",
             )
 
@@ -122,7 +120,7 @@ class TableDomain(Coded):
     @cached_property
     def shape(self) -> TableShape:
         """The layout of the counts."""
-        return TableShape(sizes=self.sizes)
+        return TableShape(sizes=self.sizes, ordered=tuple(axis.is_ordered for axis in self.axes))
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
@@ -189,29 +187,24 @@ class TableDomain(Coded):
         axis, width = self.axes[place], self.widths[place]
         return np.minimum(np.arange(self.sizes[place] + 1) * width, axis.cells)
 
-    def labels(self, place: int, cells: Integers) -> pa.StringArray:
-        """Labels of cells of a column in the tables, (n,).
+    def label(self, place: int, cells: Integers, *, clamped: bool = False) -> str:
+        """The name of a column and the label of some of its cells in the tables.
 
         Args:
             place: of the column.
-            cells: (n,) of the tables.
+            cells: (n,) rising.
+            clamped: whether to say where values outside the bounds are counted too.
         """
-        starts = self.starts(place)
-        return self.axes[place].range_labels(starts[cells], starts[cells + 1])
-
-    def cell_labels(self, place: int) -> pa.StringArray:
-        """The name of a column before the label of each of its cells, (size,)."""
-        labels = self.labels(place, np.arange(self.sizes[place]))
-        return pc.binary_join_element_wise(self.columns[place], labels, " ")
-
-    def pair_labels(self, first: int, second: int) -> pa.StringArray:
-        """Labels of the cells of a pair's table, row by row, (n * m,)."""
-        rows = np.repeat(np.arange(self.sizes[first]), self.sizes[second])
-        columns = np.tile(np.arange(self.sizes[second]), self.sizes[first])
-        ones, others = (self.cell_labels(place) for place in (first, second))
-        return pc.binary_join_element_wise(
-            ones.take(pa.array(rows)), others.take(pa.array(columns)), ", "
-        )
+        axis, starts = self.axes[place], self.starts(place)
+        if not len(cells):
+            return f"{axis.column} nothing"
+        runs = cell_runs(cells) if axis.has_intervals else [(each, each + 1) for each in cells]
+        ends = starts[np.array(runs)]
+        texts = axis.range_labels(ends[:, 0], ends[:, 1]).to_pylist()
+        if clamped:
+            words = [axis.clamped_label(int(start), int(stop)) for start, stop in ends]
+            texts = [said or text for said, text in zip(words, texts, strict=True)]
+        return f"{axis.column} {listed(texts)}"
 
     def find_column(self, column: str) -> int:
         """The place of a column.

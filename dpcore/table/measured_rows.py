@@ -1,188 +1,192 @@
 """Noisy tables as rows of the release, and back.
 
 The rows of nodes are of three levels: the number of rows (0), the cells of each column (1), and the
-cells of each chosen pair (2), in the order in which pairs were chosen. ``node`` is the place of a
-cell in the layout of all counts (`dpcore.marginals.shape`). ``estimate`` is the noisy count, which is
-unbiased, and ``std_error`` that of its noise; ``count`` is that of the fitted model, whose tables
-agree with each other. So the model follows from the released rows alone.
+groups of cells of each chosen pair (2), in the order in which pairs were chosen. ``estimate`` is
+the noisy count, which is unbiased, and ``std_error`` that of its noise; ``count`` is that of the
+fitted model, whose tables agree with each other. ``node`` is the place of the (first) cell in the
+layout of all counts. Beside the columns of every table of nodes: ``first`` and ``second`` name the
+columns, ``first_cells`` and ``second_cells`` the cells (`dpcore.table.cell_runs`), and ``amount``
+is what the table of a pair spent of the budget. So the model follows from the released rows alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw
+from dpcore.marginals.measured import MeasuredTables, PairTable
 from dpcore.marginals.model import TableModel
-from dpcore.marginals.plan import MeasuredTables
-from dpcore.marginals.shape import TableShape
 from dpcore.noise.laws import NoiseLaw
 from dpcore.questions.tables import NODES_SCHEMA
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.table.noisy_sums import NoisyTables
+from dpcore.table.cell_runs import cells_text, text_cells
+from dpcore.table.domain import TableDomain
+from dpcore.table.noisy_sums import NoisyTables, group_cells
 
 if TYPE_CHECKING:
     from dpcore.table.question import TableQuestion
 
-
-def pack_measured(measured: MeasuredTables) -> bytes:
-    """Noisy tables as bytes."""
-    pairs = pack(np.array(measured.pairs, np.int64))
-    return pack_many([pairs, *map(pack, measured.columns), *map(pack, measured.tables)])
-
-
-def unpack_measured(shape: TableShape, data: bytes) -> MeasuredTables:
-    """The noisy tables of `pack_measured`."""
-    packed, *tables = unpack_many(data)
-    pairs = tuple((int(i), int(j)) for i, j in unpack(packed).reshape(-1, 2))
-    columns = len(shape.sizes)
-    return MeasuredTables(
-        columns=tuple(map(unpack, tables[:columns])),
-        pairs=pairs,
-        tables=tuple(
-            unpack(table).reshape(shape.sizes[i], shape.sizes[j])
-            for (i, j), table in zip(pairs, tables[columns:], strict=True)
-        ),
-    )
-
-
-def measured_from_rows(shape: TableShape, columns: pa.Table, pairs: pa.Table) -> MeasuredTables:
-    """The noisy tables of the released rows.
-
-    Args:
-        shape: the layout of counts.
-        columns: the rows of level 1.
-        pairs: the rows of level 2.
-    """
-    every = range(len(shape.sizes))
-    firsts = {shape.pair_slice(i, j).start: (i, j) for j in every for i in every[:j]}
-    ones, twos, nodes = _noisy(columns), _noisy(pairs), pairs["node"].to_numpy()
-    found, tables, start = list[tuple[int, int]](), list[Integers](), 0
-    while start < len(twos):
-        i, j = firsts[int(nodes[start])]
-        stop = start + shape.sizes[i] * shape.sizes[j]
-        found.append((i, j))
-        tables.append(twos[start:stop].reshape(shape.sizes[i], shape.sizes[j]))
-        start = stop
-    return MeasuredTables(
-        columns=tuple(ones[shape.column_slice(place)] for place in every),
-        pairs=tuple(found),
-        tables=tuple(tables),
-    )
-
-
-def _noisy(rows: pa.Table) -> Integers:
-    return np.rint(rows["estimate"].to_numpy()).astype(np.int64)
-
-
-def released_rows(question: TableQuestion, measured: MeasuredTables) -> list[pa.Table]:
-    """The released rows of each level, as `NODES_SCHEMA`.
-
-    Args:
-        question: the tree.
-        measured: its noisy tables.
-    """
-    noisy = NoisyTables(plan=question.plan, measured=measured)
-    model = TableModel.fitted(question.plan, measured)
-    return [
-        _table(question, 0, _total_row(question, noisy, model)),
-        _table(question, 1, _column_rows(question, noisy, model)),
-        _table(question, 2, _pair_rows(question, noisy, model)),
-    ]
+_NAME = pa.dictionary(pa.int32(), pa.string())
+CELL_FIELDS = ("first", "first_cells", "second", "second_cells", "amount")
+TABLE_SCHEMA = pa.schema([*NODES_SCHEMA, *((name, _NAME) for name in CELL_FIELDS)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Rows:
-    """Rows of one level.
+    """Rows of one table.
 
     Args:
+        level: how many columns it is of.
         nodes: (n,) places in the layout of counts.
         labels: (n,)
         estimates: (n,) noisy counts.
         std_error: of each.
         half: half of the width of each interval.
         counts: (n,) of the model.
+        cells: of each of `CELL_FIELDS` (n,) texts, or None for all rows.
     """
 
+    level: int
     nodes: Integers
-    labels: pa.Array
+    labels: list[str]
     estimates: Floats
     std_error: float
     half: float
     counts: Integers
+    cells: Sequence[Sequence[str] | None]
 
 
-def _table(question: TableQuestion, level: int, rows: _Rows) -> pa.Table:
-    number, estimates = len(rows.nodes), rows.estimates
-    names = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(number, np.int32)), pa.array([question.name])
-    )
-    return pa.Table.from_arrays(
-        [
-            names,
-            pa.nulls(number, NODES_SCHEMA.field("key").type),
-            pa.array(np.full(number, level, np.int32)),
-            pa.array(rows.nodes),
-            rows.labels,
-            pa.array(estimates),
-            pa.array(np.full(number, rows.std_error)),
-            pa.array(np.maximum(estimates - rows.half, 0.0)),
-            pa.array(np.maximum(estimates + rows.half, 0.0)),
-            pa.array(rows.counts),
-        ],
-        schema=NODES_SCHEMA,
-    )
+def released_rows(question: TableQuestion, measured: MeasuredTables) -> list[pa.Table]:
+    """The released rows of each level, as `TABLE_SCHEMA`.
+
+    Args:
+        question: the tree.
+        measured: its noisy tables.
+    """
+    noisy, model = NoisyTables(measured=measured), TableModel.fitted(measured)
+    total = _total_rows(noisy, model, question.confidence)
+    columns = _column_rows(question, noisy, model)
+    pairs = _pair_rows(question, noisy, model)
+    return [
+        pa.concat_tables(
+            [TABLE_SCHEMA.empty_table(), *(_table(question.name, each) for each in rows)]
+        )
+        .unify_dictionaries()
+        .combine_chunks()
+        for rows in ([total], columns, pairs)
+    ]
 
 
-def _total_row(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> _Rows:
+def _table(tree: str, rows: _Rows) -> pa.Table:
+    number = len(rows.nodes)
+    names = pa.array([tree] * number, pa.string())
+    columns = [
+        names.dictionary_encode(),
+        pa.nulls(number, NODES_SCHEMA.field("key").type),
+        pa.array(np.full(number, rows.level, np.int32)),
+        pa.array(rows.nodes),
+        pa.array(rows.labels, pa.string()),
+        pa.array(rows.estimates),
+        pa.array(np.full(number, rows.std_error)),
+        pa.array(np.maximum(rows.estimates - rows.half, 0.0)),
+        pa.array(np.maximum(rows.estimates + rows.half, 0.0)),
+        pa.array(rows.counts),
+    ]
+    columns += [
+        pa.nulls(number, _NAME) if each is None else pa.array(each, pa.string()).dictionary_encode()
+        for each in rows.cells
+    ]
+    return pa.Table.from_arrays(columns, schema=TABLE_SCHEMA)
+
+
+def _total_rows(noisy: NoisyTables, model: TableModel, confidence: float) -> _Rows:
     total = noisy.total
     return _Rows(
+        level=0,
         nodes=np.zeros(1, np.int64),
-        labels=pa.array(["all"]),
+        labels=["all"],
         estimates=np.array([total.estimate]),
         std_error=total.std_error,
-        half=total.law.half_width(question.confidence),
+        half=total.law.half_width(confidence),
         counts=np.array([model_rows(model)]),
+        cells=[None] * len(CELL_FIELDS),
     )
 
 
-def _column_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> _Rows:
+def _column_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
     """The cells of each column."""
     domain, law = question.domain, noisy.plan.column_law
-    every = range(len(domain.columns))
-    return _Rows(
-        nodes=np.arange(sum(domain.sizes)),
-        labels=pa.concat_arrays([domain.cell_labels(place) for place in every]),
-        estimates=np.concatenate(noisy.measured.columns).astype(np.float64),
-        std_error=law.variance**0.5,
-        half=_half(law, question.confidence),
-        counts=np.concatenate([whole_counts(model.column(place)) for place in every]),
-    )
+    half = _half(law, question.confidence)
+    for place, counts in enumerate(noisy.measured.columns):
+        cells = [np.array([cell]) for cell in range(len(counts))]
+        start = domain.shape.column_slice(place).start
+        yield _Rows(
+            level=1,
+            nodes=start + np.arange(len(counts)),
+            labels=[domain.label(place, each) for each in cells],
+            estimates=counts.astype(np.float64),
+            std_error=law.variance**0.5,
+            half=half,
+            counts=whole_counts(model.column(place)),
+            cells=[
+                [domain.columns[place]] * len(counts),
+                list(map(cells_text, cells)),
+                None,
+                None,
+                None,
+            ],
+        )
 
 
-def _pair_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> _Rows:
-    """The cells of each chosen pair."""
-    domain, law, empty = question.domain, noisy.plan.pair_law, np.empty(0, np.int64)
-    nodes, labels, counts = [empty], [pa.array([], pa.string())], [empty]
-    for first, second in noisy.measured.pairs:
-        place = domain.shape.pair_slice(first, second)
-        nodes.append(np.arange(place.start, place.stop))
-        labels.append(domain.pair_labels(first, second))
-        counts.append(whole_counts(model.pair(first, second).reshape(-1)))
-    tables = [table.reshape(-1) for table in noisy.measured.tables]
-    return _Rows(
-        nodes=np.concatenate(nodes),
-        labels=pa.concat_arrays(labels),
-        estimates=np.concatenate([empty, *tables]).astype(np.float64),
-        std_error=law.variance**0.5,
-        half=_half(law, question.confidence),
-        counts=np.concatenate(counts),
-    )
+def _pair_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
+    """The groups of cells of each chosen pair."""
+    domain, shape = question.domain, question.domain.shape
+    for pair in noisy.measured.pairs:
+        law = noisy.plan.law(pair.amount)
+        groups, others = group_cells(pair.rows), group_cells(pair.columns)
+        start, width = shape.pair_slice(pair.first, pair.second).start, shape.sizes[pair.second]
+        firsts = np.array([each[0] for each in groups]) * width
+        nodes = start + firsts[:, np.newaxis] + np.array([each[0] for each in others])
+        number = nodes.size
+        yield _Rows(
+            level=2,
+            nodes=nodes.reshape(-1),
+            labels=_pair_labels(domain, pair, groups, others),
+            estimates=pair.counts.reshape(-1).astype(np.float64),
+            std_error=law.variance**0.5,
+            half=_half(law, question.confidence),
+            counts=whole_counts(_grouped(model.pair(pair.first, pair.second), pair).reshape(-1)),
+            cells=[
+                [domain.columns[pair.first]] * number,
+                [text for text in map(cells_text, groups) for _ in others],
+                [domain.columns[pair.second]] * number,
+                list(map(cells_text, others)) * len(groups),
+                [str(pair.amount)] * number,
+            ],
+        )
+
+
+def _pair_labels(
+    domain: TableDomain, pair: PairTable, groups: list[Integers], others: list[Integers]
+) -> list[str]:
+    ones = [domain.label(pair.first, each) for each in groups]
+    twos = [domain.label(pair.second, each) for each in others]
+    return [f"{one}, {other}" for one in ones for other in twos]
+
+
+def _grouped(table: Floats, pair: PairTable) -> Floats:
+    """(g, h) the sums of a table over groups of rows and of columns, in the order of cells."""
+    sums = np.zeros(pair.counts.shape)
+    np.add.at(sums, (pair.rows[:, np.newaxis], pair.columns[np.newaxis]), table)
+    return sums
 
 
 def _half(law: NoiseLaw, confidence: float) -> float:
@@ -192,7 +196,7 @@ def _half(law: NoiseLaw, confidence: float) -> float:
 
 def model_rows(model: TableModel) -> int:
     """The number of rows of a model, rounded."""
-    return round(model.total)
+    return round(model.rows)
 
 
 def whole_counts(counts: Floats) -> Integers:
@@ -206,6 +210,58 @@ def whole_counts(counts: Floats) -> Integers:
     """
     down = np.floor(counts)
     result: Integers = down.astype(np.int64)
-    more = round(math.fsum(counts)) - int(result.sum())
+    more = round(math.fsum(counts.tolist())) - int(result.sum())
     result[np.argsort(down - counts, kind="stable")[:more]] += 1
     return result
+
+
+def measured_from_rows(
+    question: TableQuestion, columns: pa.Table, pairs: pa.Table
+) -> MeasuredTables:
+    """The noisy tables of the released rows.
+
+    Args:
+        question: the tree.
+        columns: the rows of level 1.
+        pairs: the rows of level 2.
+    """
+    domain, ones = question.domain, _noisy(columns)
+    return MeasuredTables(
+        plan=question.plan,
+        columns=tuple(
+            ones[domain.shape.column_slice(place)] for place in range(len(domain.columns))
+        ),
+        pairs=tuple(_pairs(domain, pairs)),
+    )
+
+
+def _noisy(rows: pa.Table) -> Integers:
+    return np.rint(rows["estimate"].to_numpy()).astype(np.int64)
+
+
+def _pairs(domain: TableDomain, rows: pa.Table) -> Iterator[PairTable]:
+    listed = rows.select([*CELL_FIELDS, "estimate"]).to_pylist()
+    for (first, second), run in groupby(listed, key=lambda row: (row["first"], row["second"])):
+        yield _pair(domain, domain.find_column(first), domain.find_column(second), list(run))
+
+
+def _pair(domain: TableDomain, first: int, second: int, rows: list[dict[str, Any]]) -> PairTable:
+    ones = list(dict.fromkeys(row["first_cells"] for row in rows))
+    twos = list(dict.fromkeys(row["second_cells"] for row in rows))
+    counts = np.array([round(row["estimate"]) for row in rows], np.int64)
+    return PairTable(
+        first=first,
+        second=second,
+        rows=_group_labels(domain.sizes[first], ones),
+        columns=_group_labels(domain.sizes[second], twos),
+        counts=counts.reshape(len(ones), len(twos)),
+        amount=Fraction(rows[0]["amount"]),
+    )
+
+
+def _group_labels(size: int, texts: list[str]) -> Integers:
+    """(size,) the number of each cell's group."""
+    labels = np.zeros(size, np.int64)
+    for number, text in enumerate(texts):
+        labels[text_cells(text)] = number
+    return labels

@@ -1,8 +1,8 @@
 """Sums of noisy counts, with the law of their errors and their intervals.
 
 Each cell of a measured table has noise of its own, so the error of a sum of m cells is that of m
-independent draws, whose law `dpcore.errors.law` inverts. Which pairs were measured is known before
-their noise is drawn, so a pair's noisy counts are unbiased given the choice.
+independent draws, whose law `dpcore.errors.law` inverts. A pair was chosen before the noise of its
+table is drawn, so its noisy counts are unbiased given the choice.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.arithmetic.elementary import log
 from dpcore.arithmetic.normal import normal_quantile
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.errors.law import ErrorLaw
-from dpcore.marginals.plan import MarginalsPlan, MeasuredTables
+from dpcore.marginals.measured import MeasuredTables
+from dpcore.marginals.plan import MarginalsPlan
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 # What the variance of a Laplace law on the integers lacks at most, in rows^2.
@@ -52,28 +54,43 @@ class NoisySum:
         return max(0.0, self.estimate - half), max(0.0, self.estimate + half)
 
 
+class Rectangle(NamedTuple):
+    """A rectangle of cells of a measured pair.
+
+    Attributes:
+        inner: the count of the groups of cells that lie inside.
+        outer: the count of all groups that it touches.
+        cuts: whether these differ.
+    """
+
+    inner: NoisySum
+    outer: NoisySum
+    cuts: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyTables:
     """The measured tables of a release, to add up.
 
     Args:
-        plan: how they were measured.
         measured: they.
     """
 
-    plan: MarginalsPlan
     measured: MeasuredTables
+
+    @property
+    def plan(self) -> MarginalsPlan:
+        """How they were measured."""
+        return self.measured.plan
 
     @cached_property
     def total(self) -> NoisySum:
         """The number of rows, from the sums of all tables: each weighted by one over its variance.
 
-        Sums of one table after the other, each rounded once: the same on every processor.
+        Every operation rounds once, in a fixed order: the same on every processor.
         """
-        sums = [
-            *((self.plan.column_law, table) for table in self.measured.columns),
-            *((self.plan.pair_law, table) for table in self.measured.tables),
-        ]
+        sums = [(self.plan.column_law, table) for table in self.measured.columns]
+        sums += [(self.plan.law(pair.amount), pair.counts) for pair in self.measured.pairs]
         weights = [1.0 / (law.variance * table.size) for law, table in sums]
         whole = math.fsum(weights)
         parts = [weight / whole for weight in weights]
@@ -86,6 +103,11 @@ class NoisyTables:
             ),
         )
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The chosen pairs of columns, in the order of their choice."""
+        return [(pair.first, pair.second) for pair in self.measured.pairs]
+
     def column_sum(self, place: int, start: int, stop: int) -> NoisySum:
         """The count of the cells start..stop-1 of a column; of all cells the number of rows."""
         counts = self.measured.columns[place]
@@ -93,19 +115,25 @@ class NoisyTables:
             return self.total
         return _summed(counts[start:stop], self.plan.column_law)
 
-    def pair_sum(
+    def rectangle(
         self, pair: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
-    ) -> NoisySum | None:
-        """The count of a rectangle of a pair's table; None where the pair was not measured.
+    ) -> Rectangle | None:
+        """The count of a rectangle of cells of a pair; None where the pair was not measured.
 
         Args:
             pair: of columns, the first before the second.
             rows, columns: the cells [start, stop) of the first and of the second.
         """
-        if pair not in self.measured.pairs:
+        if pair not in self.pairs:
             return None
-        table = self.measured.tables[self.measured.pairs.index(pair)]
-        return _summed(table[slice(*rows), slice(*columns)], self.plan.pair_law)
+        table = self.measured.pairs[self.pairs.index(pair)]
+        law = self.plan.law(table.amount)
+        ones, twos = _covered(table.rows, *rows), _covered(table.columns, *columns)
+        inner, outer = (
+            _summed(table.counts[np.ix_(one, two)], law)
+            for one, two in zip(ones, twos, strict=True)
+        )
+        return Rectangle(inner, outer, inner.terms != outer.terms)
 
     def differences(self, place: int, quantile: float) -> tuple[Floats, Floats]:
         """How many more rows lie below each boundary of a column than a quantile wants.
@@ -125,6 +153,25 @@ class NoisyTables:
         left, right = 1.0 - quantile, quantile
         spread = left * left * number + right * right * (len(counts) - number)
         return below - quantile * below[-1], self.plan.column_law.variance * spread
+
+
+def group_cells(labels: Integers) -> list[Integers]:
+    """The cells of each group, rising, in the order of the groups.
+
+    Args:
+        labels: (n,) the number of each cell's group.
+
+    >>> [cells.tolist() for cells in group_cells(np.array([0, 1, 0]))]
+    [[0, 2], [1]]
+    """
+    return [np.flatnonzero(labels == group) for group in range(int(labels.max()) + 1)]
+
+
+def _covered(labels: Integers, start: int, stop: int) -> tuple[Flags, Flags]:
+    """Which groups lie inside a run of cells, and which it touches."""
+    groups = int(labels.max()) + 1
+    inside = np.bincount(labels[start:stop], minlength=groups)
+    return inside == np.bincount(labels, minlength=groups), inside > 0
 
 
 def _summed(counts: Integers, law: NoiseLaw) -> NoisySum:

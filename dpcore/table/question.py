@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpcore.marginals.measuring import measure_tables
 from dpcore.marginals.plan import MarginalsPlan
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure
@@ -32,11 +33,11 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
-from dpcore.rows.packing import pack, unpack
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.table.counter import ALL_TABLES, TableCounter, TableCounts, merged_tables
 from dpcore.table.domain import TableDomain
-from dpcore.table.measured_rows import pack_measured, released_rows, unpack_measured
+from dpcore.table.measured_rows import released_rows
 from dpcore.table.row_texts import row_texts
 
 LEVELS = (0, 1, 2)
@@ -115,13 +116,13 @@ class TableQuestion(Question):
         yield Partial(ALL_TABLES, pack(counts.astype(np.int64)))
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
-        measured = self.plan.measured(unpack(counts), noise, self.name)
-        return Drawn(sent=pack_measured(measured), kept=None)
+        measured = measure_tables(unpack(counts), self.plan, noise, self.name)
+        tables = map(_ipc_bytes, released_rows(self, measured))
+        return Drawn(sent=pack_many(list(tables)), kept=None)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        measured = unpack_measured(self.domain.shape, sent[ALL_TABLES])
-        tables = zip(self.parts(), released_rows(self, measured), strict=True)
-        return Gathered({}, [ReleasedPart(part, table) for part, table in tables])
+        tables = map(_ipc_table, unpack_many(sent[ALL_TABLES]))
+        return Gathered({}, list(map(ReleasedPart, self.parts(), tables)))
 
     def parts(self) -> Iterator[Part]:
         """The number of rows, the columns, and the pairs of columns that were chosen."""
@@ -152,9 +153,22 @@ class TableQuestion(Question):
         }
 
 
+def _ipc_bytes(table: pa.Table) -> bytes:
+    """A table as bytes, which `_ipc_table` reads."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _ipc_table(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()
+
+
 def table_question_from_spec(
     spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
 ) -> TableQuestion:
     """The question of a specification, as `TableQuestion.spec` writes it."""
-    shape = TableDomain.from_spec(spec["domain"]).shape
-    return TableQuestion.from_spec(spec, unit=unit, measure=measure, shape=shape)
+    return TableQuestion.from_spec(spec, unit=unit, measure=measure)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from dpcore.marginals.model import TableModel
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
+from dpcore.table.cell_runs import text_cells
 from dpcore.table.measured_rows import measured_from_rows, model_rows
 from dpcore.table.noisy_sums import NoisySum, NoisyTables, margins
 from dpcore.table.question import LEVELS, TableQuestion
@@ -28,8 +30,23 @@ NOT_MEASURED = (
     "interval follows from the two columns alone"
 )
 
+CUTS = (
+    "the box cuts groups of cells that were measured together: its estimate is the model's and has "
+    "no standard error, and its interval reaches from the groups inside to all that it touches"
+)
+
 # The cells [start, stop) of some columns, by their places.
 Sides = Mapping[int, tuple[int, int]]
+
+
+class _Measured(NamedTuple):
+    """What noisy counts say of a box: an unbiased estimate, or an interval alone."""
+
+    estimate: float | None
+    std_error: float | None
+    low: float
+    high: float
+    remark: str | None = None
 
 
 class ReleasedTable(Released):
@@ -62,14 +79,12 @@ class ReleasedTable(Released):
     @cached_property
     def noisy(self) -> NoisyTables:
         """The noisy tables."""
-        shape = self.question.domain.shape
-        measured = measured_from_rows(shape, self._rows(1), self._rows(2))
-        return NoisyTables(plan=self.question.plan, measured=measured)
+        return NoisyTables(measured=measured_from_rows(self.question, self._rows(1), self._rows(2)))
 
     @cached_property
     def model(self) -> TableModel:
         """The model that was fitted to the noisy tables."""
-        return TableModel.fitted(self.question.plan, self.noisy.measured)
+        return TableModel.fitted(self.noisy.measured)
 
     @property
     def total(self) -> int:
@@ -80,7 +95,7 @@ class ReleasedTable(Released):
     def pairs(self) -> list[tuple[str, str]]:
         """The names of the pairs of columns that were chosen, in the order of their choice."""
         names = self.question.domain.columns
-        return [(names[first], names[second]) for first, second in self.noisy.measured.pairs]
+        return [(names[first], names[second]) for first, second in self.noisy.pairs]
 
     def sampler(self) -> TableSampler:
         return TableSampler(name=self._name, domain=self.question.domain, model=self.model)
@@ -110,39 +125,50 @@ class ReleasedTable(Released):
 
     def count(self, sides: Sides) -> Answer:
         """The count of the rows in a box of cells of at most two columns."""
-        remark, places = None, sorted(sides)
-        if len(places) == 2:
-            found, modelled = self._pair(places, sides)
-            if found is None:
-                names = " and ".join(self.question.columns[place] for place in places)
-                remark = NOT_MEASURED.format(names)
-        elif places:
-            (place,) = places
-            start, stop = sides[place]
-            found = self.noisy.column_sum(place, start, stop)
-            modelled = math.fsum(self.model.column(place)[start:stop].tolist())
-        else:
-            found, modelled = self.noisy.total, self.model.total
-        low, high = self._bounds(sides) if found is None else found.interval(self.confidence)
+        modelled, found = self._modelled(sides), self._measured(sides)
+        label, words = self._label(sides), self._label(sides, clamped=True)
         count = round(modelled)
         return Answer(
-            label=self._label(sides),
-            estimate=modelled if found is None else found.estimate,
-            std_error=None if found is None else found.std_error,
-            ci_low=low,
-            ci_high=high,
+            label=label,
+            estimate=modelled if found.estimate is None else found.estimate,
+            std_error=found.std_error,
+            ci_low=found.low,
+            ci_high=found.high,
             count=count,
             fraction=count / self.total if self.total else None,
-            remark=remark,
-            in_words=self._words(sides),
+            remark=found.remark,
+            in_words=None if words == label else words,
         )
 
-    def _pair(self, places: Sequence[int], sides: Sides) -> tuple[NoisySum | None, float]:
-        """The noisy count of a rectangle, None where its pair was not measured, and the model's."""
-        first, second = places
-        table = self.model.pair(first, second)[slice(*sides[first]), slice(*sides[second])]
-        found = self.noisy.pair_sum((first, second), sides[first], sides[second])
-        return found, math.fsum(table.reshape(-1).tolist())
+    def _modelled(self, sides: Sides) -> float:
+        """The rows of the model in a box."""
+        if not sides:
+            return float(self.model.rows)
+        places = sorted(sides)
+        table = self.model.column(*places) if len(places) == 1 else self.model.pair(*places)
+        part = table[tuple(slice(*sides[place]) for place in places)]
+        return math.fsum(part.reshape(-1).tolist())
+
+    def _measured(self, sides: Sides) -> _Measured:
+        """What the noisy counts say of a box."""
+        if not sides:
+            return self._known(self.noisy.total)
+        first, *others = sorted(sides)
+        if not others:
+            return self._known(self.noisy.column_sum(first, *sides[first]))
+        (second,) = others
+        found = self.noisy.rectangle((first, second), sides[first], sides[second])
+        if found is None:
+            names = " and ".join(self.question.columns[place] for place in (first, second))
+            return _Measured(None, None, *self._bounds(sides), NOT_MEASURED.format(names))
+        if not found.cuts:
+            return self._known(found.inner)
+        low, _ = found.inner.interval(self.confidence)
+        _, high = found.outer.interval(self.confidence)
+        return _Measured(None, None, low, high, CUTS)
+
+    def _known(self, found: NoisySum) -> _Measured:
+        return _Measured(found.estimate, found.std_error, *found.interval(self.confidence))
 
     def _bounds(self, sides: Sides) -> tuple[float, float]:
         """The interval of a rectangle of which only the columns were measured.
@@ -188,13 +214,29 @@ class ReleasedTable(Released):
         names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
         known = {name: row[name] for name in names}
         if self.confidence != self.question.confidence:
-            plan = self.question.plan
-            law = plan.column_law if row["level"] == 1 else plan.pair_law
-            alone = NoisySum(estimate=row["estimate"], terms=((law, 1.0, 1),))
-            exact = alone if row["level"] else self.noisy.total
-            known["ci_low"], known["ci_high"] = exact.interval(self.confidence)
+            found = self._row_sum(row)
+            known["ci_low"], known["ci_high"] = found.interval(self.confidence)
         fraction = row["count"] / self.total if self.total else None
-        return Answer(**known, fraction=fraction)
+        return Answer(**known, fraction=fraction, in_words=self._words(row))
+
+    def _row_sum(self, row: Mapping[str, Any]) -> NoisySum:
+        """The noisy count of a released row, with its law."""
+        if row["level"] == 0:
+            return self.noisy.total
+        plan, amount = self.question.plan, row["amount"]
+        law = plan.column_law if amount is None else plan.law(Fraction(amount))
+        return NoisySum(estimate=row["estimate"], terms=((law, 1.0, 1),))
+
+    def _words(self, row: Mapping[str, Any]) -> str | None:
+        """The label of a released row where it counts values from outside the bounds too."""
+        domain = self.question.domain
+        named = [(row["first"], row["first_cells"]), (row["second"], row["second_cells"])]
+        words = ", ".join(
+            domain.label(domain.find_column(name), text_cells(cells), clamped=True)
+            for name, cells in named
+            if name is not None
+        )
+        return None if words in ("", row["label"]) else words
 
     def _check_key(self, key: object) -> None:
         if key is not None:
@@ -229,33 +271,14 @@ class ReleasedTable(Released):
         below = axis.find_boundary(value)
         return bool(axis.is_edge(value) and (below % width == 0 or below == axis.cells))
 
-    def _label(self, sides: Sides) -> str:
-        texts = []
-        for place, (start, stop) in sides.items():
-            if (start, stop) != (0, self.question.domain.sizes[place]):
-                texts.append(f"{self.question.columns[place]} {self._range(place, start, stop)}")
-        return ", ".join(texts) or "all"
-
-    def _range(self, place: int, start: int, stop: int) -> str:
-        if start == stop:
-            return "nothing"
+    def _label(self, sides: Sides, *, clamped: bool = False) -> str:
         domain = self.question.domain
-        ends = domain.starts(place)[[start, stop]]
-        return str(domain.axes[place].range_labels(ends[:1], ends[1:])[0])
-
-    def _words(self, sides: Sides) -> str | None:
-        """How a box is called where it counts values from outside the bounds too."""
-        words, domain = [], self.question.domain
-        for place, (start, stop) in sides.items():
-            if (start, stop) != (0, domain.sizes[place]):
-                first, last = domain.starts(place)[[start, stop]].tolist()
-                words.append((place, domain.axes[place].clamped_label(first, last)))
-        if not any(said for _, said in words):
-            return None
-        return ", ".join(
-            f"{domain.columns[place]} {said or self._range(place, *sides[place])}"
-            for place, said in words
-        )
+        texts = [
+            domain.label(place, np.arange(*ends), clamped=clamped)
+            for place, ends in sides.items()
+            if ends != (0, domain.sizes[place])
+        ]
+        return ", ".join(texts) or "all"
 
 
 class ReleasedTableColumn(Released):

@@ -34,7 +34,9 @@ class TableWorkload(Workload[TableQuestion]):
         return TableQuestion(
             name=self.name,
             domain=self.domain,
-            plan=MarginalsPlan.planned(self.domain.shape, terms.unit, share.budget),
+            plan=MarginalsPlan.planned(
+                shape=self.domain.shape, unit=terms.unit, budget=share.budget
+            ),
             confidence=terms.confidence,
             weight=self.weight,
         )

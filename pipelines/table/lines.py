@@ -9,7 +9,6 @@ from typing import Any
 from dpcore.noise.laws import exact_scale
 from dpcore.table.question import TableQuestion
 from dpcore.table.released import ReleasedTable
-from pipelines.answers.figures import significant
 from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
 from pipelines.page.reading import STANDARD_ERROR, Note
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
@@ -38,7 +37,8 @@ def table_description(question: TableQuestion) -> Description:
     """Describe the plan of a table: its columns, and the noise of their tables."""
     plan, domain = question.plan, question.domain
     columns = len(domain.columns)
-    noises = [level_noise(law, public=False) for law in (plan.column_law, plan.pair_law)]
+    laws = plan.column_law, plan.law(plan.pair_amount / plan.most_pairs)
+    noises = [level_noise(law, public=False) for law in laws]
     return Description(
         entry=lambda: _entry(question),
         errors=lambda entry: Errors(notes=(NO_ERROR,)),
@@ -50,7 +50,7 @@ def table_description(question: TableQuestion) -> Description:
                 Column("Noise", noises, Unit.LAW),
                 Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
             ),
-            rows=["a cell of a column", "a cell of a chosen pair"],
+            rows=["a cell of a column", f"a cell of a pair, where {plan.most_pairs} are chosen"],
             title="Count",
             caption="Noise",
         ),
@@ -82,16 +82,13 @@ def _sizes(question: TableQuestion) -> Iterator[str]:
 def _entry(question: TableQuestion) -> dict[str, Any]:
     """Return the plan of a table as plain values."""
     plan, domain = question.plan, question.domain
-    laws = {"column": plan.column_law, "pair": plan.pair_law}
     return {
         "keys": 1,
         "mechanism": "marginals",
         "columns": dict(zip(domain.columns, domain.sizes, strict=True)),
         "counters": domain.shape.length,
-        "noise": {
-            name: {"scale": exact_scale(law), "std_error": math.sqrt(law.variance)}
-            for name, law in laws.items()
-        },
+        "noise": exact_scale(plan.column_law),
+        "std_error": math.sqrt(plan.column_law.variance),
         "plan": plan.spec(),
     }
 
@@ -118,12 +115,3 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
         return
     yield "  the largest cells of pairs:"
     yield from map(largest, tree.top(NODES_SHOWN, tree.height))
-
-
-def noise_text(question: TableQuestion) -> str:
-    """Return the standard error of a cell of a column and of a pair, in words."""
-    one, two = (
-        significant(math.sqrt(law.variance))
-        for law in (question.plan.column_law, question.plan.pair_law)
-    )
-    return f"standard error {one} of a cell of a column, {two} of a cell of a chosen pair"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from dpcore.questions.released import Answer
 from dpcore.table.question import TableQuestion
 from dpcore.table.released import ReleasedTable
 from pipelines.answers.entries import share_error
-from pipelines.answers.figures import figure, interval, percent, share, with_margin
+from pipelines.answers.figures import figure, interval, percent, share, significant, with_margin
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
 from pipelines.hypercube.axis import FigureAxis
@@ -95,10 +96,11 @@ def _said(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
 
 
 def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
-    sizes = tree.question.domain.sizes
-    for number, (first, second) in enumerate(tree.noisy.measured.pairs[:MAX_LISTED], 1):
-        names = (clip(tree.question.columns[place]) for place in (first, second))
-        yield [f"{number}", " x ".join(names), f"{sizes[first]} x {sizes[second]}"]
+    for number, pair in enumerate(tree.noisy.measured.pairs[:MAX_LISTED], 1):
+        names = (clip(tree.question.columns[place]) for place in (pair.first, pair.second))
+        groups, others = pair.counts.shape
+        error = significant(math.sqrt(tree.question.plan.law(pair.amount).variance))
+        yield [f"{number}", " x ".join(names), f"{groups} x {others}", error]
 
 
 def _largest(tree: ReleasedTable, trees: int) -> Iterator[list[str]]:
@@ -138,7 +140,7 @@ def _drawn(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]]:
         histogram = _histogram(tree, place)
         caption = f"{histogram.axis.name}: rows per {histogram.axis.unit[0]}"
         yield f"column{place}", histogram_chart(histogram, caption)
-    for number, pair in enumerate(tree.noisy.measured.pairs[: max(1, MAX_PAIRS // trees)]):
+    for number, pair in enumerate(tree.noisy.pairs[: max(1, MAX_PAIRS // trees)]):
         grid = _grid(tree, pair)
         if grid.rows.any():
             caption = f"{grid.axes[1].name} over {grid.axes[0].name}: rows"
