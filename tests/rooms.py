@@ -28,6 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
+    ("marginals",),
     ("release", "chooser"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
