@@ -24,10 +24,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "repair", "sparse", "bounding", "selection", "series", "marginals"),
+    ("papers", "repair", "sparse", "bounding", "selection", "series"),
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
-    ("hypercube", "exponential", "table"),
+    ("hypercube", "exponential"),
+    ("marginals",),
+    ("table",),
     ("release", "chooser"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

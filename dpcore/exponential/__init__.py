@@ -6,8 +6,10 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "better": ("is_better",),
+    "choice": ("flipped", "weighed"),
     "margins": ("rank_errors", "root_mean_square"),
     "mechanism": ("ExponentialMechanism",),
+    "plan": ("SLACK",),
     "question": (
         "ExponentialQuestion",
         "INTERVAL_WORDS",
@@ -16,5 +18,6 @@ FACE = {
         "exponential_question_from_spec",
     ),
     "released": ("ReleasedQuantiles",),
+    "weights": ("FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
 }

@@ -1,6 +1,6 @@
 """Kind table: wide tables, counted by every column and every pair of columns, to draw rows from.
 
-Floor 7: imports from floors 0 to 6. `FACE` lists the package's public API, by module;
+Floor 9: imports from floors 0 to 8. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

@@ -116,7 +116,8 @@ class TableQuestion(Question):
         yield Partial(ALL_TABLES, pack(counts.astype(np.int64)))
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
-        measured = measure_tables(unpack(counts), self.plan, noise, self.name)
+        exact = unpack(counts)
+        measured = measure_tables(exact, self.plan, noise.for_counts(exact), self.name)
         tables = map(_ipc_bytes, released_rows(self, measured))
         return Drawn(sent=pack_many(list(tables)), kept=None)
 

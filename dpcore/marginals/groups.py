@@ -1,0 +1,113 @@
+"""Groups of the cells of a column: cells with few rows are measured together.
+
+With noise of a mean size s in every cell of a pair's table, a table of more than about
+``rows / (4 s)`` cells is mostly noise. So the cells of both columns are put into groups, chosen by
+the estimates of the columns' counts, which are public. Neighbors of an ordered column are grouped
+to about equal numbers of rows; of another column the largest cells remain and the rest is one
+group. Inside a group rows are spread as the column's own counts are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+
+# Rows of a group of cells of a pair's table, on average, in mean sizes of its noise.
+ROWS_PER_NOISE = 4.0
+# The most groups of a column.
+MOST_GROUPS = 64
+_LEAST_CELLS = 4.0
+
+
+def pair_groups(
+    estimates: tuple[Floats, Floats], ordered: tuple[bool, bool], noise: float
+) -> tuple[Integers, Integers]:
+    """The group of each cell of both columns of a pair, (n_i,) and (n_j,), numbered from 0.
+
+    Args:
+        estimates: (n_i,) and (n_j,) of the columns' counts, of one sum.
+        ordered: whether each column is.
+        noise: the mean size of the noise of one cell of the pair's table, in rows.
+    """
+    first, second = estimates
+    rows = float(np.cumsum(first)[-1])
+    cells = max(_LEAST_CELLS, rows / (ROWS_PER_NOISE * noise))
+    numbers = _numbers(len(first), len(second), cells)
+    return (
+        column_groups(first, numbers[0], ordered=ordered[0]),
+        column_groups(second, numbers[1], ordered=ordered[1]),
+    )
+
+
+def _numbers(first: int, second: int, cells: float) -> tuple[int, int]:
+    """How many groups two columns have, so that their table has about so many cells."""
+    first, second = min(first, MOST_GROUPS), min(second, MOST_GROUPS)
+    if first * second <= cells:
+        return first, second
+    side = math.sqrt(cells)
+    if first <= side:
+        return first, max(1, int(cells / first))
+    if second <= side:
+        return max(1, int(cells / second)), second
+    return int(side), int(side)
+
+
+def column_groups(estimate: Floats, groups: int, *, ordered: bool) -> Integers:
+    """(n,) the group of each cell of a column.
+
+    Args:
+        estimate: (n,) of the counts, at least 0.
+        groups: the most.
+        ordered: whether neighbors are grouped; else the largest cells remain.
+
+    >>> column_groups(np.array([5.0, 1.0, 1.0, 3.0]), 3, ordered=True).tolist()
+    [0, 1, 1, 2]
+    >>> column_groups(np.array([1.0, 5.0, 1.0, 3.0]), 3, ordered=False).tolist()
+    [2, 0, 2, 1]
+    """
+    cells = len(estimate)
+    if cells <= groups:
+        return np.arange(cells)
+    if ordered:
+        return _even_runs(estimate.tolist(), groups)
+    order = np.argsort(-estimate, kind="stable")
+    labels = np.empty(cells, np.int64)
+    labels[order] = np.minimum(np.arange(cells), groups - 1)
+    return labels
+
+
+def _even_runs(estimate: list[float], groups: int) -> Integers:
+    """Runs of neighbors, each closed where it is closest to an even part of what is left."""
+    left, inside, group = math.fsum(estimate), 0.0, 0
+    wanted = left / groups
+    labels = np.empty(len(estimate), np.int64)
+    for cell, rows in enumerate(estimate):
+        if inside > 0 and inside + rows / 2 > wanted and group < groups - 1:
+            left, inside, group = left - inside, 0.0, group + 1
+            wanted = left / (groups - group)
+        labels[cell] = group
+        inside += rows
+    return labels
+
+
+def group_sums(values: Floats, labels: Integers) -> Floats:
+    """(groups,) sums of the values of each group's cells, added in the order of the cells."""
+    return np.bincount(labels, values).astype(np.float64)
+
+
+def grouped_table(counts: Integers, rows: Integers, columns: Integers) -> Integers:
+    """(g_i, g_j) the exact counts of groups of cells.
+
+    Args:
+        counts: (n_i, n_j).
+        rows, columns: (n_i,) and (n_j,) the group of each.
+
+    >>> grouped_table(np.arange(4).reshape(2, 2), np.array([0, 0]), np.array([0, 1])).tolist()
+    [[2, 4]]
+    """
+    result = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
+    np.add.at(result, (rows[:, np.newaxis], columns), counts)
+    return result
