@@ -22,14 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw
 from dpcore.marginals.measured import MeasuredTables, PairTable
 from dpcore.marginals.model import TableModel
 from dpcore.noise.laws import NoiseLaw
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.table.cell_runs import cells_text, text_cells
 from dpcore.table.domain import TableDomain
-from dpcore.table.noisy_sums import NoisyTables, group_cells
+from dpcore.table.noisy_sums import NoisySum, NoisyTables, group_cells
 
 if TYPE_CHECKING:
     from dpcore.table.question import TableQuestion
@@ -115,7 +114,7 @@ def _total_rows(noisy: NoisyTables, model: TableModel, confidence: float) -> _Ro
         labels=["all"],
         estimates=np.array([total.estimate]),
         std_error=total.std_error,
-        half=total.law.half_width(confidence),
+        half=total.half_width(confidence),
         counts=np.array([model_rows(model)]),
         cells=[None] * len(CELL_FIELDS),
     )
@@ -191,7 +190,7 @@ def _grouped(table: Floats, pair: PairTable) -> Floats:
 
 def _half(law: NoiseLaw, confidence: float) -> float:
     """Half of the width of the interval of one cell."""
-    return ErrorLaw(terms=((law, 1.0, 1),)).half_width(confidence)
+    return NoisySum(estimate=0.0, terms=((law, 1.0, 1),)).half_width(confidence)
 
 
 def model_rows(model: TableModel) -> int:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.normal import normal_quantile
 from dpcore.arrays import Flags, Floats, Integers
-from dpcore.errors.law import ErrorLaw
+from dpcore.errors.law import ROUNDING, ErrorLaw
 from dpcore.marginals.measured import MeasuredTables
 from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dpcore.noise.laws import NoiseLaw
 
-# What the variance of a Laplace law on the integers lacks at most, in rows^2.
-_CUT_OFF = 1 / 6
+# Cells of sums whose intervals are compared: in standard errors they approach those of a normal law.
+_SUMS = (1, 2, 3, 4, 8, 32, 128)
+# Of a variance, where the noise is almost never anything but 0.
+_LEAST = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,16 @@ class NoisySum:
         """The standard error, in rows."""
         return math.sqrt(self.law.variance)
 
+    def half_width(self, confidence: float) -> float:
+        """Half of the width of the interval; 0 where the noise is almost surely 0.
+
+        Noise of whole numbers is another one than 0 no more often than its variance says.
+        """
+        return self.law.half_width(confidence) if self.law.variance > ROUNDING else 0.0
+
     def interval(self, confidence: float) -> tuple[float, float]:
         """The ends of the interval of the count, which is never negative."""
-        half = self.law.half_width(confidence) if self.law.variance else 0.0
+        half = self.half_width(confidence)
         return max(0.0, self.estimate - half), max(0.0, self.estimate + half)
 
 
@@ -91,7 +98,7 @@ class NoisyTables:
         """
         sums = [(self.plan.column_law, table) for table in self.measured.columns]
         sums += [(self.plan.law(pair.amount), pair.counts) for pair in self.measured.pairs]
-        weights = [1.0 / (law.variance * table.size) for law, table in sums]
+        weights = [1.0 / (max(law.variance, _LEAST) * table.size) for law, table in sums]
         whole = math.fsum(weights)
         parts = [weight / whole for weight in weights]
         return NoisySum(
@@ -181,19 +188,22 @@ def _summed(counts: Integers, law: NoiseLaw) -> NoisySum:
 
 
 def margins(law: NoiseLaw, variances: Floats, confidence: float) -> Floats:
-    """Half-widths of intervals of many sums, a little wider than each one's own law says.
+    """Half-widths of intervals of many weighted sums, no narrower than each one's own law says.
 
-    The larger of the normal and the Laplace quantile, which sums of Laplace variables lie between,
-    with 1/6 more of variance and half a row for what noise on the integers lacks, as in
-    `dpcore.hypercube.intervals.interval`.
+    In standard errors the widest of a few sums of equal weights, from one cell to many; and half a
+    row, as a sum of few cells lies on a lattice.
 
     Args:
         law: of the noise of each cell.
         variances: (n,) of the sums, in rows^2.
         confidence: of each interval.
     """
-    factor = normal_quantile((1 + confidence) / 2)
-    if isinstance(law, DiscreteLaplace):
-        factor = max(factor, -log(1 - confidence) / math.sqrt(2))
-    halves: Floats = factor * np.sqrt(variances + _CUT_OFF) + 0.5
+    halves: Floats = _widest(law, confidence) * np.sqrt(variances) + 0.5
     return halves
+
+
+@lru_cache(maxsize=64)
+def _widest(law: NoiseLaw, confidence: float) -> float:
+    """The widest half-width of sums of equal weights, in standard errors."""
+    sums = [NoisySum(estimate=0.0, terms=((law, 1.0, cells),)) for cells in _SUMS]
+    return max(each.half_width(confidence) / max(each.std_error, _LEAST) for each in sums)

@@ -120,7 +120,10 @@ class ReleasedTable(Released):
         answer = self.count(cells)
         if all(self._is_edge(place, end) for place, ends in found.items() for end in ends):
             return answer
-        named = [f"{name} [{low or '...'}, {high or '...'})" for name, (low, high) in sides.items()]
+        named = [
+            f"{name} {low}" if low == high else f"{name} [{low or '...'}, {high or '...'})"
+            for name, (low, high) in sides.items()
+        ]
         return replace(answer, asked=", ".join(named))
 
     def count(self, sides: Sides) -> Answer:

@@ -23,8 +23,8 @@ from dpcore.table.released import ReleasedTable
 from dpcore.table.workload import TableWorkload
 
 KEY = ReleaseKey(bytes(range(32)))
-# Noise of this budget is 0 but for one draw of 10^8.
-EXACT = Fraction(5000)
+# Noise of this budget is 0 but for one draw of 10^12.
+EXACT = Fraction(500)
 
 
 def people_domain() -> TableDomain:

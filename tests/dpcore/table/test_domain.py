@@ -129,7 +129,11 @@ REFUSED: dict[str, tuple[tuple[OrderedDomain, ...], int, str]] = {
         "'kind' has 1025 categories; a column of a table has at most 1024",
     ),
     "counters": (WIDE, 1024, "cells: all columns and pairs of columns have 6,295,552 cells"),
-    "units": ((whole(4), UnitRowsDomain(column="u", most=5)), 32, "unit_rows counts units, not rows"),
+    "units": (
+        (whole(4), UnitRowsDomain(column="u", most=5)),
+        32,
+        "unit_rows counts units, not rows",
+    ),
 }
 
 
