@@ -23,8 +23,8 @@ from dpcore.table.row_texts import text_codes
 
 # All counts are together: the choice of pairs looks at all of them.
 ALL_TABLES = Place(0, 0)
-# Rows whose cells, and the table that they add to, lie in a core's second cache.
-_BLOCK = 2**14
+# Rows whose cells lie in a core's second cache; more than a table has cells.
+_BLOCK = 2**16
 
 
 def table_number(columns: int) -> int:

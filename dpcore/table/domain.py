@@ -28,8 +28,9 @@ from dpcore.table.cell_runs import cell_runs, listed
 from dpcore.table.counter import TableCounter, merged_tables
 from dpcore.table.row_texts import row_texts
 
-# Cells of a column of numbers, dates or times where nothing is said.
-DEFAULT_CELLS = 32
+# Cells of a column of numbers, dates or times where nothing is said: the first number with which
+# all tables fit. Noise decides later which cells are measured together.
+DEFAULT_CELLS = (128, 96, 64, 48, 32, 24, 16)
 MOST_CELLS = 1024
 
 
@@ -65,7 +66,7 @@ class TableDomain(Coded):
     axes: tuple[OrderedDomain, ...] = field(
         metadata=coded(name="columns", read=lambda columns: tuple(map(make_domain, columns)))
     )
-    cells: int = DEFAULT_CELLS
+    cells: int = DEFAULT_CELLS[0]
 
     def __post_init__(self) -> None:
         names = [axis.column for axis in self.axes]

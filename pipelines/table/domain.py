@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -30,7 +31,7 @@ def read_table(value: object) -> TableDomain:
     ...     {"column": "age", "lower": 0, "upper": 96},
     ...     {"column": "sex", "categories": ["female", "male"]}]})
     >>> people.columns, people.sizes
-    (('age', 'sex'), (32, 2))
+    (('age', 'sex'), (128, 2))
     """
     section = rules.section(value)
     rules.known_keys(section, ("kind", "columns", "cells"))
@@ -38,14 +39,30 @@ def read_table(value: object) -> TableDomain:
     if "columns" not in section:
         raise RuleBroken("is required", at=".columns")
     columns = rules.at(".columns", rules.several, section["columns"])
-    cells = section.get("cells", DEFAULT_CELLS)
-    if isinstance(cells, bool) or not isinstance(cells, int):
-        raise RuleBroken(f"{shown(cells)} must be a whole number", at=".cells")
+    if "cells" in section:
+        return _domain(columns, rules.at(".cells", rules.whole_number, section["cells"]))
+    *finer, last = DEFAULT_CELLS
+    for cells in finer:
+        # Whether all tables fit follows from the columns, which are public.
+        with suppress(_TooManyCells):
+            return _domain(columns, cells)
+    return _domain(columns, last)
+
+
+class _TooManyCells(RuleBroken):
+    """All tables have more cells than a worker holds."""
+
+
+def _domain(columns: Sequence[object], cells: int) -> TableDomain:
+    """The domain of a table whose columns have at most so many cells."""
     axes = tuple(_axis(place, each, cells) for place, each in enumerate(columns))
     try:
         return TableDomain(axes=axes, cells=cells)
     except ValueError as error:
-        raise from_dpcore(error, {"columns": 0, "cells": cells}) from None
+        broken = from_dpcore(error, {"columns": 0, "cells": cells})
+        if broken.at == ".cells":
+            raise _TooManyCells(str(broken), at=broken.at) from None
+        raise broken from None
 
 
 def table_schema() -> Schema:

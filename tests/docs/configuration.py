@@ -119,7 +119,7 @@ BOX = (
 TABLE = (
     ("kind", "`table`", "required"),
     ("columns", "a list of sections of ordered domains", "required"),
-    ("cells", "a whole number from 2 to 1024", "32"),
+    ("cells", "a whole number from 2 to 1024", "128, or fewer where all tables would not fit"),
 )
 # Where to find the prose about a section.
 ANCHORS = {
