@@ -1,4 +1,4 @@
-"""Sets of cells of a column as texts: for programs, and for people."""
+"""Sets of cells of a column as strings: for programs, and for people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The columns of a wide table: each an ordered domain, coarsened by public facts to few cells.
 
 A column of numbers, dates or times of K cells has groups of w = ceil(K / most) neighboring cells
-in the tables, where `most` is public: ceil(K / w) cells, of which the last may hold fewer. A column
+in the tables, where `most` is public: ceil(K / w) cells; the last may hold fewer. A column
 of categories has a cell for each. So the cell of a row in every table is a function of the row and
 of the configuration alone.
 """

@@ -50,7 +50,7 @@ class _Rows:
         std_error: of each.
         half: half of the width of each interval.
         counts: (n,) of the model.
-        cells: of each of `CELL_FIELDS` (n,) texts, or None for all rows.
+        cells: of each of `CELL_FIELDS` (n,) strings, or None for all rows.
     """
 
     level: int

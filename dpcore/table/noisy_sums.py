@@ -20,7 +20,7 @@ from dpcore.marginals.measured import MeasuredTables
 from dpcore.marginals.plan import MarginalsPlan
 from dpcore.noise.laws import NoiseLaw
 
-# Cells of sums whose intervals are compared: in standard errors they approach those of a normal law.
+# Cells of sums whose intervals are compared: in standard errors they approach the normal law's.
 _SUMS = (1, 2, 3, 4, 8, 32, 128)
 # Of a variance, where the noise is almost never anything but 0.
 _LEAST = 1e-30

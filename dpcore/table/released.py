@@ -174,7 +174,7 @@ class ReleasedTable(Released):
         return _Measured(found.estimate, found.std_error, *found.interval(self.confidence))
 
     def _bounds(self, sides: Sides) -> tuple[float, float]:
-        """The interval of a rectangle of which only the columns were measured.
+        """The interval of a rectangle whose two columns alone were measured.
 
         With a the rows of the one side, b of the other and n in all, from a + b - n (or 0) to the
         smaller of a and b. All three intervals hold together with the confidence that is wanted,

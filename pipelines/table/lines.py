@@ -9,9 +9,11 @@ from typing import Any
 from dpcore.noise.laws import exact_scale
 from dpcore.table.question import TableQuestion
 from dpcore.table.released import ReleasedTable
+from pipelines.answers.figures import with_margin
 from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
 from pipelines.page.reading import STANDARD_ERROR, Note
-from pipelines.plain.lines import NODES_SHOWN, heading, largest
+from pipelines.plain.counted import counted_noun
+from pipelines.plain.lines import heading
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
@@ -105,13 +107,17 @@ def table_target(target: ErrorTarget) -> dict[str, Any]:
 
 
 def table_summary(tree: ReleasedTable) -> Iterator[str]:
-    """The count of all rows, the chosen pairs, and the largest of their cells."""
+    """The count of all rows, and the chosen pairs in the order of their columns."""
     yield from heading(tree.question, tree.question.columns)
-    pairs = [" x ".join(map(escaped, pair)) for pair in tree.pairs]
+    (total,) = tree.top(1, 0)
+    assert total.estimate is not None
+    names = tree.question.columns
+    pairs = [
+        f"{escaped(names[first])} x {escaped(names[second])}"
+        for first, second in sorted(tree.noisy.pairs)
+    ]
     more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    yield f"  {tree.total:,} rows; {len(pairs)} pairs: {', '.join(pairs[:_NAMED])}{more}"
-    if not tree.total:
-        yield "  all counts are zero, so no rows can be drawn"
-        return
-    yield "  the largest cells of pairs:"
-    yield from map(largest, tree.top(NODES_SHOWN, tree.height))
+    counted = counted_noun(tree.question)
+    yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high)}"
+    number = f"{len(pairs)} pair{'s' * (len(pairs) != 1)} of columns measured"
+    yield f"  {number}: {', '.join(pairs[:_NAMED])}{more}"

@@ -28,8 +28,8 @@ def released(wide: Workspace) -> ReleasedTable:
 
 def test_the_summary_names_rows_and_pairs(wide: Workspace) -> None:
     out = wide.summary  # type: ignore[attr-defined]
-    assert f"{ROWS:,} rows; {len(released(wide).pairs)} pairs: " in out
-    assert "the largest cells of pairs:" in out
+    assert f"  rows {ROWS:,}" in out
+    assert f"{len(released(wide).pairs)} pairs of columns measured: " in out
 
 
 def test_queries_of_one_and_of_two_columns(wide: Workspace) -> None:
