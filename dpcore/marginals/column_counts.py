@@ -28,6 +28,7 @@ import numpy as np
 from dpcore.arithmetic.elementary import exp, log1p
 from dpcore.arithmetic.sums import dot, ordered_sum
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.marginals.plan import MarginalsPlan
 
 # What an explanation pays for each density.
 _PENALTY = 1.0
@@ -50,6 +51,23 @@ def row_estimate(counts: Sequence[Integers]) -> float:
         weight * float(each.sum()) for weight, each in zip(weights, counts, strict=True)
     )
     return max(1.0, total / ordered_sum(weights))
+
+
+def estimated_columns(
+    columns: Sequence[Integers], plan: MarginalsPlan, rows: float
+) -> list[Floats]:
+    """Estimates of the counts of each column, (n_i,), by its noisy counts alone.
+
+    Args:
+        columns: (n_i,) noisy counts of each column.
+        plan: their noise, and which columns are ordered.
+        rows: the sum of the estimates.
+    """
+    variance = plan.column_law.variance
+    return [
+        column_estimate(each, variance, rows, ordered=plan.shape.is_ordered(column))
+        for column, each in enumerate(columns)
+    ]
 
 
 def column_estimate(counts: Integers, variance: float, rows: float, *, ordered: bool) -> Floats:

@@ -5,6 +5,9 @@ With noise of a mean size s in every cell of a pair's table, a table of more tha
 the estimates of the columns' counts, which are public. Neighbors of an ordered column are grouped
 to about equal numbers of rows; of another column the largest cells remain and the rest is one
 group. Inside a group rows are spread as the column's own counts are.
+
+All groups of a column are unions of its *base groups*, at most 64, so that joint counts of several
+columns, in cells that no pair's groups cut, remain small.
 """
 
 from __future__ import annotations
@@ -22,29 +25,42 @@ MOST_GROUPS = 64
 _LEAST_CELLS = 4.0
 
 
+def base_groups(estimate: Floats, *, ordered: bool) -> Integers:
+    """(n,) the base group of each cell of a column.
+
+    Args:
+        estimate: (n,) of the counts by the one-way counts alone.
+        ordered: whether the column is.
+    """
+    return column_groups(estimate, MOST_GROUPS, ordered=ordered)
+
+
 def pair_groups(
-    estimates: tuple[Floats, Floats], ordered: tuple[bool, bool], noise: float
+    bases: tuple[Integers, Integers],
+    estimates: tuple[Floats, Floats],
+    ordered: tuple[bool, bool],
+    noise: float,
 ) -> tuple[Integers, Integers]:
     """The group of each cell of both columns of a pair, (n_i,) and (n_j,), numbered from 0.
 
     Args:
+        bases: base groups of both columns.
         estimates: (n_i,) and (n_j,) of the columns' counts, of one sum.
         ordered: whether each column is.
         noise: the mean size of the noise of one cell of the pair's table, in rows.
     """
-    first, second = estimates
+    first, second = (group_sums(*each) for each in zip(estimates, bases, strict=True))
     rows = float(np.cumsum(first)[-1])
     cells = max(_LEAST_CELLS, rows / (ROWS_PER_NOISE * noise))
     numbers = _numbers(len(first), len(second), cells)
     return (
-        column_groups(first, numbers[0], ordered=ordered[0]),
-        column_groups(second, numbers[1], ordered=ordered[1]),
+        column_groups(first, numbers[0], ordered=ordered[0])[bases[0]],
+        column_groups(second, numbers[1], ordered=ordered[1])[bases[1]],
     )
 
 
 def _numbers(first: int, second: int, cells: float) -> tuple[int, int]:
     """How many groups two columns have, so that their table has about so many cells."""
-    first, second = min(first, MOST_GROUPS), min(second, MOST_GROUPS)
     if first * second <= cells:
         return first, second
     side = math.sqrt(cells)
@@ -96,6 +112,19 @@ def _even_runs(estimate: list[float], groups: int) -> Integers:
 def group_sums(values: Floats, labels: Integers) -> Floats:
     """(groups,) sums of the values of each group's cells, added in the order of the cells."""
     return np.bincount(labels, values).astype(np.float64)
+
+
+def grouped_estimates(estimates: Floats, rows: Integers, columns: Integers) -> Floats:
+    """(g_i, g_j) estimated counts of groups of cells, added in the order of the cells.
+
+    Args:
+        estimates: (n_i, n_j).
+        rows, columns: (n_i,) and (n_j,) the group of each.
+    """
+    tall, wide = int(rows.max()) + 1, int(columns.max()) + 1
+    codes = (rows * wide)[:, np.newaxis] + columns
+    sums = np.bincount(codes.reshape(-1), estimates.reshape(-1), minlength=tall * wide)
+    return sums.astype(np.float64).reshape(tall, wide)
 
 
 def grouped_table(counts: Integers, rows: Integers, columns: Integers) -> Integers:

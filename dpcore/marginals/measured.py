@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from dpcore.arrays import Integers
+from dpcore.marginals.column_counts import estimated_columns, row_estimate
+from dpcore.marginals.groups import base_groups
 from dpcore.marginals.plan import MarginalsPlan
 
 # Numbers of a pair before its groups and counts: columns, groups of each, the amount.
@@ -53,6 +56,29 @@ class MeasuredTables:
     plan: MarginalsPlan
     columns: tuple[Integers, ...]
     pairs: tuple[PairTable, ...]
+
+    @cached_property
+    def base_groups(self) -> tuple[Integers, ...]:
+        """(n_i,) each, the base groups of each column; they follow from the one-way counts."""
+        shape = self.plan.shape
+        estimates = estimated_columns(self.columns, self.plan, row_estimate(self.columns))
+        return tuple(
+            base_groups(each, ordered=shape.is_ordered(column))
+            for column, each in enumerate(estimates)
+        )
+
+    @property
+    def base_sizes(self) -> list[int]:
+        """Number of base groups of each column."""
+        return [int(each.max()) + 1 for each in self.base_groups]
+
+    def groups_of(self, column: int) -> list[Integers]:
+        """(n_i,) each, the groups of a column's cells in the pairs that have it."""
+        return [
+            each.rows if column == each.first else each.columns
+            for each in self.pairs
+            if column in each.pair
+        ]
 
     def to_arrays(self) -> dict[str, Integers]:
         """Arrays of whole numbers, which `from_arrays` reads.

@@ -1,34 +1,48 @@
-"""A model of all columns from the measured pairs: a forest of pairs, closed under products.
+"""A model of all columns from the measured pairs: a chordal graph, closed under products.
 
-The columns of a pair that is in no tree together are independent; along the pairs of a tree each
-column depends on the one before alone. With A, ..., B on the path between two columns, the counts
-of their pair are
+The model is the product over all columns of the conditional law of each given its parents
+(`dpcore.marginals.graph`): the largest entropy of all laws that agree with the joint counts of the
+cliques. Columns that no chain of measured pairs connects are independent. The counts of a pair of
+columns A and B come from an order of the columns that begins with A: for each column C on the way
+to B with parents S the joint counts of A and S, times the conditional law of C given S, are summed
+over what later columns do not need.
 
-    T(A, C) diag(1 / n_C) T(C, D) ... T(., B)
-
-where T are the fitted tables and n_C a column's counts: the closest to independence (the largest
-entropy) of all tables with the fitted pairs.
-
-Source: Chow and Liu 1968; McKenna, Miklau, Sheldon 2021 (MST).
+Source: Chow and Liu 1968; McKenna, Miklau, Sheldon 2021 (MST); Lauritzen, "Graphical Models", 1996.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arithmetic.products import product
 from dpcore.arrays import Floats, Integers
-from dpcore.marginals.column_counts import row_estimate
-from dpcore.marginals.consistency import consistent_columns, fitted_pair
+from dpcore.marginals.cells import ModelCells
+from dpcore.marginals.cliques import LEAST_SUM, axis_sums, contracted, fitted_clique, fitted_pair
+from dpcore.marginals.column_counts import estimated_columns, row_estimate
+from dpcore.marginals.consistency import consistent_columns
+from dpcore.marginals.graph import ChordalGraph
 from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.measuring import estimated_columns
 from dpcore.marginals.sampling import AliasTable
-from dpcore.marginals.shape import Pair
 from dpcore.noise.randomness import RandomStream
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clique:
+    """A column and its parents.
+
+    Attributes:
+        members: the parents, rising, and the column.
+        joint: (m_1, ..., m_k, m) estimated counts.
+    """
+
+    members: tuple[int, ...]
+    joint: Floats
+
+    def margin(self, columns: tuple[int, ...]) -> Floats:
+        """Counts of some of the members, with their axes in the order of these."""
+        return axis_sums(self.joint, tuple(self.members.index(each) for each in columns))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,13 +51,15 @@ class TableModel:
 
     Attributes:
         rows: the estimated number of rows.
-        columns: (n_i,) each, estimated counts, above 0, that add up to the rows.
-        pairs: (n_i, n_j) estimated counts of the measured pairs, which add up to the columns'.
+        cells: of each column.
+        cliques: of all columns, in an order.
+        graph: of the measured pairs.
     """
 
     rows: float
-    columns: tuple[Floats, ...]
-    pairs: dict[Pair, Floats]
+    cells: tuple[ModelCells, ...]
+    cliques: tuple[Clique, ...]
+    graph: ChordalGraph
 
     @classmethod
     def fitted(cls, measured: MeasuredTables) -> TableModel:
@@ -55,15 +71,31 @@ class TableModel:
         rows = row_estimate(measured.columns)
         alone = estimated_columns(measured.columns, measured.plan, rows)
         columns = consistent_columns(alone, measured, rows)
+        cells = [
+            ModelCells.common(measured.groups_of(column), counts)
+            for column, counts in enumerate(columns)
+        ]
         pairs = {
-            each.pair: fitted_pair(each, columns[each.first], columns[each.second])
+            each.pair: fitted_pair(each, cells[each.first], cells[each.second])
             for each in measured.pairs
         }
-        return cls(rows=rows, columns=tuple(columns), pairs=pairs)
+        graph = ChordalGraph(len(columns), pairs)
+        cliques: list[Clique] = []
+        for column, parents in graph.order(0):
+            if not parents:
+                cliques.append(Clique(members=(column,), joint=cells[column].sums))
+                continue
+            known = next(each for each in reversed(cliques) if set(parents) <= set(each.members))
+            tables = [
+                pairs[each, column] if each < column else pairs[column, each].T for each in parents
+            ]
+            joint = fitted_clique(known.margin(parents), tables)
+            cliques.append(Clique(members=(*parents, column), joint=joint))
+        return cls(rows=rows, cells=tuple(cells), cliques=tuple(cliques), graph=graph)
 
     def column(self, column: int) -> Floats:
         """(n_i,) estimated counts of a column, in rows."""
-        return self.columns[column]
+        return self.cells[column].counts
 
     def pair(self, first: int, second: int) -> Floats:
         """(n_i, n_j) estimated counts of any two columns, in rows.
@@ -71,13 +103,10 @@ class TableModel:
         Args:
             first, second: two columns, in any order.
         """
-        path = self._path(first, second)
-        if path is None:
-            return self.columns[first][:, np.newaxis] * (self.columns[second] / self.rows)
-        result = self._table(first, path[1])
-        for column, following in pairwise(path[1:]):
-            result = product(result, self._conditional(column, following))
-        return result
+        above, beside = self.cells[first], self.cells[second]
+        table = self._pair(first, second)
+        spread: Floats = table[above.labels][:, beside.labels]
+        return spread * above.inside[:, np.newaxis] * beside.inside
 
     def sample(self, rows: int, stream: RandomStream) -> list[Integers]:
         """The cells of synthetic rows, (rows,) of each column, drawn independently.
@@ -88,62 +117,51 @@ class TableModel:
             rows: how many.
             stream: of these rows; equal streams give equal rows.
         """
-        result: list[Integers] = [np.zeros(0, np.int64)] * len(self.columns)
-        for column, (parent, table) in self._samplers.items():
-            given = None if parent is None else result[parent]
-            result[column] = table.draw(rows, stream, given)
-        return result
-
-    def _table(self, first: int, second: int) -> Floats:
-        if first < second:
-            return self.pairs[first, second]
-        return self.pairs[second, first].T
-
-    def _conditional(self, given: int, column: int) -> Floats:
-        """(n_given, n) the fractions of a column's cells given a cell of another."""
-        fractions: Floats = self._table(given, column) / self.columns[given][:, np.newaxis]
-        return fractions
-
-    def _path(self, first: int, second: int) -> list[int] | None:
-        """The columns from one to another along measured pairs; None: there is no such path."""
-        parents = self._parents(first)
-        if second not in parents:
-            return None
-        path = [second]
-        while path[-1] != first:
-            path.append(parents[path[-1]])
-        return path[::-1]
-
-    def _parents(self, root: int) -> dict[int, int]:
-        """The columns of a tree, from its root on, with the one before each."""
-        parents, waiting = {root: root}, [root]
-        while waiting:
-            column = waiting.pop(0)
-            for following in self._neighbors[column]:
-                if following not in parents:
-                    parents[following] = column
-                    waiting.append(following)
-        return parents
+        drawn: list[Integers] = [np.zeros(0, np.int64)] * len(self.cells)
+        for clique, table in zip(self.cliques, self._tables, strict=True):
+            *parents, column = clique.members
+            given: Integers | None = None
+            for parent, size in zip(parents, clique.joint.shape, strict=False):
+                given = drawn[parent] if given is None else given * size + drawn[parent]
+            drawn[column] = table.draw(rows, stream, given)
+        return [cells.drawn(each, stream) for cells, each in zip(self.cells, drawn, strict=True)]
 
     @cached_property
-    def _neighbors(self) -> list[list[int]]:
-        neighbors: list[list[int]] = [[] for _ in self.columns]
-        for first, second in self.pairs:
-            neighbors[first].append(second)
-            neighbors[second].append(first)
-        return neighbors
+    def _tables(self) -> list[AliasTable]:
+        """The law of each clique's column given its parents."""
+        laws = [each.joint.reshape(-1, each.joint.shape[-1]) for each in self.cliques]
+        return [AliasTable.from_weights(each) for each in laws]
 
-    @cached_property
-    def _samplers(self) -> dict[int, tuple[int | None, AliasTable]]:
-        """The columns in the order in which they are drawn, each with the one that it is given."""
-        samplers: dict[int, tuple[int | None, AliasTable]] = {}
-        for root, counts in enumerate(self.columns):
-            if root in samplers:
-                continue
-            for column, parent in self._parents(root).items():
-                if column == root:
-                    samplers[column] = None, AliasTable.from_weights(counts[np.newaxis])
-                else:
-                    weights = self._conditional(parent, column)
-                    samplers[column] = parent, AliasTable.from_weights(weights)
-        return samplers
+    def _margin(self, columns: tuple[int, ...]) -> Floats:
+        """Joint counts of columns of one clique."""
+        wanted = set(columns)
+        return next(each for each in self.cliques if wanted <= set(each.members)).margin(columns)
+
+    def _pair(self, first: int, second: int) -> Floats:
+        """(m_i, m_j) counts of a pair of columns in cells of the model."""
+        return self._beside(first, (second,), self.graph.order(first))
+
+    def _beside(
+        self, first: int, others: tuple[int, ...], order: list[tuple[int, tuple[int, ...]]]
+    ) -> Floats:
+        """Joint counts of a column and others that are in one clique, axes in this order.
+
+        Args:
+            first: the column.
+            others: not the first.
+            order: of all columns, from the first on.
+        """
+        if self.graph.neighbors[first].issuperset(others):
+            return self._margin((first, *others))
+        last, parents = next(each for each in reversed(order) if each[0] in others)
+        joint = self._margin((*parents, last))
+        sums = axis_sums(joint, tuple(range(len(parents))))
+        conditional = joint / np.maximum(sums, LEAST_SUM)[..., np.newaxis]
+        if not parents:
+            apart: Floats = self._margin((first,))[:, np.newaxis] * conditional
+            return apart
+        kept = [place for place, parent in enumerate(parents) if parent in others]
+        result = contracted(self._beside(first, parents, order), conditional, kept)
+        axes = [*(parents[place] for place in kept), last]
+        ordered: Floats = result.transpose(0, *(1 + axes.index(each) for each in others))
+        return ordered

@@ -1,20 +1,25 @@
 """The plan of a wide table: what its counts, its choices and its measured pairs may spend.
 
     columns   the one-way counts of every column are measured, each with `column_amount`
-    choices   a pair is chosen at a time, each with `choice_amount`, up to `most_pairs` times
+    choices   one pair after the other is chosen; all choices share `choice_amount`
     pairs     the two-way counts of the chosen pairs are measured; they share `pair_amount`
+
+Pairs are chosen in one or two rounds. The first has as many choices as a tree over all columns has
+pairs. Where the rows are many beside the noise, a second round adds pairs that make cliques of
+three or four columns (`PairDesign`); the released one-way counts decide, which costs nothing.
 
 A choice is the exponential mechanism over the pairs. The score of a pair is the L1 distance of its
 two-way counts, cells added up to groups, from a public table (the one that the released numbers
-predict), less a public number: what the noise of measuring it is expected to be.
+predict), less a public number: half of what the noise of measuring it is expected to be.
 
-Guarantee (proof sketch). Everything that a step depends on except the exact counts (groups, public
-tables, amounts) was released before it, so the steps compose adaptively: their amounts add up, of
-epsilon and of rho alike, and no transcript spends more than d `column_amount` + k `choice_amount` +
-`pair_amount`, with k choices. A column's counts, and a pair's, are counts of disjoint cells:
-sensitivities (L1, L2^2) as one level of a tree (`dpcore.privacy.sensitivity.level_sensitivity`);
-groups of cells are disjoint too. Adding cells up and subtracting a public table never raise L1, so
-every score moves by at most L1 in either direction (`distance_sensitivity`): its range is 2 L1.
+Guarantee (proof sketch). Everything that a step depends on except the exact counts (designs,
+groups, public tables, amounts) follows from what was released before it, so the steps compose
+adaptively: their amounts add up, of epsilon and of rho alike, and no transcript spends more than
+d `column_amount` + `choice_amount` + `pair_amount`. A column's counts, and a pair's, are counts of
+disjoint cells: their sensitivities (L1, L2^2) are those of one level of a tree
+(`dpcore.privacy.sensitivity.level_sensitivity`); groups of cells are disjoint too. Adding cells up
+and subtracting a public table never raise L1, so every score moves by at most L1 in either
+direction (`distance_sensitivity`): its range is 2 L1.
 
     epsilon   permute-and-flip with the weights exp(rate score) loses 2 L1 rate: the rate is
               amount / (2 L1), less what rounded weights cost
@@ -49,7 +54,43 @@ from dpcore.refusal import Refusal
 # Of the budget: what the one-way counts spend, and what the choices of pairs may spend.
 COLUMN_PART = Fraction(3, 10)
 CHOICE_PART = Fraction(1, 10)
+MOST_CLIQUE_COLUMNS = 4
+# No pair gets less than this part of an equal part (`dpcore.marginals.measuring.pair_amounts`).
+_SMALLEST_PART = 256
 _ROOT_BITS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDesign(Coded):
+    """The second round of pairs, for tables of enough rows.
+
+    Args:
+        least_rows: the fewest rows that the design is for, in mean sizes of the noise of one cell
+            of a pair where all pairs of a tree share `pair_amount` equally; at least 0.
+        further_pairs: the most pairs of the second round; 0: there is none.
+        further_part: of `pair_amount`, for the second round; 0 where there is none.
+        clique_columns: the most columns of a clique, 2 to 4.
+
+    Raises:
+        Refusal: an argument out of range.
+    """
+
+    least_rows: int
+    further_pairs: int = 0
+    further_part: Fraction = Fraction(0)
+    clique_columns: int = 2
+
+    def __post_init__(self) -> None:
+        if self.least_rows < 0:
+            raise Refusal("least_rows", f"{self.least_rows} is below 0")
+        if self.further_pairs < 0:
+            raise Refusal("further_pairs", f"{self.further_pairs} is below 0")
+        if not 0 <= self.further_part < 1 or bool(self.further_part) != bool(self.further_pairs):
+            raise Refusal("further_part", f"{self.further_part} does not fit the further pairs")
+        if not 2 <= self.clique_columns <= MOST_CLIQUE_COLUMNS:
+            raise Refusal(
+                "clique_columns", f"{self.clique_columns} is not from 2 to {MOST_CLIQUE_COLUMNS}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +102,20 @@ class MarginalsPlan(Coded):
         unit: what neighbors differ in.
         budget: of everything together.
         column_amount: of the counts of each column.
-        choice_amount: of each choice of a pair.
+        choice_amount: of all choices together.
         pair_amount: of the counts of all chosen pairs together.
-        most_pairs: k, the most pairs that are chosen.
+        designs: of the second round, by rising numbers of rows, the first for any number.
 
     Raises:
-        Refusal: an amount that is not above 0, or amounts that exceed the budget; more pairs than a
-            spanning tree has; noise that cannot be drawn.
+        Refusal: an amount that is not above 0, or amounts that exceed the budget; designs that are
+            not in order; noise that cannot be drawn.
 
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = MarginalsPlan.planned(
     ...     shape=TableShape(sizes=(3, 4, 5)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> plan.column_law, str(plan.pair_amount), plan.most_pairs
-    (DiscreteLaplace(scale=Fraction(10, 1)), '3/5', 2)
+    (DiscreteLaplace(scale=Fraction(10, 1)), '3/5', 3)
     """
 
     shape: TableShape
@@ -83,24 +124,25 @@ class MarginalsPlan(Coded):
     column_amount: Fraction
     choice_amount: Fraction
     pair_amount: Fraction
-    most_pairs: int
+    designs: tuple[PairDesign, ...] = (PairDesign(least_rows=0),)
 
     def __post_init__(self) -> None:
         for name in ("column_amount", "choice_amount", "pair_amount"):
             if not getattr(self, name) > 0:
                 raise Refusal(name, f"{getattr(self, name)} is not above 0")
-        if not 1 <= self.most_pairs < self.shape.columns:
-            raise Refusal(
-                "most_pairs", f"{self.most_pairs} is not from 1 to {self.shape.columns - 1}"
-            )
         if self.spent > self.budget.amount:
             raise Refusal(
                 "pair_amount",
                 f"all amounts sum to {self.spent}, above the budget {self.budget.amount}",
             )
-        if not self.choice_rate > 0:
-            raise Refusal("choice_amount", f"{self.choice_amount} is too small to choose by")
-        _ = self.column_law, self.law(self.pair_amount / self.shape.columns)
+        least = [each.least_rows for each in self.designs]
+        if not least or least[0] != 0 or least != sorted(set(least)):
+            raise Refusal("designs", "their least_rows must rise from 0")
+        for design in self.designs:
+            if not self.choice_rate(design) > 0:
+                raise Refusal("choice_amount", f"{self.choice_amount} is too small to choose by")
+            self.law(self.pair_amount / (_SMALLEST_PART * self.choices(design)))
+        _ = self.column_law
 
     @classmethod
     def planned(cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget) -> MarginalsPlan:
@@ -113,17 +155,18 @@ class MarginalsPlan(Coded):
 
         Raises:
             Refusal: a budget too small for the columns.
+
+        Source: `benchmarks/wide_tables.py`.
         """
-        pairs = shape.columns - 1
         try:
             return cls(
                 shape=shape,
                 unit=unit,
                 budget=budget,
                 column_amount=budget.amount * COLUMN_PART / shape.columns,
-                choice_amount=budget.amount * CHOICE_PART / pairs,
+                choice_amount=budget.amount * CHOICE_PART,
                 pair_amount=budget.amount * (1 - COLUMN_PART - CHOICE_PART),
-                most_pairs=pairs,
+                designs=_planned_designs(shape),
             )
         except ValueError as error:
             raise Refusal(
@@ -134,8 +177,30 @@ class MarginalsPlan(Coded):
     @property
     def spent(self) -> Fraction:
         """The most that all steps spend together."""
-        columns, pairs = self.shape.columns, self.most_pairs
-        return columns * self.column_amount + pairs * self.choice_amount + self.pair_amount
+        return self.shape.columns * self.column_amount + self.choice_amount + self.pair_amount
+
+    @property
+    def tree_pairs(self) -> int:
+        """The most pairs of the first round."""
+        return self.shape.columns - 1
+
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs that are measured."""
+        return min(len(self.shape.pairs), max(map(self.choices, self.designs)))
+
+    def choices(self, design: PairDesign) -> int:
+        """The most choices of both rounds."""
+        return self.tree_pairs + design.further_pairs
+
+    def design(self, rows: float) -> PairDesign:
+        """The design for a number of rows.
+
+        Args:
+            rows: estimated from released numbers.
+        """
+        noise = mean_size(self.law(self.pair_amount / self.tree_pairs))
+        return [each for each in self.designs if rows >= each.least_rows * noise][-1]
 
     @property
     def spending(self) -> Spending:
@@ -158,18 +223,35 @@ class MarginalsPlan(Coded):
         """Noise law of the counts of each column."""
         return self.law(self.column_amount)
 
-    @cached_property
-    def choice_rate(self) -> Fraction:
-        """Rate of the weights of a choice, for a row of score."""
-        moved = distance_sensitivity(self.unit)
+    def choice_rate(self, design: PairDesign) -> Fraction:
+        """Rate of the weights of one choice, for a row of score."""
+        amount, moved = self.choice_amount / self.choices(design), distance_sensitivity(self.unit)
         if self.flips:
-            return self.choice_amount / (2 * moved) - SLACK
-        return _root_below(2 * self.choice_amount) / moved - SLACK
+            return amount / (2 * moved) - SLACK
+        return _root_below(2 * amount) / moved - SLACK
 
     @property
     def flips(self) -> bool:
         """Whether pairs are chosen by permute-and-flip: under a pure epsilon."""
         return self.budget.measure is Measure.EPSILON
+
+
+def _planned_designs(shape: TableShape) -> tuple[PairDesign, ...]:
+    tree = shape.columns - 1
+    if tree < 2:
+        return (PairDesign(least_rows=0),)
+    return (
+        PairDesign(least_rows=0),
+        PairDesign(
+            least_rows=2_000, further_pairs=tree, further_part=Fraction(9, 20), clique_columns=3
+        ),
+        PairDesign(
+            least_rows=20_000,
+            further_pairs=2 * tree,
+            further_part=Fraction(3, 5),
+            clique_columns=4,
+        ),
+    )
 
 
 def mean_size(law: NoiseLaw) -> float:
