@@ -1,10 +1,10 @@
 """Synthetic rows of a box and of a table, by the number of columns.
 
-Run as ``python -m benchmarks.boxes_or_tables adult.csv adult-domain.json``: the first columns of the
-table, coded as whole numbers. Numbers are the total variation of two-way counts between the rows
-and as many synthetic ones, in the mean over all pairs of columns: 0 is none, 1 is all. The box is
-`kind: hypercube` with ``mechanism: adaptive``, ``for: counts``, and a guess of the rows; the table is
-`kind: table`. Columns named in ORDERED are ordered, others are categories.
+Run as ``python -m benchmarks.boxes_or_tables adult.csv adult-domain.json``: the first columns of
+the table, coded as whole numbers. Numbers are the total variation of two-way counts between the
+rows and as many synthetic ones, in the mean over all pairs of columns: 0 is none, 1 is all. The box
+is `kind: hypercube` with ``mechanism: adaptive``, ``for: counts``, and a guess of the rows; the
+table is `kind: table`. Columns named in ORDERED are ordered, others are categories.
 """
 
 from __future__ import annotations

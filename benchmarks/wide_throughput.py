@@ -1,9 +1,10 @@
 """A release of a wide table of many rows against a bare scan of the same files.
 
-Run as ``python benchmarks/wide_throughput.py [--rows 20000000] [--columns 8]``. Half of the columns are
-whole numbers, a quarter numbers, a quarter strings. The bare scan reads the columns with pyarrow
-and adds up the numbers. Every measurement is a process of its own; what is left of a release of
-1,000 rows is the start-up that does not depend on the rows. Of several runs the best is printed.
+Run as ``python -m benchmarks.wide_throughput [--rows 20000000] [--columns 8]``. Half of the columns
+are whole numbers, a quarter numbers, a quarter strings. The bare scan reads the columns with
+pyarrow and adds up the numbers. Every measurement is a process of its own; what is left of a
+release of 1,000 rows is the start-up that does not depend on the rows. Of several runs the best is
+printed.
 """
 
 from __future__ import annotations

@@ -235,7 +235,8 @@ def measured_from_rows(
 
 
 def _noisy(rows: pa.Table) -> Integers:
-    return np.rint(rows["estimate"].to_numpy()).astype(np.int64)
+    noisy: Integers = np.rint(rows["estimate"].to_numpy()).astype(np.int64)
+    return noisy
 
 
 def _pairs(domain: TableDomain, rows: pa.Table) -> Iterator[PairTable]:

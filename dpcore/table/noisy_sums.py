@@ -198,7 +198,8 @@ def margins(law: NoiseLaw, variances: Floats, confidence: float) -> Floats:
         variances: (n,) of the sums, in rows^2.
         confidence: of each interval.
     """
-    halves: Floats = _widest(law, confidence) * np.sqrt(variances) + 0.5
+    widest = _widest(law, confidence)  # type: ignore[arg-type]
+    halves: Floats = widest * np.sqrt(variances) + 0.5
     return halves
 
 
