@@ -63,7 +63,7 @@ def estimated_columns(
         plan: their noise, and which columns are ordered.
         rows: the sum of the estimates.
     """
-    variance = plan.column_law.variance
+    variance = plan.variance(plan.column_amount)
     return [
         column_estimate(each, variance, rows, ordered=plan.shape.is_ordered(column))
         for column, each in enumerate(columns)

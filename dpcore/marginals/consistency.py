@@ -57,8 +57,8 @@ def _updated(
     if plan.shape.is_ordered(column):
         cells = np.minimum(cells, _SMOOTH_CELLS)
     before = group_sums(estimate, labels)
-    own = 1 / (plan.column_law.variance * cells)
-    other = 1 / (plan.law(table.amount).variance * table.counts.shape[axis])
+    own = 1 / (plan.variance(plan.column_amount) * cells)
+    other = 1 / (plan.variance(table.amount) * table.counts.shape[axis])
     sums = table.counts.sum(axis=axis)
     after = on_simplex((before * own + sums * other) / (own + other), rows)
     scaled: Floats = estimate * (after / before)[labels]

@@ -1,7 +1,7 @@
 """Groups of the cells of a column: cells with few rows are measured together.
 
 With noise of a mean size s in every cell of a pair's table, a table of more than about
-``rows / (4 s)`` cells is mostly noise. So the cells of both columns are put into groups, chosen by
+``rows / (3 s)`` cells is mostly noise. So the cells of both columns are put into groups, chosen by
 the estimates of the columns' counts, which are public. Neighbors of an ordered column are grouped
 to about equal numbers of rows; of another column the largest cells remain and the rest is one
 group. Inside a group rows are spread as the column's own counts are.
@@ -19,7 +19,7 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 
 # Rows of a group of cells of a pair's table, on average, in mean sizes of its noise.
-ROWS_PER_NOISE = 4.0
+ROWS_PER_NOISE = 3.0
 # The most groups of a column.
 MOST_GROUPS = 64
 _LEAST_CELLS = 4.0

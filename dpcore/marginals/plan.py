@@ -52,11 +52,12 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 
 # Of the budget: what the one-way counts spend, and what the choices of pairs may spend.
-COLUMN_PART = Fraction(3, 10)
-CHOICE_PART = Fraction(1, 10)
+COLUMN_PART = Fraction(2, 5)
+CHOICE_PART = Fraction(1, 20)
 MOST_CLIQUE_COLUMNS = 4
 # No pair gets less than this part of an equal part (`dpcore.marginals.measuring.pair_amounts`).
 _SMALLEST_PART = 256
+_LEAST_VARIANCE = 1e-9
 _ROOT_BITS = 64
 
 
@@ -115,7 +116,7 @@ class MarginalsPlan(Coded):
     ...     shape=TableShape(sizes=(3, 4, 5)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> plan.column_law, str(plan.pair_amount), plan.most_pairs
-    (DiscreteLaplace(scale=Fraction(10, 1)), '3/5', 3)
+    (DiscreteLaplace(scale=Fraction(15, 2)), '11/20', 3)
     """
 
     shape: TableShape
@@ -146,7 +147,7 @@ class MarginalsPlan(Coded):
 
     @classmethod
     def planned(cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget) -> MarginalsPlan:
-        """The plan by rule: three tenths for the columns, one for the choices, the rest for pairs.
+        """The plan by rule: two fifths for the columns, a twentieth for choices, the rest for pairs.
 
         Args:
             shape: the columns.
@@ -217,6 +218,14 @@ class MarginalsPlan(Coded):
     def law(self, amount: Fraction) -> NoiseLaw:
         """Noise law of the counts of a column, or of a pair, that spends an amount."""
         return noise_law(Budget(measure=self.budget.measure, amount=amount), *self.sensitivity)
+
+    def variance(self, amount: Fraction) -> float:
+        """Variance of each count of a column, or of a pair, that spends an amount, in rows^2.
+
+        Noise other than 0 never comes below it, and quotients of variances stay within floating
+        point.
+        """
+        return max(self.law(amount).variance, _LEAST_VARIANCE)
 
     @cached_property
     def column_law(self) -> NoiseLaw:
