@@ -4,8 +4,9 @@ Run as ``python benchmarks/wide_tables.py [--data FOLDER] [--diamonds FILE] [--r
 [--columns 4 6 8 12 14] [--epsilons 0.1 1 10] [--peers PYTHON]``.
 
 The number is the mean total variation over all pairs of columns, between the rows and as many
-synthetic rows (`model`: between the rows and the model's own tables). ``apart`` are columns measured
-alone, with all of the budget, and taken as independent. Data sets, as far as their files are there:
+synthetic rows (`model`: between the rows and the model's own tables). ``apart`` are columns that
+are measured alone, with all of the budget, and taken as independent. Data sets, as far as their
+files are there:
 
     adult     the first columns of FOLDER/adult.csv, in the codes of that file (UCI Adult, 48,842
               rows; ages, weights of the survey and hours are ordered)
@@ -16,8 +17,8 @@ alone, with all of the budget, and taken as independent. Data sets, as far as th
 and four shapes that took no part in any choice of `dpcore.marginals.plan`: a chain of ordered
 columns, three latent classes, correlated normal columns, and independent ones, 50,000 rows each.
 
-Under ``--rho`` an epsilon of e stands for the rho that is (e, 1e-5)-DP, as the peers have it; else
-ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes run with their defaults, on
+Under ``--rho`` the budget is the rho that is (e, 1e-5)-DP at an epsilon of e, as the peers have it;
+else ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes run with their defaults, on
 the same codes, and take minutes each.
 """
 

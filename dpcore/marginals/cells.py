@@ -1,4 +1,4 @@
-"""The cells of a column in a model: those that no measured pair tells apart are one.
+"""The cells of a column in a model: cells that no measured pair separates are one.
 
 Inside a cell of the model, the column's own cells have the proportions of its estimated counts,
 whatever the other columns are.
@@ -14,8 +14,6 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.marginals.groups import group_sums
-from dpcore.marginals.sampling import AliasTable
-from dpcore.noise.randomness import RandomStream
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,30 +70,3 @@ class ModelCells:
         result = np.empty(self.number, np.int64)
         result[self.labels] = groups
         return result
-
-    def drawn(self, cells: Integers, stream: RandomStream) -> Integers:
-        """(rows,) the column's cells of rows, drawn by their proportions.
-
-        Args:
-            cells: (rows,) cells of the model.
-            stream: read only where cells of the model have several cells of the column.
-        """
-        order, table = self._draws
-        if table is None:
-            only: Integers = order[cells, 0]
-            return only
-        drawn: Integers = order[cells, table.draw(len(cells), stream, cells)]
-        return drawn
-
-    @cached_property
-    def _draws(self) -> tuple[Integers, AliasTable | None]:
-        """(m, most) the column's cells in each cell of the model, and the law of their places."""
-        order = np.argsort(self.labels, kind="stable")
-        sizes = np.bincount(self.labels)
-        starts = np.cumsum(sizes) - sizes
-        places = np.arange(len(order)) - np.repeat(starts, sizes)
-        members = np.zeros((self.number, sizes.max()), np.int64)
-        weights = np.zeros(members.shape)
-        members[self.labels[order], places] = order
-        weights[self.labels[order], places] = self.inside[order]
-        return members, AliasTable.from_weights(weights) if sizes.max() > 1 else None

@@ -2,7 +2,7 @@
 
 Columns are added in the order of `ChordalGraph.order`. The joint counts of a column and its parents
 are fitted to the tables of the pairs of the column and each parent, and then to the joint counts of
-the parents, which are those of earlier columns: so all joint counts agree on what they share, also
+the parents, which earlier columns have fixed: so all joint counts agree on what they share, also
 where noisy tables contradict each other. Iterative proportional fitting from equal counts gives the
 largest entropy of all counts that fit.
 

@@ -24,7 +24,7 @@ from dpcore.marginals.column_counts import estimated_columns, row_estimate
 from dpcore.marginals.consistency import consistent_columns
 from dpcore.marginals.graph import ChordalGraph
 from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.sampling import AliasTable
+from dpcore.marginals.sampling import Laws
 from dpcore.noise.randomness import RandomStream
 
 
@@ -109,28 +109,34 @@ class TableModel:
         return spread * above.inside[:, np.newaxis] * beside.inside
 
     def sample(self, rows: int, stream: RandomStream) -> list[Integers]:
-        """The cells of synthetic rows, (rows,) of each column, drawn independently.
+        """The cells of synthetic rows, (rows,) of each column: a systematic sample.
 
-        Probabilities are multiples of 2^-32.
+        Each row has the law of the model, and their tables are as close to it as they can be
+        (`dpcore.marginals.sampling`); larger batches are closer.
 
         Args:
-            rows: how many.
+            rows: of one batch.
             stream: of these rows; equal streams give equal rows.
         """
-        drawn: list[Integers] = [np.zeros(0, np.int64)] * len(self.cells)
-        for clique, table in zip(self.cliques, self._tables, strict=True):
+        cells: list[Integers] = [np.zeros(0, np.int64)] * len(self.cells)
+        drawn = list(cells)
+        for clique, laws in zip(self.cliques, self._laws, strict=True):
             *parents, column = clique.members
             given: Integers | None = None
             for parent, size in zip(parents, clique.joint.shape, strict=False):
-                given = drawn[parent] if given is None else given * size + drawn[parent]
-            drawn[column] = table.draw(rows, stream, given)
-        return [cells.drawn(each, stream) for cells, each in zip(self.cells, drawn, strict=True)]
+                given = cells[parent] if given is None else given * size + cells[parent]
+            drawn[column] = laws.draw(rows, stream, given)
+            cells[column] = self.cells[column].labels[drawn[column]]
+        return drawn
 
     @cached_property
-    def _tables(self) -> list[AliasTable]:
-        """The law of each clique's column given its parents."""
-        laws = [each.joint.reshape(-1, each.joint.shape[-1]) for each in self.cliques]
-        return [AliasTable.from_weights(each) for each in laws]
+    def _laws(self) -> list[Laws]:
+        """The law of the cells of each clique's column given its parents."""
+        return [
+            Laws.from_weights(each.joint.reshape(-1, own.number)[:, own.labels] * own.inside)
+            for each in self.cliques
+            for own in [self.cells[each.members[-1]]]
+        ]
 
     def _margin(self, columns: tuple[int, ...]) -> Floats:
         """Joint counts of columns of one clique."""

@@ -16,7 +16,7 @@ Guarantee (proof sketch). Everything that a step depends on except the exact cou
 groups, public tables, amounts) follows from what was released before it, so the steps compose
 adaptively: their amounts add up, of epsilon and of rho alike, and no transcript spends more than
 d `column_amount` + `choice_amount` + `pair_amount`. A column's counts, and a pair's, are counts of
-disjoint cells: their sensitivities (L1, L2^2) are those of one level of a tree
+disjoint cells, so their sensitivities (L1, L2^2) are the sensitivities of one level of a tree
 (`dpcore.privacy.sensitivity.level_sensitivity`); groups of cells are disjoint too. Adding cells up
 and subtracting a public table never raise L1, so every score moves by at most L1 in either
 direction (`distance_sensitivity`): its range is 2 L1.
@@ -147,7 +147,7 @@ class MarginalsPlan(Coded):
 
     @classmethod
     def planned(cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget) -> MarginalsPlan:
-        """The plan by rule: two fifths for the columns, a twentieth for choices, the rest for pairs.
+        """The plan by rule: two fifths for the columns, a twentieth for choices, then the pairs.
 
         Args:
             shape: the columns.

@@ -1,11 +1,11 @@
-"""Draws from many discrete laws at once, each in constant time: alias tables.
+"""Systematic draws from many discrete laws at once: counts of cells are as even as they can be.
 
-A law on n cells is cut into n parts of probability 1 / n, each with one or two cells: its own with
-a *threshold* probability, else its *alias*. A draw takes 64 bits: the upper 32 choose the part, the
-lower 32 are compared with the threshold. So probabilities are rounded by less than 2^-31.
+The rows of a batch that have one law are put into random order, and the k-th of n gets the cell
+that holds (k + u) / n of the law, with one u in [0, 1) for all of them. So each row has the law, a
+cell of probability p gets n p rows, rounded up or down, and nothing else of the rows matters.
+Tables of these rows are closer to the model's than tables of independent draws.
 
-Source: Walker 1977; Vose 1991; in one sweep over light and heavy cells: Huebschle-Schneider and
-Sanders 2022.
+Source: systematic sampling, Madow and Madow 1944.
 """
 
 from __future__ import annotations
@@ -13,88 +13,79 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.arithmetic.sums import row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import RandomStream
 
-_HALF = np.uint64(32)
-_LOW = np.uint64(2**32 - 1)
-_UNIT = 2.0**32
+# Random digits that order the rows of a law; equal ones keep their order.
+_RANDOM_DIGITS = 2
+_DIGIT_BITS = 16
+_UNIT = 2.0**-53
+_UNIT_BITS = np.uint64(11)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AliasTable:
-    """Laws on cells 0, ..., n - 1, one for each cell of a parent.
+class Laws:
+    """Laws on cells 0, ..., n - 1.
 
     Attributes:
-        cells: n.
-        thresholds: (laws n,) probabilities of the own cells, in units of 2^-32.
-        aliases: (laws n,) the other cells.
+        cumulative: (laws, n) the probability of each cell and those before it; the last is 1.
     """
 
-    cells: int
-    thresholds: npt.NDArray[np.uint64]
-    aliases: Integers
+    cumulative: Floats
 
     @classmethod
-    def from_weights(cls, weights: Floats) -> AliasTable:
+    def from_weights(cls, weights: Floats) -> Laws:
         """The laws that are proportional to weights.
 
         Args:
-            weights: (laws, n), at least 0, with a positive sum in every row.
+            weights: (laws, n), at least 0, at most 2^23 laws; a row of sum 0 is a law on equal
+                cells.
 
-        >>> table = AliasTable.from_weights(np.array([[3.0, 1.0]]))
-        >>> table.aliases.tolist(), (table.thresholds / 2**32).tolist()
-        ([0, 0], [1.0, 0.5])
+        >>> Laws.from_weights(np.array([[3.0, 1.0], [0.0, 0.0]])).cumulative.tolist()
+        [[0.75, 1.0], [0.5, 1.0]]
         """
-        laws, cells = weights.shape
-        sums = row_dots(weights, np.ones(cells))
-        shares = weights / sums[:, np.newaxis] * cells
-        # Light cells first: they are filled up from heavy ones, which then become light.
-        order = np.argsort(shares >= 1, axis=1, kind="stable")
-        thresholds, aliases = _swept(np.take_along_axis(shares, order, axis=1))
-        everywhere = np.arange(laws)[:, np.newaxis]
-        own, other = np.empty_like(thresholds), np.empty_like(aliases)
-        own[everywhere, order] = thresholds
-        other[everywhere, order] = np.take_along_axis(order, aliases, axis=1)
-        units = np.minimum(np.rint(own * _UNIT), _UNIT).astype(np.uint64)
-        return cls(cells=cells, thresholds=units.reshape(-1), aliases=other.reshape(-1))
+        sums = row_dots(weights, np.ones(weights.shape[1]))[:, np.newaxis]
+        known = np.where(sums > 0, weights, 1.0)
+        cumulative = np.cumsum(known, axis=1)
+        return cls(cumulative=cumulative / cumulative[:, -1:])
 
     def draw(self, rows: int, stream: RandomStream, given: Integers | None) -> Integers:
         """(rows,) cells.
 
         Args:
-            rows: how many.
-            stream: 64 bits of a row are read.
-            given: (rows,) which law each row has; None: the first.
+            rows: of a batch.
+            stream: 32 bits of each row and 64 of each law are read.
+            given: (rows,) the law of each row; None: the first.
         """
-        words = stream.uint64(rows)
-        parts = ((words >> _HALF) * np.uint64(self.cells) >> _HALF).view(np.int64)
-        places = parts if given is None else parts + given * self.cells
-        own = (words & _LOW) < self.thresholds[places]
-        cells: Integers = np.where(own, parts, self.aliases[places])
-        return cells
+        laws, cells = self.cumulative.shape
+        given = np.zeros(rows, np.int64) if given is None else given
+        order = _random_order(given, laws, stream)
+        sizes = np.bincount(given, minlength=laws)
+        starts = (stream.uint64(laws) >> _UNIT_BITS).astype(np.float64) * _UNIT
+        upto = np.ceil(self.cumulative * sizes[:, np.newaxis] - starts[:, np.newaxis])
+        bounds = np.clip(upto, 0, sizes[:, np.newaxis]).astype(np.int64)
+        bounds[:, -1] = sizes
+        counts = np.diff(bounds, axis=1, prepend=0).reshape(-1)
+        result = np.empty(rows, np.int64)
+        result[order] = np.repeat(np.tile(np.arange(cells), laws), counts)
+        return result
 
 
-def _swept(shares: Floats) -> tuple[Floats, Integers]:
-    """Thresholds and aliases of laws whose light cells come first, (laws, n) each."""
-    laws, cells = shares.shape
-    thresholds, aliases = np.ones((laws, cells)), np.tile(np.arange(cells), (laws, 1))
-    every = np.arange(laws)
-    light, heavy = np.zeros(laws, np.int64), (shares < 1).sum(axis=1)
-    first_heavy = heavy.copy()
-    rest = shares[every, np.minimum(heavy, cells - 1)]
-    for _ in range(cells - 1):
-        spent = (rest < 1) & (heavy < cells - 1)
-        filled = ~spent & (light < first_heavy) & (heavy < cells)
-        now, following = every[spent], heavy[spent]
-        thresholds[now, following], aliases[now, following] = rest[spent], following + 1
-        rest[spent] += shares[now, following + 1] - 1
-        heavy[spent] += 1
-        now, place = every[filled], light[filled]
-        thresholds[now, place], aliases[now, place] = shares[now, place], heavy[filled]
-        rest[filled] += shares[now, place] - 1
-        light[filled] += 1
-    return np.clip(thresholds, 0.0, 1.0), aliases
+def _random_order(given: Integers, laws: int, stream: RandomStream) -> Integers:
+    """(rows,) the places of rows by law, and at random among the rows of a law.
+
+    Args:
+        given: (rows,) the law of each.
+        laws: how many there are.
+        stream: 16 bits of each row are read for each random digit.
+    """
+    digits = [stream.uint16(len(given)) for _ in range(_RANDOM_DIGITS)]
+    for first in range(0, (laws - 1).bit_length(), _DIGIT_BITS):
+        digits.append((given >> first).astype(np.uint16))
+    # By the last digit first; digits of 16 bits are sorted in linear time.
+    order = np.argsort(digits[0], kind="stable")
+    for digit in digits[1:]:
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
