@@ -97,8 +97,8 @@ def adaptive_count_error(
 
 def _at_scale_one(plan: AdaptivePlan, scale: float) -> AdaptivePlan:
     """The plan at the budget that gives one count noise of scale 1."""
-    power = 1 if plan.budget.measure is Measure.EPSILON else 2
-    ratio = Fraction(round(float(plan.budget.amount) * scale**power, 3)) / plan.budget.amount
+    times = scale if plan.budget.measure is Measure.EPSILON else scale * scale
+    ratio = Fraction(round(float(plan.budget.amount) * times, 3)) / plan.budget.amount
     scaled = replace(
         plan,
         budget=replace(plan.budget, amount=plan.budget.amount * ratio),

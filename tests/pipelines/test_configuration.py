@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 import yaml
 
+from dpcore.adaptive.planner import plan_adaptive
 from dpcore.chooser.ordered import OrderedChoice
-from dpcore.levels.planner import plan_tree
 from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
@@ -975,15 +975,14 @@ def test_the_plan_is_the_planners(tmp_path: Path) -> None:
         assert question.keys == tree.keys
         assert question.confidence == 0.95
         assert question.weight == 1
-        assert question.mechanism.objective == tree.planned_for
-        assert question.plan == plan_tree(
+        assert question.plan == plan_adaptive(
             TreeSetting(
                 leaves=tree.domain.cells,
                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),
                 unit=ADD_REMOVE_ROW,
                 keyed=tree.keys is not None,
             ),
-            objective=tree.planned_for,
+            counts=True,
         )
     assert load_configuration(path).plan().digest == plan.digest
 
