@@ -35,11 +35,10 @@ COUNTS = {"for": "counts"}
 ROWS = "rows"
 MECHANISMS: Mapping[str, Mapping[str, object]] = {
     "planned": {},
-    "planned, for counts": COUNTS,
-    "planned, for counts, guess": {**COUNTS, "guess": ROWS},
+    "planned, guess": {"guess": ROWS},
+    "whole levels, for estimates": {"for": "estimates"},
     "whole levels, for counts, guess": {**COUNTS, "guess": ROWS, "consistency": "shrunk"},
     "adaptive, for counts": {**COUNTS, "mechanism": "adaptive"},
-    "adaptive, averaged": {**COUNTS, "mechanism": "adaptive", "consistency": "averaged"},
     "adaptive, averaged, guess": {
         **COUNTS,
         "mechanism": "adaptive",

@@ -14,12 +14,16 @@ from dpcore.adaptive.hierarchy_planner import (
     predicted_rmse,
 )
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.adaptive.whole_levels import rows_of_adaptive
+from dpcore.adaptive.planner import plan_adaptive, rule_fanouts
+from dpcore.adaptive.predicted_counts import adaptive_count_error
+from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split, rows_of_adaptive
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.levels.candidate import Candidate, IrregularSetting, best_split
+from dpcore.levels.planner import predicted_error
 from dpcore.questions.tree_question import TreeQuestion
+from dpcore.repair.error import CountError, assumed_rows
+from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency
 from dpcore.uniform.setting import TreeSetting
 
@@ -57,9 +61,11 @@ class AdaptiveCandidate(Candidate[AdaptiveMechanism]):
 class AdaptiveTree(AdaptiveCandidate):
     """An adaptive tree over an ordered domain.
 
-    How far off it will be depends on the data, so its error is not compared with others'.
+    How far off it will be depends on the data. The error of its counts is predicted by a model, the
+    error of its estimates is not.
 
     Args:
+        objective: what is read, for the prediction alone: there is one plan for all.
         fanouts: the shape if all nodes are split; None: planned.
         consistency: which integers accompany the estimates.
 
@@ -75,8 +81,34 @@ class AdaptiveTree(AdaptiveCandidate):
     otherwise = "whole levels"
     compared = "whole levels'"
 
+    objective: Objective = CDF
     fanouts: tuple[int, ...] | None = None
     consistency: Consistency = Consistency.TOP_DOWN
+
+    @property
+    def error_unit(self) -> str | None:
+        return self.objective.unit if self.counts else None
+
+    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
+        if not self.counts:
+            return None
+        is_simulated = self._simulated(mechanism) is not None
+        return "in its counts, by a model" if is_simulated else "if every node is split"
+
+    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+        """Return the error of what is read of the counts, by `dpcore.adaptive.predicted_counts`; of
+        a tree too large for that model, and of estimates, their error if every node is split."""
+        if not self.counts:
+            return noise_if_all_split(mechanism.plan)
+        simulated = self._simulated(mechanism)
+        if simulated is not None:
+            return simulated.typical
+        return predicted_error(if_all_split(mechanism.plan), self.objective)
+
+    def _simulated(self, mechanism: AdaptiveMechanism) -> CountError | None:
+        plan, rows = mechanism.plan, mechanism.guessed_rows
+        assumed = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
+        return adaptive_count_error(plan, self.objective, assumed, averaged=mechanism.averaged)
 
     def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
         rows, fanouts = self.guessed_rows, self.fanouts
@@ -84,7 +116,10 @@ class AdaptiveTree(AdaptiveCandidate):
         return AdaptiveMechanism(plan=plan, guessed_rows=rows, consistency=self.consistency)
 
     def is_better(self, setting: TreeSetting) -> bool:
-        """Also without a guess, of counts: whole levels would need one."""
+        """Also without a guess, of counts: whole levels would need one. A tree of few cells has no
+        node that could be left whole."""
+        if len(self.fanouts or rule_fanouts(setting.leaves, setting.budget.measure)) < 2:
+            return False
         if self.guessed_rows is None:
             return self.counts
         return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)
@@ -112,8 +147,7 @@ class AdaptiveHierarchy(AdaptiveCandidate):
     def error_unit(self) -> str | None:
         return None if self.guessed_rows is None else "rows"
 
-    @property
-    def condition(self) -> str | None:
+    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
         if self.guessed_rows is None:
             return None
         return f"for {self.guessed_rows:,.0f} rows, spread evenly"

@@ -13,7 +13,6 @@ from typing import Any
 
 from dpcore.adaptive.candidate import AdaptiveCandidate
 from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.whole_levels import noise_if_all_split
 from dpcore.levels.candidate import TreeWorkload
 from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.refusal import Refusal
@@ -55,18 +54,10 @@ class MechanismChoice(Workload[Any]):
             return None
 
     def predicted(self, question: Any) -> float:
-        """Return what the mechanism is for; of an adaptive tree over an ordered domain the noise of
-        a CDF point if every node is split."""
-        mechanism = question.mechanism
-        if isinstance(mechanism, AdaptiveMechanism) and mechanism.is_ordered:
-            return noise_if_all_split(mechanism.plan)
         return self.resolved(question).predicted(question)
 
     def condition(self, question: Any) -> str | None:
-        if self.guessed_rows is None:
-            return self.whole.condition(question)
-        is_adaptive = isinstance(question.mechanism, AdaptiveMechanism)
-        return self.resolved(question).condition(question) if is_adaptive else None
+        return self.resolved(question).condition(question)
 
     def with_keys(self, keys: Keys) -> MechanismChoice:
         own = ((each.name, getattr(self, each.name)) for each in fields(self))

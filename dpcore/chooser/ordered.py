@@ -48,9 +48,8 @@ Made = OrderedQuestion[Any] | ExponentialQuestion
 class OrderedChoice(MechanismChoice):
     """A tree over an ordered domain whose mechanism is open.
 
-    Whether counts or estimates are read, `whole` says: it is planned for counts, or is not. Under a
-    rho that is stated without a delta, a strategy is taken for counts where there are more than few
-    rows, and for estimates of up to 1,024 cells where its predicted error is below the tree's.
+    Under a rho that is stated without a delta, a strategy is taken for counts where there are more
+    than few rows, and for estimates where its predicted error is below the tree's.
 
     Source: of the limit for counts, `benchmarks/factorised.py --counts`, and the same on 64 to
     1,024 cells (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times
@@ -58,7 +57,8 @@ class OrderedChoice(MechanismChoice):
     by up to 1.07. Of adaptive trees for counts, `benchmarks/regret.py` (docs/plans.md).
 
     Args:
-        whole: the tree by whole levels; quantiles are read off counts, so it is planned for these.
+        whole: the tree by whole levels.
+        for_counts: whether counts are read, and not estimates; quantiles are read off counts.
         adaptive: for estimates None without a guess; for counts also without one, but only under
             an epsilon alone.
         strategy: the tree by weighted sums, or None.
@@ -68,17 +68,17 @@ class OrderedChoice(MechanismChoice):
     """
 
     whole: OrderedWorkload[UniformMechanism]
+    for_counts: bool = False
     strategy: OrderedWorkload[FactorizedMechanism] | None = None
     exponential: ExponentialWorkload | None = None
     quantiles_alone: bool = False
 
     @property
     def error_unit(self) -> str | None:
-        # How far off an adaptive tree will be depends on the data.
-        return None if self.adaptive is not None else super().error_unit
+        return super().error_unit if self.adaptive is None else self.adaptive.error_unit
 
     def under(self, measure: Measure, *, delta: bool) -> OrderedChoice:
-        if not self._levels.for_counts or (measure is Measure.EPSILON and not delta):
+        if not self.for_counts or (measure is Measure.EPSILON and not delta):
             return self
         # Under rho counts of whole levels and strategies were as close; beside a delta nothing was
         # measured.
@@ -96,7 +96,7 @@ class OrderedChoice(MechanismChoice):
         by_rho = share.budget.measure is Measure.RHO and not terms.has_delta
         if self.strategy is None or not by_rho:
             return self.whole.planned(share, terms)
-        if self._levels.for_counts:
+        if self.for_counts:
             sums = self._sums_for_counts(share, terms)
             return (self.strategy if sums else self.whole).planned(share, terms)
         return self._closest_estimates(self.strategy, share, terms)
@@ -116,22 +116,32 @@ class OrderedChoice(MechanismChoice):
     def _sums_for_counts(self, share: Share, terms: ReleaseTerms) -> bool:
         """Whether the counts of a strategy are expected to be closer than the counts of whole
         levels."""
-        cells = self.whole.domain.cells
-        soon = cells <= _SOON_OPTIMAL or cells > MOST_OPTIMAL
-        if self.noise is Noise.LAPLACE or not (_FEWEST_CELLS <= cells <= MOST_LEAVES and soon):
+        few = self.whole.domain.cells < _FEWEST_CELLS
+        if self.noise is Noise.LAPLACE or few or not self._is_soon_planned:
             return False
         assumed = assumed_rows(self.whole.setting(share, terms))
         guessed = self._levels.guessed_rows
         return (assumed if guessed is None else guessed) >= _FEWEST_ROWS * assumed
 
+    @property
+    def _is_soon_planned(self) -> bool:
+        """Whether a strategy for so many cells is found within two seconds."""
+        cells = self.whole.domain.cells
+        return cells <= _SOON_OPTIMAL or MOST_OPTIMAL < cells <= MOST_LEAVES
+
     def _closest_estimates(
         self, strategy: OrderedWorkload[FactorizedMechanism], share: Share, terms: ReleaseTerms
     ) -> OrderedQuestion[Any]:
         tree = self.whole.planned(share, terms)
-        if self.whole.domain.cells > _SOON_OPTIMAL:
+        if not self._is_soon_planned:
             return tree
         sums = strategy.planned(share, terms)
         return sums if strategy.predicted(sums) < self.whole.predicted(tree) else tree
+
+    def condition(self, question: Made) -> str | None:
+        if self.for_counts and isinstance(question.mechanism, FactorizedMechanism):
+            return "of the estimates, not of the counts"
+        return super().condition(question)
 
     def resolved(self, question: Made) -> Workload[Any]:
         others: dict[type, Workload[Any] | None] = {
@@ -146,7 +156,7 @@ class OrderedChoice(MechanismChoice):
         if isinstance(question.mechanism, ExponentialMechanism):
             return f"chosen for quantiles alone: {self._reason(question)}"
         sums = isinstance(question.mechanism, FactorizedMechanism)
-        if not self._levels.for_counts:
+        if not self.for_counts:
             return _CLOSEST_ESTIMATES if sums else None
         rows = self._levels.guessed_rows
         if isinstance(question.mechanism, AdaptiveMechanism):
@@ -174,7 +184,7 @@ class OrderedChoice(MechanismChoice):
                 "tree's; it gives no CDF and no counts"
             )
         is_adaptive = isinstance(question.mechanism, AdaptiveMechanism)
-        if is_adaptive or not self._levels.for_counts:
+        if is_adaptive or not self.for_counts:
             return super()._reason(question)
         named = "whole levels planned for counts"
         if isinstance(question.mechanism, FactorizedMechanism):

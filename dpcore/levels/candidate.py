@@ -103,9 +103,12 @@ class Candidate(ABC, Generic[Made]):
         counts; None: not comparable."""
         return None
 
-    @property
-    def condition(self) -> str | None:
-        """Condition under which the predicted error holds; None: it holds for any data."""
+    def condition(self, mechanism: Made) -> str | None:
+        """Condition under which the predicted error holds; None: it holds for any data.
+
+        Args:
+            mechanism: made by this candidate.
+        """
         return None
 
 
@@ -147,8 +150,7 @@ class WholeLevels(Candidate[UniformMechanism]):
         efficient = self.estimator is Estimator.FULL and self.plan != "independent"
         return self.objective.unit if efficient else "rows"
 
-    @property
-    def condition(self) -> str | None:
+    def condition(self, mechanism: UniformMechanism) -> str | None:
         return "of the estimates, not of the counts" if self.for_counts else None
 
     def mechanism(self, setting: TreeSetting) -> UniformMechanism:
@@ -372,4 +374,4 @@ class TreeWorkload(Workload[Planned]):
         return self.candidate.predicted(question.mechanism)
 
     def condition(self, question: Planned) -> str | None:
-        return self.candidate.condition
+        return self.candidate.condition(question.mechanism)

@@ -97,7 +97,10 @@ class AnswerErrors(ABC):
             ValueError: no such band is known.
         """
         if simultaneous:
-            raise ValueError("simultaneous: no band over all values is known for this mechanism")
+            raise ValueError(
+                "simultaneous: no band over all values is known for this mechanism; whole "
+                "levels have one (for: estimates)"
+            )
         return self.sum([(0, stop)], key)
 
     def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:

@@ -8,5 +8,5 @@ FACE = {
     "error": ("CountError", "assumed_rows", "can_be_simulated", "count_error"),
     "planner": ("plan_for_counts",),
     "readings": ("objective_reading", "reference_histograms"),
-    "references": ("rows_below",),
+    "references": ("Distribution", "rows_below"),
 }

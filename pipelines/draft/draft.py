@@ -42,7 +42,7 @@ trees:
 """
 _FIRST, _LAST = placeholder("the first moment"), placeholder("the moment after the last")
 _LEAST, _END = placeholder("the least value"), placeholder("the end, above the largest value")
-_COUNTS = "    # for: counts    # closer counts and quantiles; estimates have wider intervals then"
+_ESTIMATES = "    # for: estimates    # or counts, the default: closer, with wider intervals"
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -92,7 +92,7 @@ def _trees(columns: InputColumns) -> Iterator[str]:
             *(f"      {line}" for line in domain),
         ]
         if not is_commented and "type: category" not in domain:
-            lines.append(_COUNTS)
+            lines.append(_ESTIMATES)
         yield from (line if not is_commented else f"  # {line[2:]}" for line in lines)
         is_commented = True
 

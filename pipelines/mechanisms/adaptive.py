@@ -272,21 +272,19 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
 
 
 def adaptive_target(target: ErrorTarget) -> dict[str, Any]:
-    """Return the budget of one adaptive hierarchy alone at which its counts are this far off, if
-    the guess of its rows holds.
+    """Return the budget of one adaptive tree alone at which it is this far off by its model: in the
+    counts of a CDF or of ranges, or in the nodes of a hierarchy if the guess of its rows holds.
 
     Raises:
-        UserError: there is no guess, or no such budget; or the domain is ordered.
+        UserError: there is no such budget; a hierarchy has no guess, or estimates of an ordered
+            domain are read.
     """
     mechanism = target.question.mechanism
-    if mechanism.guessed_rows is not None and not mechanism.is_ordered:
+    if mechanism.counts if mechanism.is_ordered else mechanism.guessed_rows is not None:
         return target.to_entry()
     instead = "give it a guess with rows, or split every node (mechanism: tree)"
     if mechanism.is_ordered:
-        instead = (
-            "plan it by whole levels (mechanism: planned; of counts with consistency: shrunk) for "
-            "a budget that keeps an error"
-        )
+        instead = "read its counts (for: counts), or plan it by whole levels (mechanism: planned)"
     raise UserError(
         f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
         f"{instead}"

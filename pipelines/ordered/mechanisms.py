@@ -65,6 +65,11 @@ class OrderedChoices:
     chosen: frozenset[str]
 
     @property
+    def reads_quantiles(self) -> bool:
+        """Whether the tree is for quantiles, and nothing says which of its numbers are read."""
+        return self.objective.kind == "quantiles" and self.read_as is None
+
+    @property
     def guesses_values(self) -> bool:
         """Whether it is guessed where quantiles lie, and not only how many rows there are."""
         return isinstance(self.objective, QuantileObjective) and bool(self.objective.guesses)
@@ -128,6 +133,7 @@ def adaptive(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
             guessed_rows=None if guess is None else float(guess),
             fanouts=section.fanouts,
             consistency=section.consistency,
+            objective=section.objective,
         ),
     )
 
@@ -138,37 +144,34 @@ def factorised(section: OrderedChoices) -> OrderedWorkload[FactorizedMechanism]:
 
 
 # What a person who chose it chose of whole levels.
-_UNIFORM_KEYS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
+WHOLE_LEVEL_KEYS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
 
 
 def planned(section: OrderedChoices) -> Workload[Any]:
-    """Return the workload of what is closest: whole levels, or what a public guess of the rows or
-    the errors of estimates say is closer."""
+    """Return the workload of what is closest: without a choice in the section an adaptive tree with
+    averaged counts, or under rho a strategy, where these can be had."""
     whole_count = whole_levels("planned", section)
     is_cdf = section.domain.is_ordered and section.objective.kind in ("cdf", "ranges", "quantiles")
-    if section.guesses_values or not is_cdf or section.chosen & _UNIFORM_KEYS:
+    if section.guesses_values or not is_cdf or section.chosen & WHOLE_LEVEL_KEYS:
         return whole_count
-    for_counts = section.read_as is ReadAs.COUNTS
-    if section.read_as is ReadAs.QUANTILES:
+    guessed = section.guessed_rows is not None
+    if section.read_as is ReadAs.QUANTILES or (guessed and section.reads_quantiles):
         return _chosen_quantiles(section)
-    if section.guessed_rows is not None and not for_counts:
-        return _by_guess(section, whole_count)
-    if section.read_as is None or (section.noise is Noise.LAPLACE and not for_counts):
+    if section.read_as is not ReadAs.ESTIMATES:
+        counts = replace(section, read_as=ReadAs.COUNTS)
+        return _choice(
+            section,
+            whole_count,
+            for_counts=True,
+            strategy=factorised(section),
+            adaptive=_averaged(counts),
+        )
+    if guessed:
+        rows = section.guessed_rows
+        return _choice(section, whole_count, adaptive=adaptive(section), guessed_rows=rows)
+    if section.noise is Noise.LAPLACE:
         return whole_count
-    return _choice(
-        section,
-        whole_count,
-        strategy=factorised(section),
-        adaptive=_averaged(section) if for_counts else None,
-    )
-
-
-def _by_guess(section: OrderedChoices, whole: OrderedWorkload[UniformMechanism]) -> OrderedChoice:
-    """What a guess chooses among. Quantiles are read off counts, and so are judged by them."""
-    guessed = section.guessed_rows
-    if section.objective.kind != "quantiles" or section.read_as is not None:
-        return _choice(section, whole, adaptive=adaptive(section), guessed_rows=guessed)
-    return _chosen_quantiles(section)
+    return _choice(section, whole_count, strategy=factorised(section))
 
 
 def _chosen_quantiles(section: OrderedChoices) -> OrderedChoice:
@@ -178,6 +181,7 @@ def _chosen_quantiles(section: OrderedChoices) -> OrderedChoice:
     return _choice(
         section,
         whole_levels("planned", counts),
+        for_counts=True,
         strategy=factorised(section),
         adaptive=_averaged(counts),
         exponential=exponential_quantiles(section) if few else None,

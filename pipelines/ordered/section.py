@@ -19,6 +19,7 @@ from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
     UNIFORM_LEVELS,
+    WHOLE_LEVEL_KEYS,
     OrderedChoices,
     ReadAs,
     refused_choice,
@@ -161,6 +162,16 @@ class OrderedTree(KnownLeavesSection):
             )
 
     @property
+    def chosen_reading(self) -> ReadAs | None:
+        """Which numbers are read: as given; where rows are guessed and nothing else is chosen,
+        counts."""
+        if self.read_as is not None:
+            return ReadAs(self.read_as)
+        free = self.plans_freely and not self.model_fields_set & WHOLE_LEVEL_KEYS
+        sums = self.chosen_objective in ("cdf", "ranges")
+        return ReadAs.COUNTS if self.guess is not None and free and sums else None
+
+    @property
     def plans_freely(self) -> bool:
         """Whether the planner chooses the shares of the levels."""
         return self.mechanism == "planned" and self.level_budgets is None
@@ -226,7 +237,7 @@ class OrderedTree(KnownLeavesSection):
             level_budgets=self.level_budgets,
             estimator=Estimator(self.estimation),
             consistency=self.chosen_consistency,
-            read_as=None if self.read_as is None else ReadAs(self.read_as),
+            read_as=self.chosen_reading,
             guessed_rows=None if self.guess is None else self.guess.rows,
             interval_share=Fraction(0) if self.intervals is None else self.intervals.share,
             chosen=frozenset(self.model_fields_set),
@@ -247,7 +258,7 @@ class OrderedTree(KnownLeavesSection):
         if self.consistency is not None:
             return Consistency(self.consistency)
         sums = self.chosen_objective in ("cdf", "ranges")
-        if self.read_as == ReadAs.COUNTS.value and self.plans_freely and sums:
+        if self.chosen_reading is ReadAs.COUNTS and self.plans_freely and sums:
             return Consistency.SHRUNK
         return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
 

@@ -14,6 +14,7 @@ from dpcore.noise.randomness import ReleaseKey
 ROWS = 20_000
 NONCE = bytes(range(16)).hex()
 
+WHOLE = "consistency: top_down"
 NUMBERS = "{column: delay, lower: -20, upper: 200, cells: 220}"
 MINUTES = "{column: minutes, type: integer, lower: 0, upper: 300, outside: clamp, missing: first}"
 FINE = "{column: fine, type: integer, lower: 0, upper: 300000}"
@@ -45,12 +46,12 @@ PURE, RHO, APPROXIMATE = "epsilon: 1.0", "rho: 0.1", "epsilon: 1.0, delta: 1.0e-
 
 # By name: the budget, and the trees without their names; under add_remove.
 ADD_REMOVE: dict[str, tuple[str, ...]] = {
-    "cdf": (PURE, f"domain: {NUMBERS}"),
-    "cdf-rho": (RHO, f"domain: {NUMBERS}"),
+    "cdf": (PURE, f"domain: {NUMBERS}, {WHOLE}"),
+    "cdf-rho": (RHO, f"domain: {NUMBERS}, {WHOLE}"),
     "cdf-approximate": (APPROXIMATE, f"domain: {NUMBERS}"),
     "quantiles-by": (
         PURE,
-        f"domain: {NUMBERS}, {BY}, objective: quantiles, quantiles: [0.1, 0.5, 0.9]",
+        f"domain: {NUMBERS}, {BY}, objective: quantiles, quantiles: [0.1, 0.5, 0.9], {WHOLE}",
     ),
     "exponential": (
         PURE,
@@ -72,11 +73,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         RHO,
         f"domain: {MINUTES}, mechanism: exponential, quantiles: [0.25, 0.5]",
     ),
-    "chunks": (PURE, f"domain: {FINE}, quantiles: [0.5]"),
+    "chunks": (PURE, f"domain: {FINE}, quantiles: [0.5], {WHOLE}"),
     "chunks-by-rho": (
         RHO,
         "domain: {column: fine, type: integer, lower: 0, upper: 140000}, "
-        "by: {column: carrier, keys: [UA, AA]}",
+        f"by: {{column: carrier, keys: [UA, AA]}}, {WHOLE}",
     ),
     "binary-none": (
         PURE,
@@ -123,7 +124,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "dates": (
         PURE,
-        f"domain: {{column: day, {YEAR}, outside: clamp}}, quantiles: [0.5]",
+        f"domain: {{column: day, {YEAR}, outside: clamp}}, quantiles: [0.5], {WHOLE}",
     ),
     "categories": (PURE, "domain: {column: carrier, categories: [UA, AA, DL], ordered: true}"),
     "counts": (PURE, "domain: {column: carrier, categories: [UA, AA, DL]}"),
@@ -185,7 +186,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
 }
 SUBSTITUTE: dict[str, tuple[str, ...]] = {
-    "cdf-substitute": (PURE, f"domain: {MINUTES}"),
+    "cdf-substitute": (PURE, f"domain: {MINUTES}, {WHOLE}"),
     "factorised-substitute": (RHO, f"domain: {MINUTES}, mechanism: factorised"),
     "refined": (PURE, f"domain: {MINUTES}, mechanism: tree, estimation: refined"),
     "invariants": (PURE, f"domain: {CITIES}, invariants: state"),

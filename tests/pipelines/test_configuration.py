@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from dpcore.levels.planner import plan_tree
+from dpcore.adaptive.planner import plan_adaptive
+from dpcore.chooser.ordered import OrderedChoice
 from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
@@ -22,7 +23,6 @@ from dpcore.ordered.make import (
     NumberDomain,
     TimestampDomain,
 )
-from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.uniform.setting import TreeSetting
@@ -853,7 +853,7 @@ def test_key_file_that_is_no_file_is_refused(tmp_path: Path) -> None:
 
 def test_the_budget_is_split_exactly_by_weight() -> None:
     trees = "".join(
-        f"  - {{name: t{weight}, weight: {weight}, domain: {NUMBERS}}}\n"
+        f"  - {{name: t{weight}, weight: {weight}, domain: {NUMBERS}, consistency: top_down}}\n"
         for weight in ("1", "0.1", "3", "1e-2")
     )
     privacy = "{rho: 0.7, neighbors: add_remove}"
@@ -884,8 +884,8 @@ def test_the_total_is_public_only_where_it_cannot_change(
     configuration = parse_configuration(text)
     question = configuration.plan().questions[0]
     workload = configuration.trees[0].workload()
-    assert isinstance(workload, OrderedWorkload)
-    assert workload.public_total(configuration.terms) is public
+    assert isinstance(workload, OrderedChoice)
+    assert workload.whole.public_total(configuration.terms) is public
     assert question.plan.public_total is public
     assert question.plan.keyed is by
 
@@ -975,15 +975,14 @@ def test_the_plan_is_the_planners(tmp_path: Path) -> None:
         assert question.keys == tree.keys
         assert question.confidence == 0.95
         assert question.weight == 1
-        assert question.mechanism.objective == tree.planned_for
-        assert question.plan == plan_tree(
+        assert question.plan == plan_adaptive(
             TreeSetting(
                 leaves=tree.domain.cells,
                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),
                 unit=ADD_REMOVE_ROW,
                 keyed=tree.keys is not None,
             ),
-            objective=tree.planned_for,
+            counts=True,
         )
     assert load_configuration(path).plan().digest == plan.digest
 

@@ -102,7 +102,8 @@ def levels(privacy: str, tree: str = f"domain: {DOMAIN}") -> list[dict[str, Any]
     ],
 )
 def test_levels(measure: str, relation: str, parameter: str, expected: Any) -> None:
-    tree = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
+    domain = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
+    tree = f"{domain}, consistency: top_down"
     found = levels(f"{{{measure}: 1, neighbors: {relation}}}", tree)
     assert [level["level"] for level in found] == list(range(len(found)))
     measured = [level for level in found if isinstance(level["noise"], dict)]
@@ -149,7 +150,8 @@ def test_policies_of_a_column_that_is_key_and_domain() -> None:
 
 @pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
 def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
-    plan = make_plan(f"{{{measure}: 1, neighbors: add_remove}}")
+    whole = f"domain: {DOMAIN}, consistency: top_down"
+    plan = make_plan(f"{{{measure}: 1, neighbors: add_remove}}", whole)
     manifest: Any = plan_manifest(plan)
     assert manifest["dptrees"] == __version__
     assert manifest["guarantee"][measure] == "1"

@@ -24,9 +24,13 @@ def planned(workspace: Workspace, *options: str, **changes: Any) -> list[dict[st
     return list(answer["trees"])
 
 
+WHOLE_LEVELS = {"consistency": "top_down"}
+
+
 def one_tree(cells: int, **more: Any) -> list[dict[str, Any]]:
+    """Return a tree of whole levels."""
     domain = {"column": "x", "lower": 0, "upper": 100, "cells": cells}
-    return [{"name": "one", "domain": domain} | more]
+    return [{"name": "one", "domain": domain} | WHOLE_LEVELS | more]
 
 
 def check_levels(tree: dict[str, Any], measure: str) -> None:
@@ -46,7 +50,8 @@ def check_levels(tree: dict[str, Any], measure: str) -> None:
 
 @pytest.mark.parametrize("measure", ["epsilon", "rho"])
 def test_json_is_the_contract(workspace: Workspace, measure: str) -> None:
-    trees = planned(workspace, privacy={measure: 1, "neighbors": "add_remove"})
+    chosen = [tree | WHOLE_LEVELS for tree in workspace.settings["trees"]]
+    trees = planned(workspace, privacy={measure: 1, "neighbors": "add_remove"}, trees=chosen)
     assert [(tree["name"], tree["keys"]) for tree in trees] == [("all", 1), ("places", 2)]
     for tree in trees:
         assert {"name", "fanouts", "levels", "predicted", "candidates"} <= set(tree)
@@ -74,7 +79,7 @@ def test_error_is_that_of_the_design(workspace: Workspace) -> None:
     (tree,) = planned(
         workspace,
         privacy={"epsilon": 1, "neighbors": "substitute"},
-        trees=[{"name": "one", "domain": domain}],
+        trees=[{"name": "one", "domain": domain} | WHOLE_LEVELS],
     )
     assert tree["levels"][0] == {"level": 0, "epsilon": 0, "scale": None}
     # The design's figure is for continuous noise; the discrete law's variance is a little less.

@@ -27,7 +27,7 @@ RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 
 
-def counts(rows: int | None, cells: int = 16, noise: Noise = Noise.BEST) -> OrderedChoice:
+def counts(rows: int | None, cells: int = 32, noise: Noise = Noise.BEST) -> OrderedChoice:
     domain = IntegerDomain(column="x", lower=0, upper=cells)
     levels = WholeLevels(for_counts=True, guessed_rows=rows)
     whole = OrderedWorkload(name="t", domain=domain, candidate=levels)
@@ -37,7 +37,9 @@ def counts(rows: int | None, cells: int = 16, noise: Noise = Noise.BEST) -> Orde
         domain=domain,
         candidate=AdaptiveTree(counts=True, guessed_rows=rows, consistency=Consistency.AVERAGED),
     )
-    return OrderedChoice(name="t", noise=noise, whole=whole, strategy=strategy, adaptive=adaptive)
+    return OrderedChoice(
+        name="t", noise=noise, whole=whole, for_counts=True, strategy=strategy, adaptive=adaptive
+    )
 
 
 @pytest.mark.parametrize("rows", [10, 400, None])
@@ -48,12 +50,12 @@ def test_under_epsilon_they_are_of_an_adaptive_tree_up_to_some_rows_a_cell(
     requested = workload.planned(PURE, TERMS)
     assert isinstance(requested.mechanism, AdaptiveMechanism)
     assert requested.mechanism.counts and requested.mechanism.averaged
-    said = "of more than 480 rows" if rows is None else f"counts and the guess of {rows} rows: an"
+    said = "of more than 960 rows" if rows is None else f"counts and the guess of {rows} rows: an"
     assert said in str(workload.why(requested))
-    assert workload.error_unit is None and workload.resolved(requested) is workload.adaptive
+    assert workload.error_unit == "rows" and workload.resolved(requested) is workload.adaptive
 
 
-@pytest.mark.parametrize("rows", [500, 10**7])
+@pytest.mark.parametrize("rows", [1_000, 10**7])
 def test_with_more_rows_they_are_of_whole_levels(rows: int) -> None:
     workload = counts(rows)
     requested = workload.planned(PURE, TERMS)

@@ -71,6 +71,7 @@ def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
         counts = AdaptiveTree(counts=True, guessed_rows=float(rows))
         workload = replace(
             workload,
+            for_counts=True,
             whole=replace(workload.whole, candidate=WholeLevels(for_counts=True)),
             adaptive=replace(workload.adaptive, candidate=counts),
         )

@@ -16,8 +16,10 @@ APPROXIMATE = ROWS | {"delta": 1e-6}
 
 def trees(*cells: int, **more: Any) -> list[dict[str, Any]]:
     domain = {"column": "x", "lower": 0, "upper": 100}
+    whole = {"consistency": "top_down"}
     return [
-        {"name": f"t{n}", "domain": domain | {"cells": each}} | more for n, each in enumerate(cells)
+        {"name": f"t{n}", "domain": domain | {"cells": each}} | whole | more
+        for n, each in enumerate(cells)
     ]
 
 

@@ -39,6 +39,7 @@ def test_all_of_the_budget_goes_into_the_counts(tmp_path: Path, privacy: dict[st
 
     def change(settings: dict[str, Any]) -> None:
         nominal(settings)
+        settings["trees"][1]["consistency"] = "top_down"
         settings["privacy"] = privacy | {"neighbors": "add_remove"}
 
     outcome = workspace.run("plan", workspace.configure(change), "--json")
