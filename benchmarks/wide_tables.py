@@ -18,7 +18,7 @@ and four shapes that took no part in any choice of `dpcore.marginals.plan`: a ch
 columns, three latent classes, correlated normal columns, and independent ones, 50,000 rows each.
 
 Under ``--rho`` the budget is the rho that is (e, 1e-5)-DP at an epsilon of e, as the peers have it;
-else ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes run with their defaults, on
+else ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes have their defaults, on
 the same codes, and take minutes each.
 """
 

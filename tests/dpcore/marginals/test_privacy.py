@@ -149,7 +149,7 @@ def test_a_choice_loses_no_more_than_its_amount(unit: PrivacyUnit, measure: Meas
 
 
 def test_a_choice_loses_nearly_its_amount_and_a_fault_is_found() -> None:
-    """Of scores that are far apart; a sensitivity of half the size loses twice the amount."""
+    """Scores that are far apart lose it all; half of the sensitivity loses twice the amount."""
     plan = make_plan(30, shape=SHAPE)
     moved = distance_sensitivity(plan.unit)
     assert worst_choice(plan, moved) > 0.99
