@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
-from dpcore.release.plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan, UnitBounds
 from dpcore.release.split import BudgetSplit
-from dpcore.rows.key_table import KeyTable
+from dpcore.rows.key_table import INTEGER, KeyTable
+from dpcore.selection.key_columns import KeyColumns
 from dpcore.series.workload import Series, SeriesWorkload
 from pipelines.draft.placeholders import check_filled
 from pipelines.ledger.url import LedgerUrl
@@ -34,6 +36,7 @@ from pipelines.sections.error import (
     to_refusal,
 )
 from pipelines.sections.parameters import Substitution
+from pipelines.sections.privacy import AutoBound
 from pipelines.sections.release import release_section
 from pipelines.sections.request import privacy_request, requested
 from pipelines.sections.shared_columns import check_shared_columns
@@ -45,6 +48,14 @@ from pipelines.selection.plan import (
     left_for_trees,
     selected_keys,
     selection_plan,
+)
+from pipelines.unit_bounds.plan import (
+    UnitKeys,
+    bounds_plan,
+    counts_units,
+    left_after_bounds,
+    mean_error,
+    with_bounds,
 )
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
@@ -96,6 +107,8 @@ class Configuration:
         report: what the page says of the data: public strings by name.
         series: that the release is a run of; the output is then the folder of the run.
         kept_selection: the plan of the first stage, where a folder keeps it; None: it is planned.
+        auto_bounds: the bounds of the unit that are chosen privately, by their keys.
+        kept_bounds: the choice of these, where a folder keeps its plan; None: it is planned.
     """
 
     source: str
@@ -130,6 +143,8 @@ class Configuration:
 
     series: Series | None = None
     kept_selection: ReleasePlan | None = None
+    auto_bounds: Mapping[str, AutoBound] = field(default_factory=dict)
+    kept_bounds: UnitBounds | None = None
 
     @cached_property
     def request(self) -> dict[str, Any]:
@@ -145,7 +160,7 @@ class Configuration:
         parts = {"input": requested(rows), "series": series}
         return {
             "release": self.release,
-            "privacy": privacy_request(self.guarantee, self.terms.unit),
+            "privacy": privacy_request(self.guarantee, self.terms.unit, self.auto_bounds),
             "confidence": self.terms.confidence,
             **{name: part for name, part in parts.items() if part},
             "trees": [requested(tree) for tree in self.trees],
@@ -162,6 +177,108 @@ class Configuration:
         if self.series is None:
             return workloads
         return tuple(SeriesWorkload.from_workload(each, self.series) for each in workloads)
+
+    @property
+    def awaits_bounds(self) -> bool:
+        """Whether bounds of the unit are yet to be chosen, so that all else is planned for 1."""
+        chosen = self.kept_bounds is not None and self.kept_bounds.values is not None
+        return bool(self.auto_bounds) and not chosen
+
+    def with_chosen(self, bounds: UnitBounds) -> Configuration:
+        """The configuration with bounds of the unit that were chosen, or whose choice is planned.
+
+        Args:
+            bounds: as a folder has them.
+        """
+        unit = with_bounds(self.terms.unit, dict(bounds.values or ()))
+        return replace(self, terms=replace(self.terms, unit=unit), kept_bounds=bounds)
+
+    @cached_property
+    def bounds(self) -> UnitBounds | None:
+        """The choice of bounds of the unit; None where all are given.
+
+        Raises:
+            ConfigurationError: a share is too small or too large, or the trees do not go with it.
+        """
+        if not self.auto_bounds or self.kept_bounds is not None:
+            return self.kept_bounds
+        try:
+            plan = bounds_plan(
+                self.release,
+                self.guarantee,
+                self.terms.unit,
+                self.auto_bounds,
+                self._unit_keys,
+                self.error_of_one_row,
+            )
+        except Refusal as refusal:
+            raise self._bound_refused(refusal.field, refusal.rule) from None
+        return UnitBounds(plan=replace(plan, dialect=self.dialect) if self.dialect else plan)
+
+    def _bound_refused(self, name: str, rule: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.source}: privacy.{name}: {rule}")
+
+    @property
+    def error_of_one_row(self) -> float:
+        """The typical error of the trees that count rows, in rows, where a unit has one row: the
+        mean of their errors by their weights.
+
+        Raises:
+            ConfigurationError: none does; or they cannot be planned.
+        """
+        own = self.terms.unit
+        one: PrivacyUnit = replace(own, rows=1, keys=None if own.keys is None else 1)
+        each_row = replace(
+            self,
+            terms=replace(self.terms, unit=one),
+            guarantee=self._left_after_bounds,
+            auto_bounds={},
+            kept_selection=None,
+            selected={},
+        )
+        pairs = zip(each_row.workloads, each_row.plan().questions, strict=True)
+        errors = {
+            workload.name: (workload.weight, workload.error_in_rows(question))
+            for workload, question in pairs
+            if not counts_units(question)
+        }
+        if not errors:
+            first = next(iter(self.auto_bounds), "max_rows")
+            raise self._bound_refused(first, "has no effect: no tree counts rows of a unit")
+        return mean_error(errors)
+
+    @property
+    def _left_after_bounds(self) -> Guarantee:
+        """The guarantee that is left by the choice of bounds."""
+        try:
+            return left_after_bounds(self.guarantee, self.auto_bounds)
+        except Refusal as refusal:
+            first = next(iter(self.auto_bounds))
+            raise self._bound_refused(f"{first}.{refusal.field}", refusal.rule) from None
+
+    @property
+    def _unit_keys(self) -> UnitKeys | None:
+        """The keys of units, where their number is chosen.
+
+        Raises:
+            ConfigurationError: trees have keys of other columns.
+        """
+        if "max_keys" not in self.auto_bounds:
+            return None
+        groups = [by for tree in self.trees if (by := getattr(tree, "by", None)) is not None]
+        if len({by.names for by in groups}) != 1:
+            raise self._bound_refused(
+                "max_keys", "auto needs all trees with by to have the keys of the same columns"
+            )
+        first, most = groups[0], max(0 if by.is_private else by.listed.size for by in groups)
+        types = first.listed.value_types
+        columns = KeyColumns(
+            columns=first.names,
+            types=tuple("integer" if types[name] == INTEGER else "text" for name in first.names),
+        )
+        if most == 1:
+            raise self._bound_refused("max_keys", "auto has no choice: one key is listed")
+        return UnitKeys(columns, None if any(by.is_private for by in groups) else most)
 
     @cached_property
     def selections(self) -> Mapping[PrivateKeys, int]:
@@ -251,7 +368,7 @@ class Configuration:
                     choices do not go with the guarantee; or no type of a column serves two trees.
             InputError: trees read one column of CSV as different types.
         """
-        plan = self._planned(self.workloads, self.selection)
+        plan = replace(self._planned(self.workloads, self.selection), bounds=self.bounds)
         self.check_columns(plan)
         return plan
 
@@ -273,7 +390,7 @@ class Configuration:
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None
     ) -> ReleasePlan:
-        guarantee = self.guarantee
+        guarantee = self._left_after_bounds if self.auto_bounds else self.guarantee
         if selection is not None:
             guarantee = left_for_trees(guarantee, selection)
         try:
@@ -400,6 +517,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         id_of_all=series is None and parameters.misses("release"),
         series=series,
         report={} if section.report is None else section.report.texts,
+        auto_bounds=section.privacy.auto_bounds,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
     if configuration.selections and series is not None:
@@ -408,4 +526,27 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
             f"{source}: trees[{first}].by.keys: private does not go with series: the keys of all "
             "runs are to be the same, so list them"
         )
+    _check_first_shares(configuration)
+    if configuration.auto_bounds and series is not None:
+        name = next(iter(configuration.auto_bounds))
+        raise ConfigurationError(
+            f"{source}: privacy.{name}: auto does not go with series: the bounds of all runs are "
+            "to be the same, so choose them by a release of its own, or give them"
+        )
     return configuration
+
+
+def _check_first_shares(configuration: Configuration) -> None:
+    """Refuse shares of private keys and of bounds that leave nothing for the trees.
+
+    Raises:
+        ConfigurationError: they sum to 1 or more.
+    """
+    shares = sum((each.share for each in configuration.auto_bounds.values()), Fraction(0))
+    shares += sum((each.share for each in configuration.selections), Fraction(0))
+    if configuration.auto_bounds and shares >= 1:
+        name = next(iter(configuration.auto_bounds))
+        raise ConfigurationError(
+            f"{configuration.source}: privacy.{name}.share: all shares of bounds and of private "
+            f"keys sum to {float(shares):g}, which is not below 1"
+        )

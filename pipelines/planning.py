@@ -9,7 +9,7 @@ from dpcore.privacy.budget import Measure
 from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
-from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.target import check_bounds_given, target_lines, whole_target
 from pipelines.accounting.target_errors import TargetErrors
 from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
 from pipelines.accounting.trees import tree_entries, tree_lines
@@ -21,6 +21,7 @@ from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.summary import guarantee_warnings
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import print_json, print_line
+from pipelines.unit_bounds.plan import bounds_entries, bounds_lines
 from pipelines.user_error import UserError
 
 
@@ -51,6 +52,8 @@ def run_plan(
     errors = (
         {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)
     )
+    if errors:
+        check_bounds_given(configuration)
     plan = configuration.plan()
     trees = tree_entries(configuration, plan)
     for index, error in errors.items():
@@ -92,8 +95,11 @@ def _target(
 
 
 def _selections(plan: ReleasePlan) -> dict[str, Any]:
-    """The selections of keys, where there are any."""
-    return {} if plan.selection is None else {"selections": selection_entries(plan.selection)}
+    """The choices of bounds and the selections of keys, where there are any."""
+    first = {} if plan.bounds is None else {"bounds": bounds_entries(plan.bounds.plan)}
+    if plan.selection is None:
+        return first
+    return first | {"selections": selection_entries(plan.selection)}
 
 
 def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -> None:
@@ -106,6 +112,9 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
         f"{plan.name}: {stated_guarantee(plan)}{behind}; "
         "errors are standard errors, after estimation"
     )
+    if plan.bounds is not None:
+        for line in bounds_lines(plan.bounds.plan):
+            print_line(line)
     if plan.selection is not None:
         for line in selection_lines(plan.selection):
             print_line(line)

@@ -19,13 +19,18 @@ from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.running.bounding import with_unit_bounds
 from pipelines.running.described import check_described, described
 from pipelines.running.due import Due
 from pipelines.running.job import beam_options
 from pipelines.running.job_jar import check_job_jar
 from pipelines.running.made import print_made
 from pipelines.running.output import FolderRequest
-from pipelines.running.planned_once import planned_once, with_kept_selection
+from pipelines.running.planned_once import (
+    planned_once,
+    with_kept_selection,
+    with_kept_stages,
+)
 from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
@@ -73,7 +78,7 @@ def run_release(
     check_job_jar(options, configuration, request)
     check_described(options, configuration)
     files.use_options(options)
-    configuration = with_kept_selection(configuration, discard=request.discard)
+    configuration = with_kept_stages(configuration, discard=request.discard)
     with table_rows(configuration.table) as source:
         stage = Stage(
             configuration=configuration,
@@ -159,12 +164,20 @@ def run_due(
 
 
 def made(stage: Stage) -> tuple[Stage, bool]:
-    """Makes what a configuration describes, its keys first where they are private.
+    """Makes what a configuration describes; the bounds of its unit first where they are chosen, and
+    its keys where they are private.
 
     Returns:
         the stage of the trees, and whether the release was there already and no row was read.
     """
     files.use_options(stage.options)
+    if stage.configuration.auto_bounds:
+        if described(stage.options):
+            raise UserError("--template_location: chosen bounds take two jobs, and it starts one")
+        configuration, left = with_unit_bounds(stage)
+        configuration = with_kept_selection(configuration, discard=left.discard)
+        plan = planned_once(configuration, discard=left.discard)
+        stage = replace(stage, configuration=configuration, planned=plan, request=left)
     if stage.configuration.selection is not None:
         if described(stage.options):
             raise UserError("--template_location: private keys take two jobs, and it starts one")

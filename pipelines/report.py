@@ -202,13 +202,15 @@ class _Raw(str):
 
 
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
-    amount = float(plan.budget.amount)
+    whole = plan.whole_budget
+    amount = float(whole.amount)
     many = "is in k rows" if plan.unit.is_row else f"has k values of {plan.unit.name}"
     several = f"Someone who {many} is protected with k squared times rho."
     if plan.promised is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.promised)
         numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
-        if len(plan.composed) < len(plan.questions) or plan.selection is not None:
+        first = plan.selection is not None or plan.bounds is not None
+        if first or len(plan.composed) < len(plan.questions):
             several = (
                 f"Someone who {many} is protected with k times epsilon and at most "
                 "k e^((k - 1) epsilon) times delta."
@@ -218,7 +220,7 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         numbers += f"{exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
         several = f"Someone who {many} is protected with k times epsilon."
     else:
-        loss = zcdp_epsilon(plan.budget.amount, Fraction(1, 10**6))
+        loss = zcdp_epsilon(whole.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
     return {
         "guarantee": guarantee_in_words(plan),
@@ -253,8 +255,10 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
 def _composition(plan: ReleasePlan) -> str:
     """What a stated epsilon and delta consist of."""
     rho = f"rho is {float(plan.budget.amount):.6g}"
-    if plan.selection is not None:
-        return "which the selection of keys and the trees spend, added up"
+    first = ["the choice of bounds"] if plan.bounds is not None else []
+    first += ["the selection of keys"] if plan.selection is not None else []
+    if first:
+        return f"which {', '.join(first)} and the trees spend, added up"
     if not plan.composed:
         return "which is what the trees spend, added up"
     if len(plan.composed) == len(plan.questions):

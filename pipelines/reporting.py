@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpcore.questions.question import Question
+from dpcore.unit_bounds.question import BoundQuestion
 from pipelines.kinds import find_kind, is_tree
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
@@ -27,7 +28,9 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     """
     folder = ReleaseFolder(path)
     if not all(map(is_tree, folder.plan.questions)):
-        raise UserError(f"{path}: holds a selection of keys, which has no page")
+        chosen = any(isinstance(each, BoundQuestion) for each in folder.plan.questions)
+        noun = "a choice of bounds" if chosen else "a selection of keys"
+        raise UserError(f"{path}: holds {noun}, which has no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
     print_line(_write(folder, _chosen_paths(folder, paths, tree) if paths else {}))

@@ -28,9 +28,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
-    ("marginals",),
+    ("marginals", "chooser", "unit_bounds"),
     ("table",),
-    ("release", "chooser"),
+    ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Lines of a package, so that a person can know it whole.

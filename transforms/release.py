@@ -143,11 +143,17 @@ class ReleaseTrees(beam.PTransform):
 
 
 def _check_listed(plan: ReleasePlan) -> None:
-    """Refuses a plan that was made before its keys were selected.
+    """Refuses a plan that was made before its keys were selected, or its bounds chosen.
 
     Raises:
-        InputError: naming the tree.
+        InputError: naming the tree, or the bounds.
     """
+    if plan.bounds is not None and plan.bounds.values is None:
+        names = " and ".join(question.name for question in plan.bounds.plan.questions)
+        raise InputError(
+            f"privacy: {names} of the unit is yet to be chosen from the rows, by a release of its "
+            "own: dptrees release makes both, this transform one"
+        )
     for question in plan.questions:
         keys = getattr(question, "keys", None)
         if keys is not None and not keys.is_listed:

@@ -40,14 +40,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log1p
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.trees.explanations import PENALTY, weigh_explanations
 from dpcore.trees.shape import Shape
 
-# What an explanation pays for each of its parameters: half of Akaike's 2.
-_PENALTY = 1.0
-# A difference of scores beyond which the worse explanation has no weight that a float could hold.
-_CERTAIN = 700.0
 # A measurement and its variance, infinite where a node has none.
 Measured = tuple[Integers | None, Floats | float]
 
@@ -107,7 +103,7 @@ def explain_leaf(
     return Explained(
         z=z,
         a=a,
-        score=-0.5 * misfit - _PENALTY,
+        score=-0.5 * misfit - PENALTY,
         density=z / leaves,
         precision=np.square(np.asarray(leaves, dtype=np.float64)) / a,
         misfit=misfit,
@@ -147,7 +143,7 @@ def explain_parents(
     apart = np.square(children.density - tree.to_children(depth, density))
     misfit = tree.child_sum(depth, children.misfit + children.precision * apart)
     misfit = misfit + np.square(y - size * density) * weight
-    even_score = -0.5 * misfit - _PENALTY
+    even_score = -0.5 * misfit - PENALTY
     even_z, even_a = size * density, np.square(size) / precision
 
     sum_z, sum_a = tree.child_sum(depth, children.z), tree.child_sum(depth, children.a)
@@ -178,13 +174,7 @@ def _weigh(even: Floats, split: Floats, is_split: Flags) -> tuple[Floats, Floats
     ([0.5, 0.0], [1.693, 900.0])
     """
     weights, scores = np.ones(even.shape), np.zeros(even.shape)
-    behind = (even - split)[is_split]
-    rest = exp(-np.minimum(np.abs(behind), _CERTAIN))  # of the worse one, beside 1 of the better
-    better = 1.0 / (1.0 + rest)
-    weights[is_split] = np.where(
-        behind > 0, better, np.where(behind < -_CERTAIN, 0.0, rest * better)
-    )
-    scores[is_split] = np.maximum(even[is_split], split[is_split]) + log1p(rest)
+    weights[is_split], scores[is_split] = weigh_explanations(even[is_split], split[is_split])
     return weights, scores
 
 

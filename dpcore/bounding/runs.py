@@ -69,6 +69,13 @@ class UnitRuns:
         found = np.bincount(self.codes, weights=self.counts, minlength=len(self.units))
         return found.astype(np.int64)
 
+    @property
+    def cells_of_units(self) -> Integers:
+        """(units,) how many different cells each has."""
+        is_first = np.ones(len(self), np.bool_)
+        is_first[1:] = (np.diff(self.codes) != 0) | (np.diff(self.cells) != 0)
+        return np.bincount(self.codes[is_first], minlength=len(self.units))
+
     @classmethod
     def from_rows(
         cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None

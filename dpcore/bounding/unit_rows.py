@@ -129,7 +129,9 @@ class TreeBounding:
         runs = merged(messages)
         if runs is None:
             return BoundedRows(None, 0)
-        units = self._question.unit_increments(runs.rows_of_units)
+        cells = self._question.counts_unit_cells
+        numbers = runs.cells_of_units if cells else runs.rows_of_units
+        units = self._question.unit_increments(numbers)
         if units is not None:
             return BoundedRows(units, runs.rows)
         kept = self._choice.kept(runs, self._question.cell_keys(runs.cells))

@@ -56,6 +56,11 @@ class MechanismChoice(Workload[Any]):
     def predicted(self, question: Any) -> float:
         return self.resolved(question).predicted(question)
 
+    def error_in_rows(self, question: Any) -> float:
+        if isinstance(question.mechanism, AdaptiveMechanism):
+            return self.predicted(question)
+        return self.resolved(question).error_in_rows(question)
+
     def condition(self, question: Any) -> str | None:
         return self.resolved(question).condition(question)
 

@@ -41,6 +41,10 @@ _CLOSEST_ESTIMATES = (
     "below a planned tree's"
 )
 
+# Errors of answers about an adaptive tree take memory in proportion to its cells, 3 GB for 2^24;
+# answers about whole levels do not.
+_MOST_ADAPTIVE = 2**22
+
 Made = OrderedQuestion[Any] | ExponentialQuestion
 
 
@@ -100,6 +104,11 @@ class OrderedChoice(MechanismChoice):
             sums = self._sums_for_counts(share, terms)
             return (self.strategy if sums else self.whole).planned(share, terms)
         return self._closest_estimates(self.strategy, share, terms)
+
+    def _adaptive(self, share: Share, terms: ReleaseTerms) -> Any:
+        if self.whole.domain.cells > _MOST_ADAPTIVE:
+            return None
+        return super()._adaptive(share, terms)
 
     def _quantiles(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion | None:
         """Plan quantiles by the exponential mechanism, where it can choose them and they are more

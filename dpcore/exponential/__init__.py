@@ -18,6 +18,6 @@ FACE = {
         "exponential_question_from_spec",
     ),
     "released": ("ReleasedQuantiles",),
-    "weights": ("FLOOR", "cached_weights"),
+    "weights": ("ERROR", "FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
 }

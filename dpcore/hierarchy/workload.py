@@ -46,6 +46,13 @@ class HierarchyWorkload(TreeWorkload[HierarchyQuestion[Any]]):
             return unit
         return "rows" if self.measure is None else f"sums of {self.measure.column}"
 
+    def error_in_rows(self, question: Any) -> float:
+        """A sum's error in rows of the largest value."""
+        if self.measure is None or self.candidate.error_unit != COUNTED:
+            return super().error_in_rows(question)
+        largest = max(abs(self.measure.lower), abs(self.measure.upper), 1)
+        return self.predicted(question) / largest
+
     def setting(self, share: Share, terms: ReleaseTerms) -> IrregularSetting:
         shape, keyed = self.domain.tree.shape, self.keys is not None
         sensitivities: Sensitivities = ()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dpcore.partitions.closest import plan_closest, privhp_choice, privhp_choices
 from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure
@@ -18,6 +20,7 @@ from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 
 PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
+    "planned": plan_closest,
     "privhp": plan_partition,
     "privtree": plan_privtree,
     "adaptive": plan_adaptive,
@@ -30,8 +33,8 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     Args:
         domain: the columns.
-        mechanism: "privhp", "privtree" or "adaptive"; what the paper's mechanisms choose is in the
-            choices.
+        mechanism: "planned", "privhp", "privtree" or "adaptive"; what the paper's mechanisms
+            choose is in the choices.
         choices: of the plan.
     """
 
@@ -51,6 +54,13 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             if self.noise is Noise.GAUSSIAN:
                 raise Refusal("noise", "privtree has Laplace noise")
         super().check(measure, delta=delta)
+
+    def under(self, measure: Measure, *, delta: bool) -> HypercubeWorkload:
+        """Return PrivHP's workload beside a delta, where none is named and no estimates requested:
+        its composition is certified, and an adaptive partition's is converted."""
+        if not delta or self.mechanism != "planned" or self.choices.decided_apart:
+            return self
+        return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
 
     def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
@@ -77,6 +87,23 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             weight=self.weight,
         )
 
+    def why(self, question: HypercubeQuestion) -> str | None:
+        """Return why a mechanism was taken, where none was named."""
+        if self.mechanism != "planned":
+            return None
+        if isinstance(question.plan, AdaptivePartitionPlan):
+            if question.plan.decision_part:
+                return "chosen for estimates: an adaptive partition, whose intervals are exact"
+            return (
+                "chosen for counts: an adaptive partition, as its counts are expected to be the "
+                "closest; for intervals say for: estimates"
+            )
+        choice = privhp_choice(self.choices)
+        because = "only it has that choice"
+        if choice is None:
+            because = "exact counts may not fit memory, or by the kept plan of an earlier version"
+        return f"chosen for counts: PrivHP, as {because}"
+
     def predicted(self, question: HypercubeQuestion) -> float:
         """About the standard error of a range of cells, in rows, were every node of the plan's
         levels there: of each level half the children of a node at either end."""
@@ -87,3 +114,6 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             total += ((1 << (depth - above)) - 1) * law.variance
             above = depth
         return math.sqrt(total)
+
+    def error_in_rows(self, question: HypercubeQuestion) -> float:
+        return self.predicted(question)

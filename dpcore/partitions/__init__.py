@@ -8,6 +8,7 @@ FACE = {
     "adaptive": ("AdaptivePartitionPlan",),
     "adaptive_planner": ("plan_adaptive",),
     "choices": ("PartitionChoices", "PartitionSetting", "SHARES"),
+    "closest": ("plan_closest", "privhp_choice", "privhp_choices"),
     "least_squares": ("GrownEstimate", "least_squares", "weighted_families"),
     "measurement": ("CodeCounts", "Measurement", "NodeNoise"),
     "mechanism": ("EstimatedTree", "LevelVariances", "PartitionMechanism"),

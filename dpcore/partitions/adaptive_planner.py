@@ -1,17 +1,22 @@
 """Choosing an adaptive partition's plan: levels, their budgets, what is split.
 
-Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around these:
+Simulated on a public family of shapes of one to four columns (`benchmarks/box_regret.py`,
+docs/synthetic.md), and flat around these:
 
-- levels as deep as in `dpcore.partitions.planner`, down to where rows may still be
-  distinguished by a public guess, some 4 bits apart from the root on, so that parts of two columns
-  are squares; under a rho as well;
-- the budget rises by 2^1/2 from level to level, from three columns on by 2: what a level above
-  lacks its parts get back;
-- a node is split where its estimate exceeds 6 standard errors of a count of its children (of two
-  columns 5): 16 of them together add an error of 4, and theirs is paid in every box that cuts them;
-- of two columns nodes are split in four first, which are not measured: from 5 standard errors of
-  what ends such a quarter on. Quarters are split where an even part exceeds half as many errors of
-  what is measured next, before the last level all 5. So parts differ in size by 4, not by 16;
+- levels some 4 bits apart from the root on, so that parts of two columns are squares (3 bits for
+  one column and for three), under a rho as well;
+- as deep as evenly spread rows may still be distinguished by a public guess, and two levels further
+  (of one column one, of three three), as rows often lie in few places. Levels that no row reaches
+  cost little: what they would have spent goes to the parts above them;
+- the budget rises by 2^1/2 from level to level, of one column it is even: what a level above lacks
+  its parts get back;
+- a node is split where its estimate exceeds 4 standard errors of a count of its children (of one
+  column 6, of three 3): together they add an error, which is paid in every box that cuts them;
+- of two columns nodes are split in four first, which are not measured: from as many standard errors
+  of what ends such a quarter on. Quarters are split where an even part exceeds half as many errors
+  of what is measured next, before the last level all. So parts differ in size by 4, not by 16;
+- counts are averaged over the trees that explain what was measured (`dpcore.partitions.averaging`)
+  for one and two columns; from three on averages were as good for few rows and worse for many;
 - where numbers of their own decide, they take 3/10 of the levels above the last; a node is split
   where such a number exceeds what is said above and its own standard error, squared and added.
 """
@@ -30,10 +35,12 @@ from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation
 from dpcore.partitions.planner import (
+    GUESSED_ROWS,
     is_dense,
     level_depths,
     most_split,
     refuse_sketches,
+    useful_depth,
 )
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law
@@ -43,15 +50,19 @@ from dpcore.refusal import Refusal
 DECISION_PART = Fraction(3, 10)
 # No node is split into more than 2^8.
 _MOST_APART = 8
-# About how many bits lie between the levels.
-BITS_APART = 4
+# About how many bits lie between the levels, by the number of columns.
+_BITS_APART = {1: 3}
+_BITS_APART_MANY = 4
+# Levels beyond the depth at which evenly spread rows vanish in noise, by the number of columns.
+_LEVELS_BEYOND = {1: 1, 3: 3}
+_LEVELS_BEYOND_MANY = 2
 # By how much the budget rises from one level to the next, by the number of columns.
-_RISES = {1: math.sqrt(2), 2: math.sqrt(2)}
-_RISES_MANY = 2.0
+_RISES = {1: 1.0}
+_RISES_MANY = math.sqrt(2)
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
-SPLIT_ERRORS = 6.0
-# Where nodes are split in four first: the same, and of what quarters are split in above the last.
-SPLIT_ERRORS_IN_FOUR = 5.0
+_SPLIT_ERRORS = {1: 6.0, 3: 3.0}
+_SPLIT_ERRORS_MANY = 4.0
+# Part of these errors for quarters above the last measured level.
 _QUARTERS = 0.5
 
 
@@ -70,7 +81,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices.from_mechanism("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
-    ((0, 4, 6, 8, 10, 12, 14, 16), (0, 35, 27, 26, 19, 25, 18))
+    ((0, 4, 6, 8, 10, 12, 14, 16), (0, 28, 22, 21, 15, 20, 14))
     """
     _refuse(choices)
     measured = _depths(setting, choices)
@@ -87,9 +98,17 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         unit=setting.unit,
         decision_part=part,
         shrunk=choices.estimation is Estimation.SHRUNK,
+        averaged=_is_averaged(setting, choices),
         public_total=setting.public_total,
         dense=is_dense(choices, depths[-1]),
     )
+
+
+def _is_averaged(setting: PartitionSetting, choices: PartitionChoices) -> bool:
+    """Whether counts are averaged: as requested, otherwise over one or two columns."""
+    if choices.estimation is None:
+        return setting.dimensions <= 2
+    return choices.estimation is Estimation.AVERAGED
 
 
 def _refuse(choices: PartitionChoices) -> None:
@@ -109,16 +128,33 @@ def _refuse(choices: PartitionChoices) -> None:
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
     """Choose depths that step from the root as in other partitions; what remains is a step
     of its own, or joins the last step where it is less than half of one."""
-    columns = setting.dimensions
-    apart = columns * max(1, round(BITS_APART / columns)) if columns <= 8 else BITS_APART
-    apart = choices.bits_apart or apart
-    finest = level_depths(setting, replace(choices, bits_apart=apart))[-1]
+    apart = choices.bits_apart or _bits_apart(setting.dimensions)
+    finest = _finest(setting, choices, apart)
     depths = [0]
     while depths[-1] < finest:
         rest = finest - depths[-1]
         joined = 2 * rest < 3 * apart and rest <= _MOST_APART
         depths.append(finest if joined else depths[-1] + min(apart, rest))
     return tuple(depths)
+
+
+def _bits_apart(columns: int) -> int:
+    """Bits between levels, in whole rounds of the columns where there are few.
+
+    >>> [_bits_apart(columns) for columns in (1, 2, 3, 5, 9)]
+    [3, 4, 3, 5, 4]
+    """
+    usual = _BITS_APART.get(columns, _BITS_APART_MANY)
+    return columns * max(1, round(usual / columns)) if columns <= 8 else usual
+
+
+def _finest(setting: PartitionSetting, choices: PartitionChoices, apart: int) -> int:
+    """The depth of the last level: as requested, or by a public guess of the rows."""
+    if choices.depth is not None:
+        return level_depths(setting, replace(choices, bits_apart=apart))[-1]
+    useful = useful_depth(setting, choices.rows or choices.rows_at_most or GUESSED_ROWS)
+    beyond = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
+    return min(apart * (max(1, round(useful / apart)) + beyond), setting.bits)
 
 
 def _with_quarters(measured: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,7 +190,7 @@ def _thresholds(
     """(h,) in rows."""
     chosen, last = choices.split_errors, len(amounts) - 1
     if chosen is None:
-        chosen = SPLIT_ERRORS_IN_FOUR if setting.dimensions == 2 else SPLIT_ERRORS
+        chosen = _SPLIT_ERRORS.get(setting.dimensions, _SPLIT_ERRORS_MANY)
     results, decides = [], 0.0
     for level, (own, below) in enumerate(pairwise(amounts)):
         if level == 0 and not own:

@@ -105,19 +105,22 @@ class PartitionChoices:
     def from_mechanism(cls, mechanism: str, **given: Any) -> PartitionChoices:
         """The choices of a mechanism by its name, where nothing else is given.
 
-        "privhp" is what this project makes of PrivHP. "privhp_paper" is what the paper has:
+        "planned" is for counts, by the mechanism expected to be closest. "privhp" is what this
+        project makes of PrivHP. "privhp_paper" is what the paper has:
         halvings, Lemma 5, k nodes of each level, Algorithm 4. "pmm" is the same with all nodes.
 
         Raises:
             Refusal: a choice that is out of range, or that PMM does not have; `decided_apart`,
-                which only "adaptive" has.
+                which only "planned" and "adaptive" have.
 
         Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
         if mechanism == "adaptive":
             return cls(**{"split_errors": None, "decided_apart": True} | given)
+        if mechanism == "planned":
+            return cls(**{"split_errors": None} | given)
         if "decided_apart" in given:
-            raise Refusal("decided_apart", "is a choice of mechanism adaptive alone")
+            raise Refusal("decided_apart", "is a choice of mechanism planned or adaptive alone")
         if mechanism in ("privhp", "privtree"):
             return cls(**given)
         paper: dict[str, Any] = {

@@ -14,6 +14,7 @@ FACE = {
     "selection": ("SelectionLaw",),
     "sensitivity": (
         "distance_sensitivity",
+        "excess_sensitivity",
         "level_law",
         "level_sensitivity",
         "noise_law",

@@ -8,7 +8,7 @@ FACE = {
     "answer_errors": ("AnswerErrors", "LeafRun", "SumBounds", "SumError", "merged_runs"),
     "entry": ("budget_entry", "column_policies"),
     "intervals": ("Ends", "IntervalRule", "Intervals", "SlopedIntervals", "difference_ends"),
-    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
+    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "DenseCounter", "merged_chunk", "pack_dense"),
     "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),

@@ -213,9 +213,15 @@ class UnitRows(_ReadTree):
         None where rows are counted, at most so many of a unit.
 
         Args:
-            rows: (units,) the rows of each that a policy keeps, at least 1.
+            rows: (units,) the rows of each that a policy keeps, at least 1; or their different
+                cells, where these are counted.
         """
         return None
+
+    @property
+    def counts_unit_cells(self) -> bool:
+        """Whether units count by how many different cells they have, and not by their rows."""
+        return False
 
     def cell_keys(self, cells: Integers) -> Integers | None:
         """Return the code of the key that each cell is under, rising with the cell; None without

@@ -7,6 +7,7 @@ and each makes the question of its own share. Implemented by `dpcore.ordered.wor
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -162,6 +163,20 @@ class Workload(ABC, Generic[Planned]):
             question: one of `planned`.
         """
         return 1.0
+
+    def error_in_rows(self, question: Planned) -> float:
+        """The typical error of a plan in rows, by which bounds of a unit are chosen: what is
+        predicted, where that is in rows, else the noise of one count that has the whole share.
+
+        Args:
+            question: one of `planned`.
+        """
+        if self.error_unit == "rows":
+            return self.predicted(question)
+        spent = question.spending
+        if spent.rho:
+            return 1 / math.sqrt(2 * spent.rho)
+        return math.sqrt(2) / float(spent.epsilon)
 
     def condition(self, question: Planned) -> str | None:
         """Condition under which the predicted error of a plan holds; None where it holds whatever

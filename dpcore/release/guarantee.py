@@ -45,7 +45,8 @@ def budget_text(plan: ReleasePlan) -> str:
     if plan.promised is not None:
         epsilon, delta = (f"{float(each):g}" for each in plan.promised)
         return f"epsilon = {epsilon}, delta = {delta}"
-    return f"{plan.budget.measure.value} = {float(plan.budget.amount):g}"
+    whole = plan.whole_budget
+    return f"{whole.measure.value} = {float(whole.amount):g}"
 
 
 def stated_guarantee(plan: ReleasePlan) -> str:
@@ -73,6 +74,9 @@ def protected_unit(plan: ReleasePlan) -> str:
     unit = plan.unit
     if unit.is_row:
         return unit.name
+    if plan.bounds is not None and plan.bounds.values is None:
+        names = " and ".join(each.name for each in plan.bounds.plan.questions)
+        return f"{unit.name} ({names} chosen first)"
     period = "" if plan.run is None else " and period"
     return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
 
@@ -89,7 +93,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    amount, promised = f"{float(plan.budget.amount):g}", plan.promised
+    amount, promised = f"{float(plan.whole_budget.amount):g}", plan.promised
     if promised is not None:
         epsilon, delta = (f"{float(each):g}" for each in promised)
         concentrated = "" if _is_mixed(plan) else f"; also rho-zCDP with rho = {amount}"
@@ -111,7 +115,9 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
     if plan.run is not None and not plan.unit.is_row:
         neighbors = _UNITS_OF_PERIODS[plan.unit.neighbors]
-    sentence = f"{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
+    sentence = (
+        f"{_chosen(plan)}{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
+    )
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
         f"{sentence}. Noise is derived from a secret key: whoever "
@@ -122,7 +128,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
 
 def _is_mixed(plan: ReleasePlan) -> bool:
     """Whether only a part of an epsilon and a delta is a rho, so that no rho can be stated."""
-    return plan.selection is not None or len(plan.composed) < len(plan.questions)
+    first = plan.selection is not None or plan.bounds is not None
+    return first or len(plan.composed) < len(plan.questions)
 
 
 def _unit(plan: ReleasePlan) -> str:
@@ -185,6 +192,19 @@ def _selected(plan: ReleasePlan) -> str:
     )
 
 
+def _chosen(plan: ReleasePlan) -> str:
+    """The part of the budget that the choice of bounds spent."""
+    if plan.bounds is None:
+        return ""
+    first = plan.bounds.plan.budget
+    names = " and ".join(each.name for each in plan.bounds.plan.questions)
+    return (
+        f"How much of a unit is counted ({names}) was chosen and released first, for "
+        f"{first.measure.value} = {float(first.amount):g} of this, by the exponential mechanism; "
+        "what follows spends the rest. "
+    )
+
+
 def _bounds(plan: ReleasePlan) -> str:
     """The bounds that values are clamped to before they are summed."""
     bounds = [words for each in plan.questions if (words := each.clamped) is not None]
@@ -193,10 +213,9 @@ def _bounds(plan: ReleasePlan) -> str:
 
 def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
     """The budget in numbers; not a rho that only some of the trees keep."""
-    mixed = plan.selection is not None or len(plan.composed) < len(plan.questions)
-    if plan.promised is not None and mixed:
+    if plan.promised is not None and _is_mixed(plan):
         return {}
-    return {plan.budget.measure.value: str(plan.budget.amount)}
+    return {plan.whole_budget.measure.value: str(plan.whole_budget.amount)}
 
 
 def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
@@ -215,6 +234,7 @@ def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
         **_selection_numbers(plan),
+        **_bounds_numbers(plan),
     }
 
 
@@ -223,6 +243,13 @@ def _selection_numbers(plan: ReleasePlan) -> dict[str, str]:
         return {}
     epsilon, delta = plan.selection.spending.own
     return {"selection_epsilon": str(epsilon), "selection_delta": str(delta)}
+
+
+def _bounds_numbers(plan: ReleasePlan) -> dict[str, str]:
+    if plan.bounds is None:
+        return {}
+    first = plan.bounds.plan.budget
+    return {f"bounds_{first.measure.value}": str(first.amount)}
 
 
 def plan_manifest(plan: ReleasePlan) -> dict[str, object]:
@@ -280,7 +307,7 @@ def weak_guarantees(plan: ReleasePlan, rows: float | None = None) -> Iterator[st
     epsilon, delta, of_rho = _stated(plan)
     unit = plan.unit.name
     if epsilon > LARGE_EPSILON:
-        stated = f"rho = {float(plan.budget.amount):g} implies " if of_rho else ""
+        stated = f"rho = {float(plan.whole_budget.amount):g} implies " if of_rho else ""
         at = " at delta = 1e-06, which" if of_rho else ""
         yield (
             f"{stated}epsilon = {epsilon:g}{at} is above {LARGE_EPSILON}: one {unit} may make an "
@@ -303,6 +330,7 @@ def _stated(plan: ReleasePlan) -> tuple[float, Fraction, bool]:
     if plan.promised is not None:
         epsilon, delta = plan.promised
         return float(epsilon), delta, False
-    if plan.budget.measure is Measure.EPSILON:
-        return float(plan.budget.amount), Fraction(0), False
-    return float(f"{zcdp_epsilon(plan.budget.amount, _DELTA):.4g}"), Fraction(0), True
+    whole = plan.whole_budget
+    if whole.measure is Measure.EPSILON:
+        return float(whole.amount), Fraction(0), False
+    return float(f"{zcdp_epsilon(whole.amount, _DELTA):.4g}"), Fraction(0), True

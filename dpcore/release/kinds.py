@@ -35,6 +35,7 @@ from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
 from dpcore.table.question import table_question_from_spec
 from dpcore.table.released import ReleasedTable
+from dpcore.unit_bounds.question import BoundQuestion, ReleasedBound
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -116,6 +117,12 @@ KINDS: dict[str, TreeKind] = {
     "selection": TreeKind(
         lambda spec, terms: SelectionQuestion.from_spec(spec, unit=terms.unit),
         lambda question, read, tables: ReleasedSelection(question, read),
+    ),
+    "bound": TreeKind(
+        lambda spec, terms: BoundQuestion.from_spec(
+            spec, unit=terms.unit.once, measure=terms.measure
+        ),
+        lambda question, read, tables: ReleasedBound(question, read),
     ),
     "exponential": TreeKind(
         lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),

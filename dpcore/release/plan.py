@@ -29,6 +29,33 @@ READ_FORMATS = (2, FORMAT_VERSION)
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnitBounds:
+    """The bounds of a privacy unit that a release chooses first, by a release of their own.
+
+    Args:
+        plan: of that release, whose budget is spent beside the trees'.
+        values: the chosen bounds by their keys ("max_rows", "max_keys"), in the order of the plan's
+            trees; None: they are yet to be chosen, and the trees are planned for one row of a unit.
+
+    Raises:
+        ValueError: bounds that the plan does not choose.
+    """
+
+    plan: ReleasePlan
+    values: tuple[tuple[str, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        names = [question.name for question in self.plan.questions]
+        if self.values is not None and [name for name, _ in self.values] != names:
+            raise ValueError(f"bounds: they are not those that are chosen, {', '.join(names)}")
+
+    def spec(self) -> dict[str, object]:
+        """The bounds as plain JSON values."""
+        values = None if self.values is None else dict(self.values)
+        return {"plan": self.plan.spec(), "values": values}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReleasePlan:
     """All questions of a release and the guarantee they share.
 
@@ -40,6 +67,7 @@ class ReleasePlan:
         questions: at least one, with names that differ.
         selection: the release, made before, of the keys of some trees; None where all are listed.
             What it spends is spent beside all else here.
+        bounds: of the unit, that were chosen before in the same way; None where all are given.
         stated: (epsilon, delta) where the guarantee of the trees is stated so; the budget is then a
             rho, and the composition of all laws was certified to keep them
             (`dpcore.privacy.loss`), beside what sparse trees spend of them.
@@ -59,6 +87,7 @@ class ReleasePlan:
     stated: tuple[Fraction, Fraction] | None = None
     dataset: str | None = None
     selection: ReleasePlan | None = None
+    bounds: UnitBounds | None = None
     dialect: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +101,7 @@ class ReleasePlan:
             raise ValueError("trees: they are of different runs of a series")
         self._check_budgets()
         self._check_selection()
+        self._check_bounds()
         if self.stated is None:
             if any(question.budget is None for question in self.questions):
                 raise ValueError("delta: a tree spends one, so the release must state one")
@@ -82,14 +112,29 @@ class ReleasePlan:
     def _check_selection(self) -> None:
         if self.selection is None:
             return
-        own, other = self.unit, self.selection.unit
-        alike = (own.neighbors, own.columns, own.nulls) == (
+        alike = self._is_alike(self.selection.unit)
+        if not alike or (self.stated is None and self.budget.measure is Measure.RHO):
+            raise ValueError("selection: it is planned for another guarantee")
+
+    def _is_alike(self, other: PrivacyUnit) -> bool:
+        """Whether a unit is this one, but for how much of it is counted."""
+        own = self.unit
+        return (own.neighbors, own.columns, own.nulls) == (
             other.neighbors,
             other.columns,
             other.nulls,
         )
-        if not alike or (self.stated is None and self.budget.measure is Measure.RHO):
-            raise ValueError("selection: it is planned for another guarantee")
+
+    def _check_bounds(self) -> None:
+        if self.bounds is None:
+            return
+        first, values = self.bounds.plan, dict(self.bounds.values or ())
+        measure = Measure.EPSILON if self.stated is not None else self.budget.measure
+        if not self._is_alike(first.unit) or first.budget.measure is not measure:
+            raise ValueError("bounds: they are planned for another guarantee")
+        own = {"max_rows": self.unit.rows, "max_keys": self.unit.keys}
+        if any(own[name] != value for name, value in values.items()):
+            raise ValueError("bounds: those of the unit are not those that were chosen")
 
     def _check_budgets(self) -> None:
         for question in self.questions:
@@ -125,13 +170,27 @@ class ReleasePlan:
 
     @property
     def promised(self) -> tuple[Fraction, Fraction] | None:
-        """The (epsilon, delta) of all that is released, the selection of keys included (basic
-        composition); None where the budget says it all."""
-        if self.selection is None:
-            return self.stated
-        epsilon, delta = self.selection.spending.own
-        own = (self.budget.amount, Fraction(0)) if self.stated is None else self.stated
-        return own[0] + epsilon, own[1] + delta
+        """The (epsilon, delta) of all that is released, the selection of keys and the choice of
+        bounds included (basic composition); None where `whole_budget` says it all."""
+        if self.selection is None and self.stated is None:
+            return None
+        epsilon, delta = (self.budget.amount, Fraction(0)) if self.stated is None else self.stated
+        for first in (self.selection, None if self.bounds is None else self.bounds.plan):
+            if first is not None:
+                epsilon, delta = epsilon + first.spending.epsilon, delta + first.spending.delta
+        return epsilon, delta
+
+    @property
+    def whole_budget(self) -> Budget:
+        """Budget of all that is released, the choice of bounds included, where `promised` is None.
+
+        Losses of one measure add up, also where the trees are planned for what was chosen: by
+        adaptive composition.
+        """
+        if self.bounds is None or self.promised is not None:
+            return self.budget
+        first = self.bounds.plan.budget.amount
+        return Budget(measure=self.budget.measure, amount=self.budget.amount + first)
 
     @property
     def run(self) -> SeriesRun | None:
@@ -173,6 +232,7 @@ class ReleasePlan:
             | ({"pure": pure} if pure else {})
             | ({"dialect": dict(self.dialect)} if self.dialect else {})
             | self._selection_spec()
+            | ({} if self.bounds is None else {"bounds": self.bounds.spec()})
         )
 
     def _selection_spec(self) -> dict[str, object]:
@@ -231,7 +291,18 @@ def plan_from_spec(
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
         dataset=None if spec.get("dataset") is None else str(spec["dataset"]),
         selection=plan_from_spec(before) if isinstance(before, dict) else None,
+        bounds=_bounds_from_spec(spec.get("bounds")),
         dialect=dialect if isinstance(dialect := spec.get("dialect"), dict) else {},
+    )
+
+
+def _bounds_from_spec(spec: object) -> UnitBounds | None:
+    if not isinstance(spec, dict):
+        return None
+    values = spec["values"]
+    return UnitBounds(
+        plan=plan_from_spec(spec["plan"]),
+        values=tuple(values.items()) if isinstance(values, dict) else None,
     )
 
 

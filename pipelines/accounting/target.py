@@ -16,6 +16,20 @@ from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
 
+def check_bounds_given(configuration: Configuration) -> None:
+    """Refuse a wanted error where bounds of the unit are yet to be chosen.
+
+    Raises:
+        UserError: naming the bound.
+    """
+    if configuration.auto_bounds:
+        first = next(iter(configuration.auto_bounds))
+        raise UserError(
+            f"--target-error: needs privacy.{first} as a number: all errors grow with the bound "
+            "that would be chosen"
+        )
+
+
 def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> dict[str, Any]:
     """The least budget of a whole release at which errors are at most as wanted, and the errors
     there, as plain values.
@@ -27,6 +41,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
     Raises:
         UserError: there is no such budget.
     """
+    check_bounds_given(configuration)
     guarantee, workloads = configuration.guarantee, configuration.workloads
     try:
         amount = release_budget(errors, guarantee, configuration.terms, workloads)

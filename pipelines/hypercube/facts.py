@@ -51,6 +51,10 @@ _AGAIN = (
     "below it would have taken: every row's way from the whole to its part spends the same, "
     "whatever came out."
 )
+_AVERAGED = (
+    "It is near the average over the trees that could explain the noisy counts, each weighed by "
+    "how well it does."
+)
 _SKETCHED = (
     "Below the levels of counters it allows for the noise and not for other nodes in the same cell "
     "of a sketch."
@@ -139,6 +143,7 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
         ("estimate", _EVEN_SHARES if even else _ESTIMATE),
         *((("estimate", _AGAIN),) if adaptive else ()),
         *consistent_count(ADDS_UP),
+        *((("count", _AVERAGED),) if spec.get("averaged") else ()),
         *given,
         *((STANDARD_ERROR,) if question.plan.states_errors else ()),
         ("density", _DENSITY if question.plan.states_errors else f"{_INSIDE}."),

@@ -33,7 +33,7 @@ _KEYS = {
     "estimation": "consistency",
     "decided_apart": "for",
 }
-MECHANISMS = ("privhp", "privhp_paper", "pmm", "privtree", "adaptive")
+MECHANISMS = ("planned", "privhp", "privhp_paper", "pmm", "privtree", "adaptive")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -90,7 +90,7 @@ class HypercubeTree(TreeSection):
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
     domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube), WithJsonSchema(box_schema())]
-    mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "privhp"
+    mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "planned"
     read_as: Annotated[str | None, PlainValidator(rules.choice("counts", "estimates"))] = Field(
         None, alias="for"
     )

@@ -70,15 +70,15 @@ class Booking:
         named = replace(plan, dataset=account.dataset)
         return cls(ledger=ledger, plan=named, output=configuration.output)
 
-    def check_room(self, later: ReleasePlan) -> None:
-        """Check that the remaining budget covers a later plan beside this one. A reservation, by a
+    def check_room(self, *later: ReleasePlan) -> None:
+        """Check that the remaining budget covers later plans beside this one. A reservation, by a
         run that was killed, is paid already.
 
         Raises:
             LedgerError: both would pass the total.
         """
         account = self.account
-        for plan in (self.plan, later):
+        for plan in (self.plan, *later):
             if self.ledger.active_entry(self.dataset, entry_id(plan)) is None:
                 account = account.charged(account.cost(plan))
 

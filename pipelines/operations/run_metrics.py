@@ -129,7 +129,7 @@ def _budget(plan: ReleasePlan) -> dict[str, float]:
     if plan.promised is not None:
         epsilon, delta = plan.promised
         return {Measure.EPSILON.value: float(epsilon), "delta": float(delta)}
-    return {plan.budget.measure.value: float(plan.budget.amount)}
+    return {plan.whole_budget.measure.value: float(plan.whole_budget.amount)}
 
 
 def _one(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:

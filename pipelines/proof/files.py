@@ -20,6 +20,7 @@ from pipelines.proof.check import CheckFailed
 from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
 from pipelines.reporting import REPORT
 from pipelines.selection.plan import FOLDER
+from pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from transforms.layout import (
     MANIFEST,
     NONCE,
@@ -113,8 +114,9 @@ def _check_part(part: Part, entry: object, place: str) -> None:
 
 def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     """Every file has the bytes that the manifest names, and no other file lies there, but for the
-    first stage of private keys, which is a release of its own, and totals to date of a series."""
+    first stages, which are releases of their own, and totals to date of a series."""
     within = [FOLDER] if plan.selection is not None else []
+    within += [BOUNDS] if plan.bounds is not None else []
     within += [TO_DATE] if plan.run is not None else []
     expected = {str(part["file"]): str(part["sha256"]) for part in manifest["parts"]}
     expected |= {str(name): str(each) for name, each in manifest["files"].items()}

@@ -27,7 +27,9 @@ from pipelines.proof.manifest import (
 )
 from pipelines.proof.tables import Names, check_tables
 from pipelines.release_folder import ReleaseFolder, holds_release, read_file, read_manifest
+from pipelines.running.chosen import chosen_bounds
 from pipelines.selection.plan import FOLDER, selected_keys
+from pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from pipelines.user_error import UserError
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SIGNATURE
@@ -127,6 +129,7 @@ class Verified:
         """The checks of what lies beside the manifest."""
         manifest = self.manifest
         selecting = [Check(name="selection", made=self.selection, after=("files",))]
+        bounding = [Check(name="bounds", made=self.bounds, after=("files",))]
         return [
             Check(
                 name="draw", made=partial(check_draw, self.folder, manifest), after=("manifest",)
@@ -139,6 +142,7 @@ class Verified:
             Check(name="tables", made=self.tables, after=("files",)),
             Check(name="page", made=lambda: check_page(self.folder), after=("guarantee", "files")),
             *(self._series_checks() if isinstance(manifest.get("series"), dict) else []),
+            *(bounding if self.has_chosen_bounds else []),
             *(selecting if self.is_staged else []),
         ]
 
@@ -157,14 +161,45 @@ class Verified:
         stage = self.stage
         if not self.has_stage:
             return f"{FOLDER} is not there: the keys were not compared with those that it selected"
-        for each in run_checks([*stage.manifest_checks(), *stage.file_checks()]):
-            if each.ok is False:
-                raise CheckFailed(f"{FOLDER}: {each.check}: {each.told}")
+        _check_stage(FOLDER, stage)
         assert self.plan.selection is not None
         if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
             raise CheckFailed(f"{FOLDER} is another selection than that of the specification")
         check_selected(stage.folder, self.plan)
         return f"{FOLDER} is complete, matches this specification, and has the keys of the trees"
+
+    def bounds(self) -> str:
+        """Check that the first stage, which chose bounds of the unit, is the release that the
+        specification names, complete, and chose the bounds of the trees; a published copy may lack
+        it."""
+        stage, bounds = self.bounds_stage, self.plan.bounds
+        if not holds_release(stage.folder):
+            return f"{BOUNDS} is not there: the bounds were not compared with those that it chose"
+        _check_stage(BOUNDS, stage)
+        assert bounds is not None
+        if stage.plan != replace(bounds.plan, dataset=self.plan.dataset):
+            raise CheckFailed(f"{BOUNDS} is another choice than that of the specification")
+        if chosen_bounds(stage.folder) != bounds.values:
+            raise CheckFailed(f"{BOUNDS} chose other bounds than those of the specification")
+        return f"{BOUNDS} is complete, matches this specification, and chose the bounds of the unit"
+
+    @property
+    def has_chosen_bounds(self) -> bool:
+        """Whether the manifest mentions a first stage, which chose bounds of the unit."""
+        spec = self.manifest.get("spec")
+        return isinstance(spec, dict) and spec.get("bounds") is not None
+
+    @property
+    def bounds_stage(self) -> Verified:
+        """The first stage of a release with chosen bounds."""
+        return Verified(os.path.join(self.folder, BOUNDS))
+
+    @property
+    def first_stages(self) -> list[Verified]:
+        """The first stages that are at hand, in their order."""
+        stages = [self.bounds_stage] if self.has_chosen_bounds else []
+        stages += [self.stage] if self.is_staged else []
+        return [each for each in stages if holds_release(each.folder)]
 
     @property
     def is_staged(self) -> bool:
@@ -215,6 +250,17 @@ class Verified:
                 f"{reference.reference} does not hold the key {self.manifest['key_id']}"
             )
         return f"{self.manifest['key_id']} is in {reference.reference}"
+
+
+def _check_stage(name: str, stage: Verified) -> None:
+    """Check a first stage as a release of its own.
+
+    Raises:
+        CheckFailed: naming the stage and its check.
+    """
+    for each in run_checks([*stage.manifest_checks(), *stage.file_checks()]):
+        if each.ok is False:
+            raise CheckFailed(f"{name}: {each.check}: {each.told}")
 
 
 def raise_first(release: str, findings: list[Finding]) -> None:

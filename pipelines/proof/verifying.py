@@ -54,6 +54,8 @@ def _replay(
     staged = release.has_stage
     if data[0].endswith(_CONFIGURATIONS):
         configuration = load_configuration(data[0], parameters)
+        if configuration.auto_bounds and release.plan.bounds is not None:
+            configuration = configuration.with_chosen(release.plan.bounds)
         if staged and configuration.selections:
             actual = selected_keys(release.stage.folder, configuration)
             configuration = replace(configuration, selected=actual)
@@ -63,8 +65,9 @@ def _replay(
     else:
         rows = rows_of_files(data, release.manifest["spec"].get("dialect"))
     assert reference is not None
-    # What selected the keys is made again first: the trees' table of them was compared with it.
-    for each in (release.stage, release) if staged else (release,):
+    # First stages are made again first: the bounds and the keys of the trees were compared with
+    # theirs.
+    for each in (*release.first_stages, release):
         key = reference.checked(each.manifest["key_id"])
         reason = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
     return reason
@@ -83,6 +86,7 @@ def _checks(
     if chosen.data:
         needed = ("manifest", "specification", "parts", "files", *(["key"] if key else []))
         needed += ("selection",) if release.is_staged else ()
+        needed += ("bounds",) if release.has_chosen_bounds else ()
         made = partial(_replay, release, chosen.data, parameters, key)
         checks.append(Check(name="replay", made=made, after=needed, edited=False))
     return checks

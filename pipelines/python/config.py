@@ -33,8 +33,9 @@ class Privacy(Written):
         epsilon, delta, rho: the budget of the whole release; one of epsilon and rho.
         neighbors: ``add_remove`` or ``substitute``.
         unit: the column that represents what is protected, or several; by default each row.
-        max_rows: how many rows of a unit are counted in each tree; needed with `unit`.
-        max_keys, max_rows_per_key: bounds of a unit in trees with `by`.
+        max_rows: how many rows of a unit are counted in each tree; needed with `unit`. ``auto``, or
+            a dictionary of ``share`` and ``at_most``: chosen privately, and paid for.
+        max_keys, max_rows_per_key: bounds of a unit in trees with `by`; the first also ``auto``.
         unit_type: ``integer`` or ``text``: what values of `unit` are, however files write them.
         more: other keys of the section.
 
@@ -47,8 +48,8 @@ class Privacy(Written):
     delta: float | Decimal | None = None
     rho: float | Decimal | None = None
     unit: str | Sequence[str] | None = None
-    max_rows: int | None = None
-    max_keys: int | None = None
+    max_rows: int | str | Mapping[str, Any] | None = None
+    max_keys: int | str | Mapping[str, Any] | None = None
     max_rows_per_key: int | None = None
     unit_type: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
 from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
 from pipelines.running.output import FolderRequest
-from pipelines.running.planned_once import planned_once, with_kept_selection
+from pipelines.running.planned_once import planned_once, with_kept_stages
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import total_warnings
@@ -153,7 +153,7 @@ def release(rows: Any, call: Call) -> Release:
         options = beam_options(list(call.options))
         files.use_options(options)
         discard = call.wanted.discard
-        configuration = with_kept_selection(configuration, discard=discard)
+        configuration = with_kept_stages(configuration, discard=discard)
         stage = Stage(
             configuration=configuration,
             planned=planned_once(configuration, discard=discard),
@@ -175,8 +175,9 @@ def release(rows: Any, call: Call) -> Release:
 
 @contextmanager
 def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
-    first = stage.configuration.selection
+    first, bounds = stage.configuration.selection, stage.configuration.bounds
     columns = (*stage.planned.columns, *(() if first is None else first.columns))
+    columns += () if bounds is None else bounds.plan.columns
     batches = to_batches(rows, tuple(dict.fromkeys(columns)))
     with held(batches) as number:
         yield HeldSource(batches, number)

@@ -12,6 +12,7 @@ from pipelines.reporting import REPORT
 from pipelines.running.job import check_filesystems
 from pipelines.selection.plan import FOLDER as SELECTION
 from pipelines.terminal_text import print_line
+from pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from pipelines.user_error import UserError
 from transforms import files
 from transforms.existing_release import is_released, read_manifest
@@ -20,7 +21,7 @@ from transforms.sweep import begun, begun_without_record, discard, drawn, missin
 
 # Beside the files of a job: the page, and the times and versions of a run.
 _OWN = (REPORT, "run.json")
-_FOLDERS = (*PART_KINDS, TO_DATE, SELECTION)
+_FOLDERS = (*PART_KINDS, TO_DATE, SELECTION, BOUNDS)
 
 
 @dataclass(frozen=True, kw_only=True)

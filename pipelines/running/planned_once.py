@@ -20,15 +20,19 @@ from dpcore.hierarchy.universe import Universe
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import SeriesRun
 from dpcore.release.composition import Guarantee
-from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
+from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, UnitBounds, plan_from_spec
 from dpcore.rows.key_table import KeyTable
 from dpcore.rows.table_keys import TableKeys
 from pipelines.configuration import Configuration
 from pipelines.proof.check import UNREADABLE, CheckFailed
 from pipelines.proof.manifest import check_sensitivities, first_difference, plain
+from pipelines.release_folder import ReleaseFolder
+from pipelines.running.chosen import chosen_bounds
 from pipelines.running.job import check_filesystems
 from pipelines.sections.request import first_change
 from pipelines.selection.plan import FOLDER, left_for_trees
+from pipelines.unit_bounds.plan import FOLDER as BOUNDS
+from pipelines.unit_bounds.plan import left_after_bounds
 from transforms import files
 from transforms.carry import SeriesError, for_period, run_before
 from transforms.existing_release import ExistingReleaseError, read_manifest
@@ -41,7 +45,7 @@ from transforms.kept_plan import (
     request_of_series,
 )
 from transforms.layout import MANIFEST, PLAN, run_folder
-from transforms.sweep import drawn
+from transforms.sweep import drawn, missing_files
 
 # Of floats in the specifications of releases that keep no request, which another processor made.
 _TOLERANCE = 1e-9
@@ -51,8 +55,8 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
     """The plan of a configuration: kept by its output or its series, or made now.
 
     Args:
-        configuration: with its keys, where these are selected first; before that its plan is made,
-            of stand-ins.
+        configuration: with its bounds and keys, where these are chosen first; before that its plan
+            is made, of stand-ins.
         discard: the beginning of a release in the output is given up, with its plan.
 
     Raises:
@@ -62,7 +66,7 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
         KeyReferenceError: the key of a plan that was begun, or of the run before, is not there.
         SeriesError: the series is of another configuration.
     """
-    if configuration.selections and not configuration.selected:
+    if configuration.awaits_bounds or (configuration.selections and not configuration.selected):
         return configuration.plan()
     planned = _PlannedOnce(
         configuration=configuration,
@@ -72,6 +76,72 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
         check=lambda plan: _check_trees(configuration, plan),
     )
     return planned.plan()
+
+
+def with_kept_stages(configuration: Configuration, *, discard: bool = False) -> Configuration:
+    """The configuration with the plans of its first stages, and with what they released, where the
+    output keeps them.
+
+    Args:
+        configuration: of a release.
+        discard: as of `planned_once`.
+
+    Raises:
+        As `planned_once`.
+    """
+    bounded = with_kept_bounds(configuration, discard=discard)
+    return with_kept_selection(bounded, discard=discard)
+
+
+def with_kept_bounds(configuration: Configuration, *, discard: bool = False) -> Configuration:
+    """The configuration with the bounds of its unit that the output has chosen, or with the plan of
+    their choice, where the output keeps one.
+
+    Args:
+        configuration: of a release, with or without bounds that are chosen.
+        discard: as of `planned_once`.
+
+    Raises:
+        As `planned_once`.
+    """
+    if not configuration.auto_bounds:
+        return configuration
+    folder = files.join(configuration.output, BOUNDS)
+    plan = bounds_planned_once(configuration, folder, discard=discard)
+    is_chosen = files.exists(files.join(folder, MANIFEST)) and not missing_files(
+        folder, ReleaseFolder(folder).files
+    )
+    values = chosen_bounds(folder) if is_chosen else None
+    return configuration.with_chosen(UnitBounds(plan=plan, values=values))
+
+
+def bounds_planned_once(
+    configuration: Configuration, folder: str, *, discard: bool = False
+) -> ReleasePlan:
+    """The plan of the choice of the bounds of a unit.
+
+    Args:
+        configuration: of the release.
+        folder: of the stage.
+        discard: as of `planned_once`.
+
+    Raises:
+        As `planned_once`.
+    """
+
+    def make() -> ReleasePlan:
+        result = replace(configuration, kept_bounds=None).bounds
+        assert result is not None
+        return result.plan
+
+    result = _PlannedOnce(
+        configuration=configuration,
+        folder=folder,
+        discard=discard,
+        make=make,
+        check=lambda plan: _check_bounds(configuration, plan),
+    )
+    return result.plan()
 
 
 def with_kept_selection(configuration: Configuration, *, discard: bool = False) -> Configuration:
@@ -84,7 +154,7 @@ def with_kept_selection(configuration: Configuration, *, discard: bool = False) 
     Raises:
         As `planned_once`.
     """
-    if not configuration.selections:
+    if not configuration.selections or configuration.awaits_bounds:
         return configuration
     folder = files.join(configuration.output, FOLDER)
     selection = selection_planned_once(configuration, folder, discard=discard)
@@ -348,6 +418,14 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         CheckFailed: naming what differs.
     """
     guarantee = configuration.guarantee
+    if (plan.bounds is None) != (not configuration.auto_bounds):
+        raise CheckFailed("bounds are not those of the configuration")
+    if plan.bounds is not None:
+        _check_bounds(configuration, plan.bounds.plan)
+        chosen = configuration.kept_bounds
+        if chosen is None or plain(plan.bounds.spec()) != plain(chosen.spec()):
+            raise CheckFailed("bounds are not those that the first stage chose")
+        guarantee = left_after_bounds(guarantee, configuration.auto_bounds)
     if (plan.selection is None) != (not configuration.selections):
         raise CheckFailed("selection is not that of the configuration")
     if plan.selection is not None:
@@ -388,3 +466,13 @@ def _check_selection(configuration: Configuration, plan: ReleasePlan) -> None:
         raise CheckFailed("selection is not that of the configuration")
     if delta > configuration.guarantee.delta:
         raise CheckFailed("selection spends more delta than the configuration has")
+
+
+def _check_bounds(configuration: Configuration, plan: ReleasePlan) -> None:
+    """Refuse a choice of bounds that is not of the guarantee of a configuration."""
+    budget, auto = configuration.guarantee.budget, configuration.auto_bounds
+    own = [(each.name, each.budget) for each in plan.questions]
+    wanted = [(name, budget.share(each.share)) for name, each in auto.items()]
+    name, once = f"{configuration.release}/{BOUNDS}", configuration.terms.unit.once
+    if (plan.name, plan.unit, own) != (name, once, wanted):
+        raise CheckFailed("bounds are not those of the configuration")

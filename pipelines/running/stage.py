@@ -34,7 +34,11 @@ from pipelines.running.output import (
     check_repaired,
     clear_output,
 )
-from pipelines.running.planned_once import planned_once, selection_planned_once
+from pipelines.running.planned_once import (
+    bounds_planned_once,
+    planned_once,
+    selection_planned_once,
+)
 from pipelines.running.preflight import check_workers
 from pipelines.running.run_record import RunRecord
 from pipelines.running.worker_memory import process_memory
@@ -197,7 +201,9 @@ class Stage:
     def _with_kept_plan(self) -> Stage:
         """The stage with the plan that its output keeps."""
         configuration = self.configuration
-        if configuration.selections and not configuration.selected:
+        if configuration.awaits_bounds:
+            plan = bounds_planned_once(configuration, self.output)
+        elif configuration.selections and not configuration.selected:
             plan = selection_planned_once(configuration, self.output)
         else:
             plan = planned_once(configuration)

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from pipelines.sections import rules
+from pipelines.sections.privacy import AUTO, bound_or_auto
 
 Schema = dict[str, Any]
 
@@ -67,6 +68,20 @@ _RULES: dict[Callable[[object], object], Schema] = {
     rules.guessed_parts: several({"type": "array", "minItems": 2, "maxItems": 2}),
     rules.null_or_fail: {"anyOf": [{"enum": [None, "null", "fail"]}, _PARAMETER]},
     rules.truth: {"anyOf": [{"type": "boolean"}, _PARAMETER]},
+    bound_or_auto: {
+        "anyOf": [
+            whole(minimum=1),
+            words(AUTO),
+            section(
+                {
+                    "share": number(exclusiveMinimum=0, exclusiveMaximum=1),
+                    "at_most": whole(minimum=2),
+                },
+                (),
+                "A bound of the privacy unit that is chosen privately, as a first stage.",
+            ),
+        ]
+    },
     rules.key_file: TEXT,
     rules.key_reference: TEXT,
     rules.signing_key: TEXT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated
 
@@ -32,7 +34,50 @@ def _bound(value: object) -> int:
     return bound
 
 
+AUTO = "auto"
+DEFAULT_SHARE = Fraction(1, 20)
+DEFAULT_AT_MOST = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoBound:
+    """A bound of a unit that is chosen privately.
+
+    Args:
+        share: the part of the budget of the release that the choice spends.
+        at_most: the largest bound that may be chosen.
+    """
+
+    share: Fraction = DEFAULT_SHARE
+    at_most: int = DEFAULT_AT_MOST
+
+
+def bound_or_auto(value: object) -> int | AutoBound:
+    """A bound, ``auto``, or a section of ``share`` and ``at_most``."""
+    if value == AUTO:
+        return AutoBound()
+    if isinstance(value, str):
+        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to {MOST_ROWS}, or auto")
+    if not isinstance(value, dict):
+        return _bound(value)
+    section = rules.section(value)
+    rules.known_keys(section, ("share", "at_most"))
+    given: dict[str, object] = {}
+    if "share" in section:
+        given["share"] = rules.at(".share", rules.share, section["share"])
+    if "at_most" in section:
+        given["at_most"] = rules.at(".at_most", _at_most, section["at_most"])
+    return AutoBound(**given)  # type: ignore[arg-type]
+
+
+def _at_most(value: object) -> int:
+    if _bound(value) < 2:
+        raise RuleBroken(f"{shown(value)} must be at least 2, so that there is a choice")
+    return _bound(value)
+
+
 Bound = Annotated[int, PlainValidator(_bound)]
+ChosenBound = Annotated[int | AutoBound, PlainValidator(bound_or_auto)]
 
 
 class PrivacySection(Section):
@@ -46,8 +91,8 @@ class PrivacySection(Section):
         "weights"
     )
     unit: Annotated[tuple[str, ...], PlainValidator(_columns)] = ()
-    max_rows: Bound | None = None
-    max_keys: Bound | None = None
+    max_rows: ChosenBound | None = None
+    max_keys: ChosenBound | None = None
     max_rows_per_key: Bound | None = None
     null_unit: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in NullUnits)))
@@ -77,6 +122,11 @@ class PrivacySection(Section):
                     "has no effect where the unit is the row; name the unit's column",
                     at=f".{name}",
                 )
+        if isinstance(self.max_keys, AutoBound) and self.max_rows_per_key is None:
+            raise RuleBroken(
+                "auto needs max_rows_per_key: without it fewer keys of a unit need no less noise",
+                at=".max_keys",
+            )
         if self.unit_type is not None and self.null_unit == NullUnits.OWN.value:
             raise RuleBroken(
                 "own does not go with unit_type: many rows of one value that is no "
@@ -86,16 +136,22 @@ class PrivacySection(Section):
         return self
 
     @property
+    def auto_bounds(self) -> Mapping[str, AutoBound]:
+        """The bounds that are chosen privately, by their keys."""
+        named = {"max_rows": self.max_rows, "max_keys": self.max_keys}
+        return {name: each for name, each in named.items() if isinstance(each, AutoBound)}
+
+    @property
     def privacy_unit(self) -> PrivacyUnit:
-        """What the guarantee protects."""
+        """What the guarantee protects; with 1 in the place of a bound that is yet to be chosen."""
         neighbors = Neighbors(self.neighbors)
         if not self.unit:
             return PrivacyUnit(neighbors=neighbors)
         return PrivacyUnit(
             neighbors=neighbors,
             columns=self.unit,
-            rows=self.max_rows or 1,
-            keys=self.max_keys,
+            rows=_or_one(self.max_rows) or 1,
+            keys=_or_one(self.max_keys),
             rows_per_key=self.max_rows_per_key,
             nulls=NullUnits(self.null_unit or "drop"),
             type=None if self.unit_type is None else UnitType(self.unit_type),
@@ -108,3 +164,7 @@ class PrivacySection(Section):
             return Budget(measure=Measure.EPSILON, amount=self.epsilon)
         assert self.rho is not None
         return Budget(measure=Measure.RHO, amount=self.rho)
+
+
+def _or_one(bound: int | AutoBound | None) -> int | None:
+    return 1 if isinstance(bound, AutoBound) else bound

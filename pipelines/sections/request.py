@@ -25,6 +25,7 @@ from typing import Any
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.release.composition import Guarantee
 from pipelines.sections.by import BySection
+from pipelines.sections.privacy import AutoBound
 from pipelines.sections.section import Section
 
 # Lists of more values are stated by their digest.
@@ -51,8 +52,15 @@ def requested(value: object) -> Any:
     return _scalar(value)
 
 
-def privacy_request(guarantee: Guarantee, unit: PrivacyUnit) -> dict[str, Any]:
+def privacy_request(
+    guarantee: Guarantee, unit: PrivacyUnit, auto: Mapping[str, AutoBound] | None = None
+) -> dict[str, Any]:
     """What the section `privacy` says, as it is in a request.
+
+    Args:
+        guarantee: of the release.
+        unit: of the release; bounds that are chosen may be chosen by now.
+        auto: the bounds that are chosen privately, by their keys.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -68,6 +76,8 @@ def privacy_request(guarantee: Guarantee, unit: PrivacyUnit) -> dict[str, Any]:
         stated |= {"max_rows_per_key": unit.rows_per_key, "null_unit": unit.nulls}
         if unit.type is not None:
             stated |= {"unit_type": unit.type}
+        for name, each in (auto or {}).items():
+            stated[name] = {"auto": {"share": each.share, "at_most": each.at_most}}
     return {name: requested(each) for name, each in stated.items() if each is not None}
 
 

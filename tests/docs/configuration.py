@@ -68,6 +68,7 @@ WORDS: dict[str, str] = {
     "yaml_document.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
+    "privacy.bound_or_auto": "a whole number from 1 to 2^20, `auto`, or `share` and `at_most`",
     "by._columns": "a list of columns",
     "by._keys": "a list, a list for each column, or `private`",
     "by._share": "a number above 0 and below 1",

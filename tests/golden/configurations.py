@@ -42,7 +42,7 @@ WIDE = (
     "{column: carrier, categories: [UA, AA, DL, B6]}, {column: state, categories: [NY, NJ, CT]}]}"
 )
 # All that a planner would choose, so that other choices of its change nothing here.
-CHOSEN = "k: 64, split_errors: 3, shares: equal, consistency: least_squares"
+CHOSEN = "mechanism: privhp, k: 64, split_errors: 3, shares: equal, consistency: least_squares"
 PLANNED = f"depth: 12, bits_apart: 4, {CHOSEN}"
 DEEP = f"depth: 18, bits_apart: 3, {CHOSEN}"
 SKETCHED = "counts: sketch, width: 256, rows: 20000"

@@ -47,10 +47,12 @@ FILES_OF_PARTS = {
         "pipelines/proof/files.py",
         "pipelines/proof/verified.py",
         "pipelines/proof/verifying.py",
+        "pipelines/running/bounding.py",
         "pipelines/running/output.py",
         "pipelines/running/planned_once.py",
         "pipelines/running/selecting.py",
         "pipelines/sections/by.py",
+        "pipelines/unit_bounds/plan.py",
     },
     "series": {
         "dpcore/release/guarantee.py",

@@ -37,6 +37,7 @@ class Tree:
     """What contribution bounding needs from a question."""
 
     name = "tree"
+    counts_unit_cells = False
 
     def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
         self.unit, self.keys, self.is_keyed = unit, object() if keyed else None, keyed

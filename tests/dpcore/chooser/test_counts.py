@@ -103,3 +103,12 @@ def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         requested = planned(workload, RHO, terms)
         assert requested == workload.whole.planned(RHO, terms)
+
+
+def test_a_tree_too_large_to_be_read_whole_has_whole_levels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best)
+    most = 2**22
+    assert isinstance(planned(counts(None, cells=most), PURE).mechanism, AdaptiveMechanism)
+    assert isinstance(planned(counts(None, cells=most + 1), PURE).mechanism, UniformMechanism)

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.adaptive_planner import (
     DECISION_PART,
-    SPLIT_ERRORS,
-    SPLIT_ERRORS_IN_FOUR,
     plan_adaptive,
 )
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
@@ -79,7 +77,7 @@ def test_squares_of_two_columns_and_what_remains() -> None:
 
 
 def test_other_numbers_of_columns_measure_all_levels() -> None:
-    for dimensions, depths in ((1, (0, 4, 8, 12, 16)), (3, (0, 3, 6, 9, 12, 16))):
+    for dimensions, depths in ((1, (0, 3, 6, 9, 12, 16)), (3, (0, 3, 6, 9, 12, 16))):
         setting = make_setting(bits=16, dimensions=dimensions)
         plan = plan_adaptive(setting, make_choices(depth=16))
         assert plan.depths == depths and measured_depths(plan) == depths[1:]
@@ -87,16 +85,16 @@ def test_other_numbers_of_columns_measure_all_levels() -> None:
 
 @pytest.mark.parametrize("measure", Measure)
 def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) -> None:
-    """Check that budgets double with each level and that thresholds follow the children's noise."""
+    """Check that budgets rise by 2^1/2 a level and that thresholds follow the children's noise."""
     amount = Fraction(1, 50)
     setting = make_setting(bits=16, dimensions=3, measure=measure, amount=amount)
     plan = plan_adaptive(setting, make_choices(depth=16, decided_apart=False))
     for one, two in pairwise(plan.amounts[1:]):
-        assert float(two / one) == pytest.approx(2, rel=1e-3)
+        assert float(two / one) == pytest.approx(2**0.5, rel=1e-3)
     for level in range(1, plan.height):
         law = plan.laws[level + 1]
         assert law is not None
-        assert plan.thresholds[level] == round(SPLIT_ERRORS * math.sqrt(law.variance))
+        assert plan.thresholds[level] == round(3 * math.sqrt(law.variance))
     equal = plan_adaptive(setting, make_choices(depth=16, shares="equal"))
     assert max(equal.amounts[1:]) - min(equal.amounts[1:]) < Fraction(1, 10**6)
 
@@ -112,12 +110,45 @@ def test_thresholds_of_quarters(measure: Measure) -> None:
         own, below, ends = plan.laws[level], plan.laws[level + 1], plan.last_laws[level + 1]
         if own is not None:
             assert below is None and ends is not None
-            expected = SPLIT_ERRORS_IN_FOUR * math.sqrt(ends.variance)
+            expected = 4 * math.sqrt(ends.variance)
         else:
             assert below is not None
-            errors = SPLIT_ERRORS_IN_FOUR / (1 if level + 1 == plan.height else 2)
+            errors = 4 / (1 if level + 1 == plan.height else 2)
             expected = errors * math.sqrt(below.variance)
         assert plan.thresholds[level] == round(expected)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "depth"), [(1, 12), (2, 16), (3, 18), (4, 16), (5, 20), (9, 16)]
+)
+def test_levels_go_further_than_even_rows_could_be_distinguished(
+    dimensions: int, depth: int
+) -> None:
+    """A thousand rows, at epsilon 1, of a domain of 60 bits."""
+    setting = make_setting(bits=60, dimensions=dimensions)
+    assert plan_adaptive(setting, make_choices(rows=1000)).depths[-1] == depth
+
+
+def test_one_column_has_even_budgets_and_large_thresholds() -> None:
+    setting = make_setting(bits=16, dimensions=1, amount=Fraction(1, 50))
+    plan = plan_adaptive(setting, make_choices(depth=15, decided_apart=False))
+    assert max(plan.amounts[1:]) - min(plan.amounts[1:]) < Fraction(1, 10**6)
+    assert plan.laws[2] is not None
+    assert plan.thresholds[1] == round(6 * math.sqrt(plan.laws[2].variance))
+
+
+def test_counts_are_averaged_unless_another_estimation_is_chosen() -> None:
+    plans = {
+        estimation: plan_adaptive(make_setting(bits=16), make_choices(estimation=estimation))
+        for estimation in (None, Estimation.AVERAGED, Estimation.LEAST_SQUARES, Estimation.SHRUNK)
+    }
+    assert [plan.averaged for plan in plans.values()] == [True, True, False, False]
+    assert [plan.shrunk for plan in plans.values()] == [False, False, False, True]
+    averaged = [
+        plan_adaptive(make_setting(bits=16, dimensions=columns), make_choices()).averaged
+        for columns in (1, 2, 3, 4)
+    ]
+    assert averaged == [True, True, False, False]
 
 
 def test_decisions_of_their_own_need_more_rows() -> None:

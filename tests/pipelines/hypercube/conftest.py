@@ -25,6 +25,8 @@ KIND = {"column": "kind", "categories": list(KINDS)}
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 # Of a tree: with 30 for a level at least, noise of 10^5 nodes is 0 but for one draw of 10^8.
 EXACT_EPSILON = 300
+# It states intervals, and measures whole levels.
+PRIVHP = {"mechanism": "privhp", "counts": "sparse"}
 
 
 def box(name: str, columns: list[Any], **keys: Any) -> dict[str, Any]:
@@ -69,9 +71,9 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     configuration = write_inputs(
         made,
         rows(),
-        box("one", [DAY], counts="sparse"),
-        {"name": "two", "counts": "sparse", "domain": short | {"depths": [6, 6]}},
-        box("four", [DAY, AT, KIND, AGE], counts="sparse"),
+        box("one", [DAY], **PRIVHP),
+        {"name": "two", "domain": short | {"depths": [6, 6]}, **PRIVHP},
+        box("four", [DAY, AT, KIND, AGE], **PRIVHP),
     )
     outcome = made.run("release", configuration, *NONCE)
     assert outcome.code == 0, outcome.err

@@ -104,7 +104,7 @@ def test_a_box_of_four_columns(boxes: Workspace) -> None:
 def test_a_box_that_cuts_parts_has_an_interval_from_none_of_their_rows_to_all(
     workspace: Workspace,
 ) -> None:
-    tree = box("cut", [AGE], depth=2, counts="dense")
+    tree = box("cut", [AGE], mechanism="privhp", depth=2, counts="dense")
     assert workspace.run("release", write_inputs(workspace, rows(), tree), *NONCE).code == 0
     (cut,) = answers(workspace, "box", "--side", "age", "0", "10")
     (part,) = answers(workspace, "box", "--side", "age", "0", "32")
@@ -213,7 +213,7 @@ def test_what_cannot_be_answered(boxes: Workspace, query: list[object], words: s
 
 
 def test_intervals_are_as_wide_as_requested(workspace: Workspace) -> None:
-    tree = box("ages", [AGE], counts="sparse")
+    tree = box("ages", [AGE], mechanism="privhp", counts="sparse")
     path = write_inputs(workspace, rows(), tree)
     path = workspace.configure(
         lambda s: s.update(trees=[tree], privacy={"rho": 0.001, "neighbors": "add_remove"})
@@ -228,7 +228,7 @@ def test_intervals_are_as_wide_as_requested(workspace: Workspace) -> None:
 
 
 def test_under_a_public_total_no_interval_passes_it(workspace: Workspace) -> None:
-    tree = box("ages", [{**AGE, "missing": "first"}], counts="dense")
+    tree = box("ages", [{**AGE, "missing": "first"}], mechanism="privhp", counts="dense")
     write_inputs(workspace, rows(), tree)
     privacy = {"epsilon": 0.5, "neighbors": "substitute"}
     path = workspace.configure(lambda s: s.update(trees=[tree], privacy=privacy))

@@ -123,6 +123,10 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "count-min": short(counts="sketch", sketch="count_min"),
     "memory": short(memory=2**20),
     "memory-with-a-unit": short(memory="64 MiB"),
+    "planned": short(mechanism="planned"),
+    "planned-for-counts": short(**{"for": "counts"}),
+    "planned-for-estimates": short(**{"for": "estimates"}),
+    "averaged": short(consistency="averaged"),
     "the-paper's": short(mechanism="privhp_paper", k=16),
     "pmm": short(mechanism="pmm", depth=10),
 }
@@ -142,6 +146,34 @@ def test_gaussian_noise(workspace: Workspace, budget: dict[str, Any], neighbors:
     outcome = planned(workspace, tree, neighbors=neighbors, **budget)
     assert outcome.code == 0, outcome.err
     assert "sigma_squared" in outcome.out
+
+
+ESTIMATES = {"for": "estimates"}
+TAKEN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "counts": ({}, "adaptive", "chosen for counts: an adaptive partition, as its counts"),
+    "estimates": ({"for": "estimates"}, "adaptive", "chosen for estimates: an adaptive partition"),
+    "sketches": ({"counts": "sketch"}, "partition", "PrivHP, as only it has that choice"),
+    "rows": ({"rows": 10**9}, "partition", "PrivHP, as exact counts may not fit memory"),
+    "named": ({"mechanism": "privhp"}, "partition", ""),
+}
+
+
+@pytest.mark.parametrize(("keys", "mechanism", "why"), TAKEN.values(), ids=list(TAKEN))
+def test_the_plan_says_which_mechanism_was_taken_and_why(
+    workspace: Workspace, keys: dict[str, Any], mechanism: str, why: str
+) -> None:
+    (tree,) = json.loads(planned(workspace, short(**keys)).out)["trees"]
+    assert tree["mechanism"] == mechanism
+    assert why in (tree.get("why") or "") and ("why" in tree) == bool(why)
+
+
+@pytest.mark.parametrize(("read", "mechanism"), [({}, "partition"), (ESTIMATES, "adaptive")])
+def test_beside_a_delta_whole_levels_are_measured_unless_estimates_are_requested(
+    workspace: Workspace, read: dict[str, Any], mechanism: str
+) -> None:
+    outcome = planned(workspace, short(**read), epsilon=1, delta=1e-6, neighbors="add_remove")
+    (tree,) = json.loads(outcome.out)["trees"]
+    assert tree["mechanism"] == mechanism
 
 
 # What is refused, each by a sentence at its key
@@ -225,11 +257,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "shares": (short(shares="x"), "shares", "'x' must be "),
     "consistency": (short(consistency="x"), "consistency", "'x' must be "),
     "counts": (short(counts="x"), "counts", "'x' must be dense, sparse or sketch"),
-    "mechanism": (short(mechanism="x"), "mechanism", "'x' must be privhp"),
+    "mechanism": (short(mechanism="x"), "mechanism", "'x' must be planned, privhp"),
     "for-of-privhp": (
-        short(**{"for": "counts"}),
+        short(mechanism="privhp", **{"for": "counts"}),
         "for",
-        "is a choice of mechanism adaptive alone",
+        "is a choice of mechanism planned or adaptive alone",
+    ),
+    "estimates-in-sketches": (
+        short(counts="sketch", **{"for": "estimates"}),
+        "for",
+        "estimates apart from decisions need an adaptive partition, and here PrivHP is taken",
+    ),
+    "averages-of-privhp": (
+        short(mechanism="privhp", consistency="averaged"),
+        "consistency",
+        "only counts of an adaptive partition are averaged",
     ),
     "for": (short(mechanism="adaptive", **{"for": "x"}), "for", "'x' must be counts or estimates"),
     "parts-of-adaptive": (

@@ -1,0 +1,259 @@
+"""A question about how many rows, or keys, of a unit to count: a first stage of a release.
+
+Units are counted by how many rows, or different keys, they have, each once, in as many cells as
+there are sizes to choose from and one more. What is released is the size that was chosen, in one
+part of one row. The choice comes from a keystream that is bound to the release, the global digest
+and the exact counts, as noise is: other counts get another choice, the same ones the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.leaf_counts import (
+    ChunkCounts,
+    DenseCounter,
+    merged_chunk,
+    pack_dense,
+)
+from dpcore.questions.place import (
+    Counter,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
+from dpcore.questions.question import Question
+from dpcore.questions.released import Answer, ReadPart, Released
+from dpcore.questions.tables import NODES
+from dpcore.rows.packing import pack, unpack
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.trees.chunks import UniformChunking
+from dpcore.trees.uniform import UniformTree
+from dpcore.unit_bounds.plan import BoundPlan
+
+_PLACE = Place(0, 0)
+WORDS = (
+    "The bound is one of the listed sizes, drawn with a probability that falls as size^-exponent "
+    "and, for each unit beyond the tolerated ones that has more than the size, by a factor of "
+    "exp(-rate). "
+    "How many units have more is not released."
+)
+
+
+class BoundOf(Enum):
+    """What is bounded: the rows of a unit, or its keys."""
+
+    ROWS = "rows"
+    KEYS = "keys"
+
+    @property
+    def key(self) -> str:
+        """The key of the bound in configurations."""
+        return f"max_{self.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundQuestion(Question):
+    """The choice of a bound of a privacy unit.
+
+    Args:
+        of: what is bounded.
+        domain: the columns of keys, whose different values are counted; None where rows are.
+        plan: of the choice.
+
+    Raises:
+        ValueError: keys without columns, or rows with some.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Neighbors
+    >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
+    >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                  sizes=(1, 2, 4), tolerated=Fraction(10))
+    >>> question = BoundQuestion(name="max_rows", of=BoundOf.ROWS, plan=plan)
+    >>> question.unit_increments(np.array([1, 3, 9])).cells.tolist()
+    [0, 2, 3]
+    """
+
+    kind = "bound"
+    written = ("kind", "name", "of", "domain", "plan", "confidence", "weight")
+    output_only = ("confidence", "weight")
+
+    of: BoundOf
+    plan: BoundPlan
+    domain: KeyColumns | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: the choice of a bound has none of its own")
+        if (self.domain is not None) != (self.of is BoundOf.KEYS):
+            raise ValueError("domain: it has the columns of keys, where keys are bounded")
+
+    @property
+    def counts_rows(self) -> bool:
+        return False
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Privacy unit, which counts once."""
+        return self.plan.unit
+
+    @property
+    def budget(self) -> Budget:
+        return self.plan.budget
+
+    @property
+    def spending(self) -> Spending:
+        amount = self.plan.budget.amount
+        if self.plan.budget.measure is Measure.EPSILON:
+            return Spending(epsilon=amount)
+        return Spending(rho=amount, moved=None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.unit.columns if self.domain is None else self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {} if self.domain is None else self.domain.value_types  # a unit may be of any type
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        if self.domain is not None:
+            self.domain.check_types(types)
+
+    @property
+    def places(self) -> list[Place]:
+        """One."""
+        return [_PLACE]
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.domain is not None
+
+    @property
+    def counts_unit_cells(self) -> bool:
+        return self.domain is not None
+
+    def cell_keys(self, cells: Integers) -> Integers | None:
+        """Each cell is a key, where keys are counted."""
+        return None if self.domain is None else cells
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return self.regrouped(self.row_increments(columns).increments)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        if self.domain is None:
+            rows = len(next(iter(columns.values())))
+            return RowIncrements(Increments(np.zeros(rows, np.int64)))
+        keys = self.domain.row_keys(columns)
+        if not keys.null_count:
+            return RowIncrements(Increments(keys))
+        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        return RowIncrements(Increments(keys.drop_null()), kept)
+
+    def regrouped(self, increments: Increments) -> Increments:
+        """Rows that are units of their own: each has one row, and one key."""
+        return Increments(np.zeros(len(increments.cells), np.int64))
+
+    def unit_increments(self, rows: Integers) -> Increments:
+        return Increments(self.plan.cell_ids(rows))
+
+    @cached_property
+    def _chunking(self) -> UniformChunking:
+        cells = self.plan.cells
+        tree = UniformTree(leaves=cells, fanouts=(cells,))
+        return UniformChunking(tree=tree, keys=1, chunk_leaves=cells)
+
+    @property
+    def dense_cells(self) -> int:
+        return self.plan.cells
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return DenseCounter(self._chunking)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
+        return merged_chunk(self.plan.cells, partials)
+
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut the exact counts of units by size into partial counts.
+
+        Raises:
+            ValueError: they are not (cells,) whole numbers from 0 on.
+        """
+        found = np.asarray(counts)
+        if found.shape != (self.plan.cells,) or found.dtype.kind not in "iu" or found.min() < 0:
+            raise ValueError(
+                f"counts: those of tree {self.name} must be {self.plan.cells} whole numbers from 0"
+            )
+        numbers = found.astype(np.int64)
+        yield Partial(_PLACE, pack_dense(numbers), int(numbers.sum()))
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = unpack(counts)
+        stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
+        return Drawn(sent=pack(np.array([self.plan.chosen(exact, stream)])), kept=None)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """The chosen size."""
+        (part,) = self.parts()
+        bounds = pa.table({self.of.key: pa.array(unpack(sent[_PLACE]), pa.int64())})
+        return Gathered({}, [ReleasedPart(part, bounds)])
+
+    def parts(self) -> Iterator[Part]:
+        yield Part(kind=NODES, tree=self.name, key=0, index=0)
+
+    def entry(self) -> dict[str, object]:
+        """The law of the choice."""
+        return {
+            "name": self.name,
+            self.plan.budget.measure.value: str(self.plan.budget.amount),
+            "mechanism": "exponential mechanism over bounds",
+            "bound": self.of.key,
+            "sizes": list(self.plan.sizes),
+            "exponent": self.plan.exponent,
+            "tolerated_units": float(self.plan.tolerated),
+            "rate": float(self.plan.rate),
+            "sensitivity": 1,
+            "words": WORDS,
+        }
+
+
+class ReleasedBound(Released):
+    """The bound that was chosen.
+
+    Args:
+        question: the choice.
+        read: gives the rows of its part.
+    """
+
+    def __init__(self, question: BoundQuestion, read: ReadPart) -> None:
+        self.question, self._read = question, read
+
+    @property
+    def height(self) -> int:
+        return 0
+
+    @property
+    def bound(self) -> int:
+        """The size that was chosen."""
+        table = self._read(NODES, self.question.name, 0, 0)
+        return int(table.column(self.question.of.key)[0].as_py())
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise ValueError(f"top: {self._name} is the choice of a bound, which releases no counts")

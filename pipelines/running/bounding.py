@@ -1,0 +1,39 @@
+"""The first stage of a release with bounds of a unit that are chosen privately."""
+
+from __future__ import annotations
+
+from dpcore.release.plan import UnitBounds
+from pipelines.configuration import Configuration
+from pipelines.running.chosen import chosen_bounds
+from pipelines.running.first_stage import FirstStage
+from pipelines.running.output import FolderRequest
+from pipelines.running.stage import Stage
+from pipelines.selection.plan import FOLDER as SELECTION
+from pipelines.unit_bounds.plan import FOLDER
+
+
+def with_unit_bounds(trees: Stage) -> tuple[Configuration, FolderRequest]:
+    """Choose the bounds of the unit of trees, unless they are chosen already.
+
+    Args:
+        trees: with bounds that are chosen, planned with 1 in their place.
+
+    Returns:
+        the configuration with the bounds, and the request that remains for the output.
+
+    Raises:
+        UserError: the output holds a release whose choice of bounds is gone.
+    """
+    configuration = trees.configuration
+    bounds, selection = configuration.bounds, configuration.selection
+    assert bounds is not None
+    first = FirstStage(
+        trees=trees,
+        plan=bounds.plan,
+        folder=FOLDER,
+        noun="choice of the bounds of its unit",
+        later=() if selection is None else ((SELECTION, selection),),
+    )
+    stage, left = first.made()
+    chosen = UnitBounds(plan=stage.planned, values=chosen_bounds(stage.output))
+    return configuration.with_chosen(chosen), left

@@ -1,0 +1,186 @@
+"""Bounds of a unit that are chosen privately: the first stage of a release that has some.
+
+The stage is a release of its own, in a folder inside the output: whole or not at all, drawn once,
+found finished by a later run. What it released is public from then on. The trees are planned with
+the chosen bounds and with what the stage left of the budget; both parts add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.question import Question
+from dpcore.refusal import Refusal
+from dpcore.release.composition import Guarantee
+from dpcore.release.plan import ReleasePlan
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.unit_bounds.plan import BoundPlan
+from dpcore.unit_bounds.question import BoundOf, BoundQuestion
+from dpcore.unit_bounds.sizes import candidate_sizes
+from pipelines.sections.privacy import AutoBound
+
+# Within the output.
+FOLDER = "bounds"
+# Of the typical error of a tree where a unit has one row, how many units may exceed the bound:
+# prefixes and ranges lose about half of the rows that are left out.
+TOLERATED_PER_ROW = 2
+_PART = 2**16
+
+
+class UnitKeys(NamedTuple):
+    """The keys of units that are counted where their number is bounded.
+
+    Attributes:
+        columns: of the keys.
+        most: how many are listed; None: nobody lists them.
+    """
+
+    columns: KeyColumns
+    most: int | None
+
+
+def tolerated_units(error: float) -> Fraction:
+    """The number of units that may exceed a bound.
+
+    Args:
+        error: of a typical count, in rows, where a unit has one row.
+
+    >>> float(tolerated_units(7.86))
+    15.719985...
+    """
+    wanted = float(f"{TOLERATED_PER_ROW * error:.6g}")
+    return Fraction(min(math.floor(wanted * _PART), 2**40 * _PART), _PART)
+
+
+def mean_error(errors: Mapping[str, tuple[Fraction, float]]) -> float:
+    """The mean error of trees by their weights.
+
+    Args:
+        errors: of each tree that counts rows, its weight and its error, by name.
+    """
+    total = sum((weight for weight, _ in errors.values()), Fraction(0))
+    return math.fsum(float(weight / total) * error for weight, error in errors.values())
+
+
+def counts_units(question: Question) -> bool:
+    """Whether a tree counts each unit once, so that no bound concerns it."""
+    return question.unit_increments(np.ones(1, np.int64)) is not None
+
+
+def bounds_plan(
+    release: str,
+    guarantee: Guarantee,
+    unit: PrivacyUnit,
+    auto: Mapping[str, AutoBound],
+    keys: UnitKeys | None,
+    error: float,
+) -> ReleasePlan:
+    """The plan of the first stage.
+
+    Args:
+        release: the release's id.
+        guarantee: of the whole release.
+        unit: the privacy unit.
+        auto: the bounds that are chosen, by their keys; at least one.
+        keys: of units, where these are bounded.
+        error: of a typical count, in rows, where a unit has one row and the trees have what the
+            stage leaves of the budget.
+
+    Raises:
+        Refusal: a share is too small; or there is one key, so nothing is to choose. Its field is
+            the bound's key and its own.
+    """
+    once, tolerated = unit.once, tolerated_units(error)
+    questions = []
+    for name, each in auto.items():
+        of = next(bound for bound in BoundOf if bound.key == name)
+        domain, at_most = None, each.at_most
+        if of is BoundOf.KEYS:
+            assert keys is not None
+            domain, at_most = keys.columns, min(at_most, keys.most or at_most)
+        try:
+            plan = BoundPlan(
+                unit=once,
+                budget=guarantee.budget.share(each.share),
+                sizes=candidate_sizes(at_most),
+                tolerated=tolerated,
+            )
+        except Refusal as refusal:
+            raise Refusal(f"{name}.{refusal.field}", refusal.rule) from None
+        questions.append(BoundQuestion(name=name, of=of, domain=domain, plan=plan))
+    spent = sum((each.budget.amount for each in questions), Fraction(0))
+    return ReleasePlan(
+        name=f"{release}/{FOLDER}",
+        unit=once,
+        budget=Budget(measure=guarantee.budget.measure, amount=spent),
+        questions=tuple(questions),
+    )
+
+
+def left_after_bounds(guarantee: Guarantee, auto: Mapping[str, AutoBound]) -> Guarantee:
+    """What the first stage leaves of the budget.
+
+    Raises:
+        Refusal: nothing.
+    """
+    shares = sum((each.share for each in auto.values()), Fraction(0))
+    if shares >= 1:
+        raise Refusal("share", f"all shares of bounds sum to {shares}, which is not below 1")
+    return replace(guarantee, budget=guarantee.budget.share(1 - shares))
+
+
+def with_bounds(unit: PrivacyUnit, values: Mapping[str, int]) -> PrivacyUnit:
+    """The unit with the bounds that were chosen, by their keys."""
+    rows, keys = values.get("max_rows", unit.rows), values.get("max_keys", unit.keys)
+    return replace(unit, rows=rows, keys=keys)
+
+
+def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
+    """What ``dptrees plan`` says of the bounds, as plain values."""
+    return [
+        {
+            "bound": question.of.key,
+            question.budget.measure.value: float(question.budget.amount),
+            "sizes": list(question.plan.sizes),
+            "tolerated_units": float(question.plan.tolerated),
+        }
+        for question in _questions(plan)
+    ]
+
+
+def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
+    """What ``dptrees plan`` says a person of the bounds."""
+    for question in _questions(plan):
+        choice, budget = question.plan, question.budget
+        yield ""
+        yield (
+            f"{question.of.key}: chosen first, {budget.measure.value} {float(budget.amount):.4g}, "
+            f"among {len(choice.sizes)} sizes from {choice.sizes[0]} to {choice.sizes[-1]:,}"
+        )
+        yield (
+            f"  about the smallest that no more than {float(choice.tolerated):,.4g} units exceed: "
+            "there a larger one adds as much error as it saves"
+        )
+    one = "1 row" if len(plan.questions) == 1 and _first_is_rows(plan) else "1 for each"
+    yield (
+        f"  all errors below are for a bound of {one}, and grow in proportion to what will be "
+        "chosen"
+    )
+
+
+def _first_is_rows(plan: ReleasePlan) -> bool:
+    return next(_questions(plan)).of is BoundOf.ROWS
+
+
+def _questions(plan: ReleasePlan) -> Iterator[BoundQuestion]:
+    for question in plan.questions:
+        assert isinstance(question, BoundQuestion)
+        yield question

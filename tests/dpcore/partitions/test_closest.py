@@ -1,0 +1,76 @@
+"""The mechanism where none is named: adaptive, or PrivHP where exact counts may not fit memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dpcore.partitions.adaptive_planner import plan_adaptive
+from dpcore.partitions.choices import PartitionChoices
+from dpcore.partitions.closest import plan_closest
+from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dpcore.partitions.planner import plan_partition
+from dpcore.privacy.budget import Measure
+from dpcore.refusal import Refusal
+from dpcore.sketches.shape import SketchKind
+from tests.dpcore.partitions.test_planner import make_setting
+
+
+def make_choices(**given: Any) -> PartitionChoices:
+    return PartitionChoices.from_mechanism("planned", **given)
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"rows": 1000}, {"decided_apart": True}, {"depth": 12, "split_errors": 2.0}],
+    ids=str,
+)
+def test_the_closest_is_adaptive(given: dict[str, Any], measure: Measure) -> None:
+    setting = make_setting(measure=measure)
+    adaptive = PartitionChoices.from_mechanism("adaptive", **{"decided_apart": False} | given)
+    assert plan_closest(setting, make_choices(**given)) == plan_adaptive(setting, adaptive)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"holding": Holding.SKETCH},
+        {"width": 64},
+        {"hash_rows": 2},
+        {"sketch": SketchKind.COUNT_MIN},
+        {"parts": 10},
+        {"shares": "lemma_5"},
+        {"estimation": Estimation.EVEN_SHARES},
+        {"memory": 2**18},
+        {"rows": 10**9},
+    ],
+    ids=str,
+)
+def test_what_only_privhp_has_is_privhps(given: dict[str, Any]) -> None:
+    setting = make_setting(bits=40)
+    privhp = PartitionChoices.from_mechanism("privhp", **given)
+    assert plan_closest(setting, make_choices(**given)) == plan_partition(setting, privhp)
+
+
+def test_a_stated_number_of_rows_shows_that_exact_counts_fit() -> None:
+    setting, limit = make_setting(bits=40), {"memory": 2**22}
+    assert isinstance(plan_closest(setting, make_choices(**limit)), PartitionPlan)
+    few = make_choices(**limit, rows_at_most=10**4)
+    assert isinstance(plan_closest(setting, few), AdaptivePartitionPlan)
+
+
+def test_estimates_apart_need_an_adaptive_partition() -> None:
+    with pytest.raises(Refusal) as caught:
+        plan_closest(make_setting(), make_choices(holding=Holding.SKETCH, decided_apart=True))
+    assert caught.value.field == "decided_apart"
+    assert "here PrivHP is taken" in caught.value.rule
+
+
+def test_whole_levels_are_not_averaged() -> None:
+    choices = PartitionChoices.from_mechanism("privhp", estimation=Estimation.AVERAGED)
+    with pytest.raises(Refusal) as caught:
+        plan_partition(make_setting(), choices)
+    assert caught.value.field == "estimation"

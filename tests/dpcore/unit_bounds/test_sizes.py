@@ -1,0 +1,31 @@
+"""The public list of bounds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dpcore.refusal import Refusal
+from dpcore.unit_bounds.sizes import MOST_SIZES, candidate_sizes
+
+
+def test_sizes_are_powers_of_the_cube_root_of_two() -> None:
+    """Compared with powers in floating point, which are far from ties here."""
+    wanted = {round(2 ** (power / 3)) for power in range(61)}
+    assert candidate_sizes(2**20) == tuple(sorted(wanted))
+    assert len(wanted) <= MOST_SIZES
+
+
+@pytest.mark.parametrize("largest", [2, 3, 7, 8, 100, 127, 128, 129, 500, 10_000, 2**20 - 1])
+def test_the_largest_is_the_last(largest: int) -> None:
+    sizes = candidate_sizes(largest)
+    assert sizes[0] == 1 and sizes[-1] == largest
+    assert all(one < two for one, two in pairwise(sizes))
+    assert set(sizes[:-1]) <= set(candidate_sizes(2**20))
+
+
+@pytest.mark.parametrize("largest", [0, 1, 2**20 + 1])
+def test_others_are_refused(largest: int) -> None:
+    with pytest.raises(Refusal, match="is not from 2 to"):
+        candidate_sizes(largest)
