@@ -39,6 +39,9 @@ from pipelines.sparse.lines import sparse_description, sparse_summary, sparse_ta
 from pipelines.sparse.nodes import check_sparse_paths
 from pipelines.sparse.page import sparse_tree
 from pipelines.sparse.section import SparseTree
+from pipelines.table.lines import table_description, table_summary, table_target
+from pipelines.table.page import table_tree
+from pipelines.table.section import TableTree
 from pipelines.target import ErrorTarget
 
 # Of a tree whose section names no kind.
@@ -98,6 +101,13 @@ KINDS: dict[str, KindHandlers] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=hypercube_tree,
+    ),
+    "table": KindHandlers(
+        section=TableTree,
+        describe=table_description,
+        target=table_target,
+        summary_lines=table_summary,
+        page=table_tree,
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(

@@ -28,7 +28,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
-    ("chooser", "unit_bounds"),
+    ("marginals", "chooser", "unit_bounds"),
+    ("table",),
     ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -32,7 +32,7 @@ FACE = {
         "normal_quantile",
         "normal_quantiles",
     ),
-    "products": ("integer_product",),
+    "products": ("integer_product", "product"),
     "square_roots": (
         "Corrected",
         "cholesky_factor",

@@ -6,9 +6,10 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "better": ("is_better",),
-    "choice": ("weighed",),
+    "choice": ("flipped", "weighed"),
     "margins": ("rank_errors", "root_mean_square"),
     "mechanism": ("ExponentialMechanism",),
+    "plan": ("SLACK",),
     "question": (
         "ExponentialQuestion",
         "INTERVAL_WORDS",

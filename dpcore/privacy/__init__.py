@@ -13,6 +13,7 @@ FACE = {
     "loss": ("certified_delta",),
     "selection": ("SelectionLaw",),
     "sensitivity": (
+        "distance_sensitivity",
         "excess_sensitivity",
         "level_law",
         "level_sensitivity",

@@ -1,6 +1,6 @@
 """A whole release: its plan, its guarantee in words, its answers, all in memory.
 
-Floor 9: imports from floors 0 to 8. `FACE` lists the package's public API, by module;
+Floor 10: imports from floors 0 to 9. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

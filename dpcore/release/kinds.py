@@ -33,6 +33,8 @@ from dpcore.series.question import SeriesQuestion, series_question_from_spec
 from dpcore.series.released import own_period
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
+from dpcore.table.question import table_question_from_spec
+from dpcore.table.released import ReleasedTable
 from dpcore.unit_bounds.question import BoundQuestion, ReleasedBound
 
 Spec = Mapping[str, Any]
@@ -129,6 +131,10 @@ KINDS: dict[str, TreeKind] = {
     "hypercube": TreeKind(
         lambda spec, terms: HypercubeQuestion.from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
+    ),
+    "table": TreeKind(
+        lambda spec, terms: table_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedTable(question, read),
     ),
     "series": TreeKind(_series, _released_period),
 }

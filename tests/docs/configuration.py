@@ -116,6 +116,12 @@ BOX = (
     ("upper", "a list, beside names of columns", "required there"),
     ("depths", "a list of whole numbers from 1 to 40", "not given"),
 )
+# Likewise of a wide table.
+TABLE = (
+    ("kind", "`table`", "required"),
+    ("columns", "a list of sections of ordered domains", "required"),
+    ("cells", "a whole number from 2 to 1024", "128, or fewer where all tables would not fit"),
+)
 # Where to find the prose about a section.
 ANCHORS = {
     "input": "input",
@@ -126,6 +132,7 @@ ANCHORS = {
     "hierarchy": "domain-of-kind-hierarchy",
     "sparse": "domain-of-kind-sparse",
     "hypercube": "domain-of-kind-hypercube",
+    "table": "domain-of-kind-table",
 }
 
 
@@ -195,11 +202,15 @@ def _of_domains() -> Iterator[str]:
     for name, domain in DOMAIN_KINDS.items():
         keys = list(_of_fields(domain))
         yield from _table(f"`domain` of type `{name}`", keys, "domain")
-    boxes = [Key(name=name, takes=takes, default=default) for name, takes, default in BOX]
+    boxes, tables = (
+        [Key(name=name, takes=takes, default=default) for name, takes, default in keys]
+        for keys in (BOX, TABLE)
+    )
     for kind, keys in (
         ("hierarchy", list(_of_rules(hierarchy._RULES))),
         ("sparse", list(_of_rules(sparse._RULES))),
         ("hypercube", boxes),
+        ("table", tables),
     ):
         yield from _table(f"`domain` of kind `{kind}`", keys, ANCHORS[kind])
 

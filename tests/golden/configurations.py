@@ -36,6 +36,11 @@ BOX = (
     "{column: minutes, type: integer, lower: 0, upper: 300}, "
     "{column: carrier, categories: [UA, AA, DL, B6]}]}"
 )
+WIDE = (
+    "{kind: table, cells: 16, columns: [{column: delay, lower: -20, upper: 200, cells: 16}, "
+    "{column: minutes, type: integer, lower: 0, upper: 300}, "
+    "{column: carrier, categories: [UA, AA, DL, B6]}, {column: state, categories: [NY, NJ, CT]}]}"
+)
 # All that a planner would choose, so that other choices of its change nothing here.
 CHOSEN = "mechanism: privhp, k: 64, split_errors: 3, shares: equal, consistency: least_squares"
 PLANNED = f"depth: 12, bits_apart: 4, {CHOSEN}"
@@ -176,6 +181,8 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {BOX}, mechanism: adaptive, for: estimates, depth: 12, bits_apart: 4, k: 64, "
         "split_errors: 3, shares: equal, consistency: least_squares, counts: dense",
     ),
+    "table": (PURE, f"domain: {WIDE}"),
+    "table-by-rho": (RHO, f"domain: {WIDE}"),
     "mixed": (
         APPROXIMATE,
         f"domain: {NUMBERS}, {BY}, quantiles: [0.5], weight: 2",

@@ -81,7 +81,10 @@ def questions(tree: str) -> Iterator[list[str]]:
         yield ["box", "--side", "delay", "10", "60", "--side", "minutes", "0", "100"]
         return
     yield ["top", "-n", "3"]
-    if "kind:" in tree:
+    if "kind: table" in tree:
+        yield from (["quantile", "0.3", "--column", "delay"], ["node", "--path", "carrier UA"])
+        yield ["box", "--side", "delay", "10", "60", "--side", "carrier", "UA", "UA"]
+    elif "kind:" in tree:
         yield ["node", "--path", "", "--children"]
     elif "column: day" not in tree and "categories" not in tree:
         yield from (["cdf", "30", "100"], ["quantile", "0.3"], ["range", "10", "60"])

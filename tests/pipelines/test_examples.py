@@ -13,6 +13,7 @@ from dpcore.levels.irregular import IrregularMechanism
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.series.question import SeriesQuestion
 from dpcore.sparse.question import SparseQuestion
+from dpcore.table.question import TableQuestion
 from pipelines.command import main
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder
@@ -30,6 +31,12 @@ GEOID,pop,pop_white,pop_black,pop_hisp,pop_aian,pop_asian,pop_nhpi,pop_other,pop
 def test_plans_without_any_data(name: str) -> None:
     plan = load_configuration(str(EXAMPLES / f"{name}.yaml")).plan()
     assert len(plan.questions) >= 2
+
+
+def test_wide_is_a_table_whose_tables_fit() -> None:
+    (flights,) = load_configuration(str(EXAMPLES / "wide.yaml")).plan().questions
+    assert isinstance(flights, TableQuestion)
+    assert flights.domain.sizes == (12, 16, 3, 24, 128, 128, 128, 128)
 
 
 def test_routes_are_a_calendar_and_a_sparse_tree() -> None:

@@ -29,12 +29,13 @@ from transforms.errors import ConservationError
 from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
-ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse", "hypercube", "exponential")
+ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse", "hypercube", "table", "exponential")
 # Packages of dpcore that are mechanisms, and the one of pipelines that describes them.
 MECHANISM_ROOMS = ("adaptive", "factorised", "levels", "mechanisms")
 ROOMS = (*ROOMS_OF_KINDS, *MECHANISM_ROOMS)
-# Where they are names of nothing else: adaptive trees are mechanisms of other kinds too.
-NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"}
+# Where they are names of nothing else: adaptive trees are mechanisms of other kinds too, and
+# much else is called a table.
+NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"} - {"table"}
 # The registries: kinds.py of dpcore and of pipelines, and this file.
 MECHANISMS = "dpcore/release/mechanisms.py"
 # Kinds that are parts of a release as well, and the files that handle them there.
@@ -108,7 +109,8 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
     sentence = (
-        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube or totals"
+        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube, table or "
+        "totals"
     )
     assert sentence in outcome.err
 

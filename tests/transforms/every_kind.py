@@ -45,6 +45,7 @@ from tests.dpcore.series_runs import series_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import NONCE, sparse_question
+from tests.transforms.table_questions import table_question
 from transforms.layout import concluded_file, parquet_bytes, part_file, planned_parts, sha256
 
 ROWS = random_rows(21, 900)
@@ -229,6 +230,8 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "box, three rows of a count sketch": lambda: _alone(
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, mechanism="privhp_paper", depth=7)
     ),
+    "table": lambda: _alone(table_question()),
+    "table, rho": lambda: _alone(table_question(measure=Measure.RHO, unit=SUBSTITUTE_ROW)),
     "adaptive": lambda: _alone(_adaptive()),
     "adaptive, averaged": lambda: _alone(_adaptive(Consistency.AVERAGED)),
     "adaptive hierarchy": lambda: _alone(adaptive_question("bushy", chunk_leaves=4)),
@@ -253,7 +256,7 @@ ABSENT = {
     "factorised": WHOLE,
     "exponential": WHOLE,
     "exponential, in rounds": WHOLE,
-    **{name: GATHERED for name in PLANS if name.startswith("box")},
+    **{name: GATHERED for name in PLANS if name.startswith(("box", "table"))},
 }
 
 

@@ -166,7 +166,10 @@ class Planted:
 
 
 # A plan for each shape of the graph: one place and several, what is absent, several trees, rounds.
-ROADS = ("ordered", "thresholds", "keys of a table", "sparse", "exponential, in rounds", "mixed")
+ROADS = (
+    *("ordered", "thresholds", "keys of a table", "sparse", "table"),
+    *("exponential, in rounds", "mixed"),
+)
 # The other faults are planted once a shape, since no step knows what kind of tree it carries.
 FIRST, OTHERS = (drop, 0), ((drop, -1), (repeat, 0), (repeat, -1))
 Fault = tuple[str, str, Change, int]

@@ -19,6 +19,7 @@ from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.every_kind import RACES, SUMS, ordered_question
 from tests.transforms.hierarchy_releases import sparse_question
+from tests.transforms.table_questions import table_question
 
 _RANDOM = np.random.default_rng(8)
 _PEOPLE = _RANDOM.zipf(1.3, every_kind.ROWS.num_rows) % 50
@@ -74,5 +75,7 @@ PLANS: dict[str, Callable[[], ReleasePlan]] = {
     "box, sketch": _alone(
         lambda unit: sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, unit=unit), DROP
     ),
+    "table": _alone(lambda unit: table_question(unit=unit), DROP),
+    "table, own": _alone(lambda unit: table_question(unit=unit), OWN),
     "mixed": cache(lambda: _mixed(OWN)),
 }

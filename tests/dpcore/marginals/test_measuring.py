@@ -1,0 +1,132 @@
+"""Measurement of wide tables: which numbers are released, and that noise is drawn once."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.arrays import Integers
+from dpcore.marginals.choosing import choose_pairs, choose_score
+from dpcore.marginals.graph import ChordalGraph
+from dpcore.marginals.groups import grouped_table
+from dpcore.marginals.measured import MeasuredTables
+from dpcore.marginals.measuring import measure_tables, pair_amounts
+from dpcore.marginals.model import TableModel
+from dpcore.noise.randomness import public_stream
+from dpcore.privacy.budget import Measure
+from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
+
+COUNTS = SHAPE.counted(chained_rows())
+
+
+def digest(measured: MeasuredTables) -> str:
+    """A digest of all released numbers, of their model and of rows of it, to the last bit."""
+    model = TableModel.fitted(measured)
+    parts = [each.tobytes() for each in measured.to_arrays().values()]
+    parts += [model.pair(*pair).tobytes() for pair in SHAPE.pairs]
+    parts += [each.tobytes() for each in model.sample(1000, public_stream("rows"))]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("amount", [Fraction(1, 20), 1, 20])
+def test_the_noise_is_that_of_the_plan(measure: Measure, amount: Fraction | int) -> None:
+    plan = make_plan(amount, measure)
+    measured = measure_tables(COUNTS, plan, make_source(), "t")
+    assert sum(each.amount for each in measured.pairs) <= plan.pair_amount
+    assert len(measured.pairs) <= plan.most_pairs
+    pairs = [each.pair for each in measured.pairs]
+    ChordalGraph(SHAPE.columns, pairs)
+    for column, noisy in enumerate(measured.columns):
+        off = np.abs(noisy - SHAPE.column_counts(COUNTS, column))
+        assert off.max() <= plan.column_law.bound(1e-9)
+    for each in measured.pairs:
+        exact = grouped_table(SHAPE.pair_counts(COUNTS, *each.pair), each.rows, each.columns)
+        assert np.abs(each.counts - exact).max() <= plan.law(each.amount).bound(1e-9)
+
+
+def test_dependent_pairs_are_chosen() -> None:
+    measured = measure_tables(COUNTS, make_plan(1), make_source(), "t")
+    pairs = {each.pair for each in measured.pairs}
+    assert {(0, 1), (1, 2)} <= pairs
+    assert len(pairs) > 3
+    few = SHAPE.counted(chained_rows(300))
+    assert len(measure_tables(few, make_plan(1), make_source(), "t").pairs) <= 3
+
+
+def test_no_more_pairs_are_chosen_where_none_pays() -> None:
+    """Scores far below 0, beside one that pays."""
+    plan = make_plan(1)
+    scores = {pair: 10**6 if pair == (1, 3) else -(10**6) for pair in SHAPE.pairs}
+    graph = ChordalGraph(SHAPE.columns)
+
+    def choose(values: Integers, number: int) -> int:
+        stream = public_stream("choices", number)
+        rate = plan.choice_rate(plan.designs[0])
+        return choose_score(values, rate, stream, flips=plan.flips)
+
+    assert choose_pairs(scores, graph, lambda clique: True, choose, range(3)) == [(1, 3)]
+    assert graph.neighbors[1] == {3}
+
+
+def test_noise_is_drawn_once() -> None:
+    plan = make_plan(1)
+    first = measure_tables(COUNTS, plan, make_source(), "t")
+    assert digest(first) == digest(measure_tables(COUNTS.copy(), plan, make_source(), "t"))
+    others = [
+        measure_tables(COUNTS, plan, make_source(1), "t"),
+        measure_tables(COUNTS, plan, make_source(digest=b"other"), "t"),
+        measure_tables(COUNTS, plan, make_source(), "u"),
+    ]
+    for other in others:
+        same = [a == b for a, b in zip(first.columns[0], other.columns[0], strict=True)]
+        assert not all(same)
+
+
+def test_no_two_numbers_share_their_noise() -> None:
+    measured = measure_tables(
+        np.zeros_like(COUNTS), make_plan(Fraction(1, 100)), make_source(), "t"
+    )
+    drawn = np.concatenate(measured.columns)
+    assert len(np.unique(drawn)) > 0.8 * len(drawn)
+
+
+@pytest.mark.parametrize("amount", [Fraction(1, 20), 1, 20])
+def test_released_numbers_are_read_again(amount: Fraction | int) -> None:
+    plan = make_plan(amount)
+    measured = measure_tables(COUNTS, plan, make_source(), "t")
+    arrays = measured.to_arrays()
+    assert all(each.dtype == np.int64 for each in arrays.values())
+    read = MeasuredTables.from_arrays(plan, arrays)
+    assert [each.amount for each in read.pairs] == [each.amount for each in measured.pairs]
+    assert digest(read) == digest(measured)
+
+
+def test_amounts_follow_the_cells() -> None:
+    plan = make_plan(1)
+    amounts = pair_amounts([100, 400], plan, Fraction(3))
+    assert sum(amounts) == 3
+    assert float(amounts[1] / amounts[0]) == pytest.approx(2, rel=1e-4)
+    amounts = pair_amounts([1000, 8000], make_plan(1, Measure.RHO), Fraction(5))
+    assert float(amounts[1] / amounts[0]) == pytest.approx(4, rel=1e-4)
+    assert pair_amounts([], plan, Fraction(1)) == ()
+
+
+def test_other_counts_are_refused() -> None:
+    with pytest.raises(ValueError, match="counts"):
+        measure_tables(COUNTS[1:], make_plan(1), make_source(), "t")
+    with pytest.raises(TypeError, match="int64"):
+        measure_tables(COUNTS.astype(np.float64), make_plan(1), make_source(), "t")
+
+
+@pytest.mark.parametrize(
+    ("measure", "wanted"),
+    [(Measure.EPSILON, "0663236a0f8b2a94"), (Measure.RHO, "b2fef7bc3f49ac99")],
+)
+def test_numbers_are_the_same_on_every_machine(measure: Measure, wanted: str) -> None:
+    """Released numbers, a model and its rows, to the last bit."""
+    measured = measure_tables(COUNTS, make_plan(1, measure), make_source(), "t")
+    assert digest(measured) == wanted

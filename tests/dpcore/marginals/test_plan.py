@@ -1,0 +1,77 @@
+"""Plans of wide tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
+from dpcore.marginals.shape import TableShape
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.refusal import Refusal
+from tests.dpcore.marginals.tiny_tables import make_plan
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_a_plan_is_written_and_read(measure: Measure) -> None:
+    plan = make_plan(Fraction(1, 3), measure)
+    assert plan.spent == plan.budget.amount
+    read = MarginalsPlan.from_spec(plan.spec(), unit=ADD_REMOVE_ROW, measure=measure)
+    assert read == plan
+
+
+def test_what_is_spent() -> None:
+    assert make_plan(2).spending == Spending(epsilon=Fraction(2))
+    assert make_plan(2, Measure.RHO).spending == Spending(rho=Fraction(2), moved=None)
+
+
+def test_noise_and_rates_follow_the_unit() -> None:
+    person = PrivacyUnit(neighbors=Neighbors.SUBSTITUTE, columns=("person",), rows=3)
+    one, several = make_plan(1), make_plan(1, unit=person)
+    assert several.column_law == DiscreteLaplace(scale=6 / one.column_amount)
+    design = one.designs[0]
+    rates = [float(plan.choice_rate(design)) for plan in (one, several)]
+    assert rates[0] == pytest.approx(6 * rates[1], rel=1e-5)
+    assert rates[0] == pytest.approx(float(one.choice_amount / 3 / 2), rel=1e-5)
+    rho = make_plan(1, Measure.RHO, unit=person)
+    assert rho.column_law == DiscreteGaussian(sigma_squared=18 / (2 * rho.column_amount))
+    wanted = (2 * float(rho.choice_amount) / 3) ** 0.5 / 6
+    assert float(rho.choice_rate(design)) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_more_rows_have_a_second_round() -> None:
+    plan = make_plan(1)
+    noise = mean_size(plan.law(plan.pair_amount / plan.tree_pairs))
+    least = [each.least_rows for each in plan.designs]
+    assert least[0] == 0
+    for design in plan.designs:
+        assert plan.design(design.least_rows * noise + 1) == design
+        if design.least_rows:
+            assert plan.design(design.least_rows * noise - 1) != design
+    assert make_plan(1, shape=TableShape(sizes=(3, 4))).most_pairs == 1
+
+
+def test_other_plans_are_refused() -> None:
+    plan = make_plan(1)
+    with pytest.raises(Refusal, match="sum to"):
+        replace(plan, pair_amount=plan.pair_amount + Fraction(1, 10**9))
+    for name in ("column_amount", "choice_amount", "pair_amount"):
+        with pytest.raises(Refusal, match=name):
+            replace(plan, **{name: Fraction(0)})
+    with pytest.raises(Refusal, match="designs"):
+        replace(plan, designs=plan.designs[1:])
+    with pytest.raises(Refusal, match="too little"):
+        make_plan(Fraction(1, 10**15))
+    with pytest.raises(Refusal, match="further_part"):
+        PairDesign(least_rows=1, further_pairs=2)
+    with pytest.raises(Refusal, match="clique_columns"):
+        PairDesign(least_rows=1, clique_columns=5)
+    with pytest.raises(Refusal, match="least_rows"):
+        PairDesign(least_rows=-1)
+    with pytest.raises(Refusal, match="further_pairs"):
+        PairDesign(least_rows=1, further_pairs=-1)

@@ -1,0 +1,44 @@
+"""Tiny tables, their plans and their noise, for tests of wide tables."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.arrays import Integers
+from dpcore.marginals.plan import MarginalsPlan
+from dpcore.marginals.shape import TableShape
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+
+SHAPE = TableShape(sizes=(6, 3, 4, 5), ordered=(True, False, False, True))
+
+
+def make_plan(
+    amount: Fraction | int = 1,
+    measure: Measure = Measure.EPSILON,
+    shape: TableShape = SHAPE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+) -> MarginalsPlan:
+    """The plan by rule."""
+    budget = Budget(measure=measure, amount=Fraction(amount))
+    return MarginalsPlan.planned(shape=shape, unit=unit, budget=budget)
+
+
+def make_source(number: int = 0, digest: bytes = b"") -> NoiseSource:
+    """Noise of a numbered key."""
+    key = ReleaseKey(number.to_bytes(32, "big"))
+    return NoiseSource(key=key, release="r", spec_digest=b"", global_digest=digest)
+
+
+def chained_rows(rows: int = 20_000, seed: int = 1) -> list[Integers]:
+    """Cells of rows whose columns depend on each other: 0 on 1, 1 on 2, 3 on both 0 and 2."""
+    rng = np.random.default_rng(seed)
+    third = rng.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1])
+    second = np.where(rng.random(rows) < 0.8, third % 3, rng.integers(0, 3, rows))
+    first = np.clip(second * 2 + rng.integers(0, 2, rows), 0, 5)
+    last = np.where(rng.random(rows) < 0.6, (first + third) % 5, rng.integers(0, 5, rows))
+    return [first, second, third, last]

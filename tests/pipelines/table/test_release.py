@@ -1,0 +1,106 @@
+"""A wide table from the command to its answers: summary, queries, rows, page, proof, Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import dptrees
+from dpcore.table.released import ReleasedTable
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs
+from tests.pipelines.report_page import parse_elements
+from tests.pipelines.table.conftest import X, table
+
+DATA = rows()
+
+
+def released(wide: Workspace) -> ReleasedTable:
+    tree = ReleaseFolder(str(wide.output)).release.tree("wide")
+    assert isinstance(tree, ReleasedTable)
+    return tree
+
+
+def test_the_summary_names_rows_and_pairs(wide: Workspace) -> None:
+    out = wide.summary  # type: ignore[attr-defined]
+    assert f"  rows {ROWS:,}" in out
+    assert f"{len(released(wide).pairs)} pairs of columns measured: " in out
+
+
+def test_queries_of_one_and_of_two_columns(wide: Workspace) -> None:
+    ages, kinds = DATA["age"].to_numpy(), DATA["kind"].to_numpy(zero_copy_only=False)
+    found = wide.run("query", wide.output, "box", "--side", "age", "20", "40", "--json")
+    (answer,) = json.loads(found.out)["answers"]
+    assert answer["estimate"] == ((ages >= 20) & (ages < 40)).sum()
+    sides = ["--side", "kind", "alpha", "alpha", "--side", "age", "", "30"]
+    found = wide.run("query", wide.output, "box", *sides, "--json")
+    (answer,) = json.loads(found.out)["answers"]
+    truth = ((kinds == "alpha") & (ages < 30)).sum()
+    assert answer["ci_low"] <= truth <= answer["ci_high"]
+    found = wide.run("query", wide.output, "quantile", "0.5", "--column", "age", "--json")
+    (answer,) = json.loads(found.out)["answers"]
+    assert abs(answer["value"] - np.median(ages)) <= 1
+    found = wide.run("query", wide.output, "cdf", "0", "--column", "x")
+    assert found.code == 0 and "x below 0" in found.out
+    found = wide.run("query", wide.output, "node", "--path", "kind alpha")
+    assert found.code == 0 and f"{(kinds == 'alpha').sum():,}" in found.out
+
+
+def test_rows_are_sampled_into_a_file(wide: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "rows.parquet"
+    outcome = wide.run("sample", wide.output, "--output", output, "--seed", 1)
+    assert outcome.code == 0 and outcome.out == f"{ROWS:,} synthetic rows in {output}\n"
+    found = pq.read_table(output)
+    assert found.schema == DATA.select(["day", "at", "kind", "age", "x"]).schema
+    share = np.mean(found["kind"].to_numpy(zero_copy_only=False) == "alpha")
+    assert abs(share - 0.6) < 6 * np.sqrt(0.24 / ROWS)
+
+
+def test_the_page_shows_columns_pairs_and_commands(wide: Workspace) -> None:
+    page = parse_elements((wide.output / "report.html").read_text())
+    tree = released(wide)
+    assert f"{len(tree.question.columns)} columns, {len(tree.pairs)} pairs measured" in page.text
+    for first, second in tree.pairs:
+        assert f"{first} x {second}" in page.text
+    assert "dptrees sample RELEASE --tree wide --output rows.parquet" in page.text
+
+
+def test_the_release_is_verified_and_checked(wide: Workspace) -> None:
+    outcome = wide.run("verify", wide.output)
+    assert outcome.code == 0, outcome.out
+    assert "FAILED" not in outcome.out and "parts: as planned: parts 3" in outcome.out
+
+
+def test_check_says_which_rows_are_counted_elsewhere(workspace: Workspace) -> None:
+    tree = table("wide", [KIND, AGE | {"upper": 50}])
+    outcome = workspace.run("check", write_inputs(workspace, DATA, tree))
+    assert outcome.code == 0, outcome.err
+    assert "at or above upper" in outcome.out
+
+
+def test_from_python(tmp_path: Path) -> None:
+    key = tmp_path / "release.key"
+    dptrees.keygen(str(key))
+    config = {
+        "release": "wide",
+        "key_file": str(key),
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [table("wide", [KIND, AGE, X])],
+    }
+    tree = dptrees.release(DATA.to_pandas(), config)["wide"]
+    box = tree.box({"age": (20, 40)}).to_dicts()[0]
+    assert abs(box["count"] - ROWS * 0.2) < 500
+    quantile = tree.column("age").quantiles([0.5]).to_dicts()[0]
+    assert 30 < quantile["value"] < 70
+    assert {row["level"] for row in tree.nodes().to_dicts()} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_tables_are_exported(wide: Workspace, tmp_path: Path, form: str) -> None:
+    outcome = wide.run("export", wide.output, "--to", form, "--into", tmp_path / "tables")
+    assert outcome.code == 0, outcome.err

@@ -1,0 +1,40 @@
+"""Questions about a table of three columns of the rows that every kind of tree is released of."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpcore.ordered.category import CategoryDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.table.domain import TableDomain
+from dpcore.table.question import TableQuestion
+from dpcore.table.workload import TableWorkload
+
+
+def table_domain() -> TableDomain:
+    """Numbers in pairs, amounts and categories, some of them dropped: 15, 10 and 3 cells."""
+    return TableDomain(
+        axes=(
+            IntegerDomain(column="number", lower=-5, upper=25),
+            NumberDomain(column="amount", lower=-80, upper=120, cells=20, outside="drop"),
+            CategoryDomain(column="race", categories=("white", "black", "nobody"), unknown="drop"),
+        ),
+        cells=16,
+    )
+
+
+def table_question(
+    name: str = "table",
+    *,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+) -> TableQuestion:
+    """The question of a table as it is planned."""
+    workload = TableWorkload(name=name, domain=table_domain())
+    share = Share(budget=Budget(measure=measure, amount=amount))
+    return workload.planned(share, ReleaseTerms(unit=unit))
