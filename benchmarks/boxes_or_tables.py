@@ -64,7 +64,7 @@ def workloads(sizes: Mapping[str, int], rows: int) -> dict[str, Workload]:
 
 
 def synthetic(workload: Workload, rows: pa.Table, epsilon: Fraction, seed: int) -> pa.Table:
-    """As many synthetic rows as there are."""
+    """Return as many synthetic rows as there are rows."""
     share = Share(budget=Budget(measure=Measure.EPSILON, amount=epsilon))
     question = workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
     plan = ReleasePlan(name="t", unit=ADD_REMOVE_ROW, budget=share.budget, questions=(question,))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,18 +24,36 @@ import pyarrow as pa
 from dpcore.arrays import Floats, Integers
 from dpcore.marginals.measured import MeasuredTables, PairTable
 from dpcore.marginals.model import TableModel
+from dpcore.marginals.plan import MarginalsPlan
 from dpcore.noise.laws import NoiseLaw
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.table.cell_runs import cells_text, text_cells
 from dpcore.table.domain import TableDomain
 from dpcore.table.noisy_sums import NoisySum, NoisyTables, group_cells
 
-if TYPE_CHECKING:
-    from dpcore.table.question import TableQuestion
-
 _NAME = pa.dictionary(pa.int32(), pa.string())
 CELL_FIELDS = ("first", "first_cells", "second", "second_cells", "amount")
 TABLE_SCHEMA = pa.schema([*NODES_SCHEMA, *((name, _NAME) for name in CELL_FIELDS)])
+
+
+class ReleasedTable(Protocol):
+    """What rows say of a table, besides its numbers."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tree."""
+
+    @property
+    def domain(self) -> TableDomain:
+        """The columns."""
+
+    @property
+    def plan(self) -> MarginalsPlan:
+        """The plan of its counts."""
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the intervals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +81,7 @@ class _Rows:
     cells: Sequence[Sequence[str] | None]
 
 
-def released_rows(question: TableQuestion, measured: MeasuredTables) -> list[pa.Table]:
+def released_rows(question: ReleasedTable, measured: MeasuredTables) -> list[pa.Table]:
     """The released rows of each level, as `TABLE_SCHEMA`.
 
     Args:
@@ -120,7 +138,7 @@ def _total_rows(noisy: NoisyTables, model: TableModel, confidence: float) -> _Ro
     )
 
 
-def _column_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
+def _column_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
     """The cells of each column."""
     domain, law = question.domain, noisy.plan.column_law
     half = _half(law, question.confidence)
@@ -145,7 +163,7 @@ def _column_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel)
         )
 
 
-def _pair_rows(question: TableQuestion, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
+def _pair_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
     """The groups of cells of each chosen pair."""
     domain, shape = question.domain, question.domain.shape
     for pair in noisy.measured.pairs:
@@ -215,7 +233,7 @@ def whole_counts(counts: Floats) -> Integers:
 
 
 def measured_from_rows(
-    question: TableQuestion, columns: pa.Table, pairs: pa.Table
+    question: ReleasedTable, columns: pa.Table, pairs: pa.Table
 ) -> MeasuredTables:
     """The noisy tables of the released rows.
 

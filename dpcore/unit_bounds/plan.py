@@ -21,7 +21,7 @@ is exact: D is computed in whole numbers, and the choice follows the weights to 
     epsilon       the loss is the rate times the range of the moves, 1: rate = epsilon - SLACK.
     rho           a choice of range e is e^2 / 8-zCDP: rate = sqrt(8 rho) - SLACK.
     floor         weights are relative to the largest, and none is below `FLOOR` of it: the larger
-                  of two weights, each of which moves by a factor in [exp(-rate), 1], moves so too.
+                  of two weights moves by a factor in [exp(-rate), 1], as each of them does.
     rounding      weights are off by `weights.ERROR` of themselves. A probability is a weight by a
                   sum of weights, so its quotient to that of a neighbor is off by 4 ERROR < SLACK.
 

@@ -161,7 +161,7 @@ class UnitNumbers:
 
 
 def _above(up_to: Any) -> Floats:
-    """Units of more than 0, 1, ... rows, from those of up to 1, 2, ... rows."""
+    """Units of more than 0, 1, ... rows, from units of up to 1, 2, ... rows."""
     numbers = np.asarray(up_to, dtype=np.float64)
     result: Floats = numbers[-1] - np.concatenate([[0.0], numbers])
     return result

@@ -75,7 +75,7 @@ class FirstStage:
         """Refuse to release anew what later stages were made, or begun, with.
 
         Raises:
-            UserError: their own files exist, but not those of this stage.
+            UserError: their own files exist, but not the files of this stage.
         """
         output = self.trees.output
         folders = (output, *(files.join(output, name) for name, _ in self.later))

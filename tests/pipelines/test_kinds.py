@@ -206,13 +206,14 @@ def knows_kinds(
     for module, name in find_imports(source):
         parts = module.split(".")
         shared = (module, name) in SHARED
-        if len(parts) > 1 and parts[1] in rooms and not shared:
+        if parts[0] in LAYERS and len(parts) > 1 and parts[1] in rooms and not shared:
             yield f"imports {module}"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and node.value in names:
             yield f"names the kind {node.value}"
 
 
+LAYERS = ("dpcore", "transforms", "pipelines")
 # What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
     ("dpcore.hierarchy.universe", "Universe"),

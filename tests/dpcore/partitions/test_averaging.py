@@ -21,7 +21,7 @@ Node = tuple[int, int]
 
 def make_tree(seed: int, *, root: float = math.inf) -> tuple[GrownTree, list[Floats]]:
     """Return a tree of three levels below the root, the middle one of them not measured where it is
-    split, and the cells of its nodes, of which two have none."""
+    split, and the cells of its nodes; two have none."""
     rng = np.random.default_rng(seed)
     counts = [1, 2, 4, 4]
     parents = [np.zeros(1, int), np.zeros(2, int), np.repeat([0, 1], 2), np.repeat([0, 3], 2)]

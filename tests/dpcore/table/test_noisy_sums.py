@@ -111,7 +111,7 @@ def test_intervals_that_are_too_narrow_are_found() -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
 def test_margins_of_many_sums_are_no_narrower_than_their_laws(confidence: float) -> None:
-    """Of equal weights and of a quantile's, at a large scale and at a small one."""
+    """Weights are equal, or a quantile's; scales are large and small."""
     for measure, amount in [(each, Fraction(1, n)) for each in Measure for n in (4, 100)]:
         law = plan(measure, amount).column_law
         for terms in (

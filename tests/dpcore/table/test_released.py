@@ -95,7 +95,7 @@ def test_cdf_range_and_quantiles_of_a_column() -> None:
 
 
 def test_intervals_of_quantiles_hold_the_truth() -> None:
-    """Of releases with much noise: twelve intervals that miss one time in ten thousand each."""
+    """Releases have much noise: twelve intervals miss one time in ten thousand each."""
     ages = ROWS["age"].to_numpy()
     for number in range(4):
         tree = released_people(ROWS, Fraction(1, 20), nonce=number.to_bytes(16, "big"))
