@@ -65,11 +65,11 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
     assert refused.code == 2 and refused.err == (
         f"dptrees: {file}: privacy.epsilon: is still to be filled in: the budget (and 2 more)\n"
     )
-    for_counts = filled(text).replace("format: arrow", "format: parquet")
-    for_counts = for_counts.replace("# for: counts", "for: counts")
-    file.write_text(for_counts)
+    for_estimates = filled(text).replace("format: arrow", "format: parquet")
+    for_estimates = for_estimates.replace("# for: estimates", "for: estimates")
+    file.write_text(for_estimates)
     trees = load_configuration(str(file)).trees
-    assert [tree.read_as for tree in trees] == ["counts", *[None] * 7]  # type: ignore[attr-defined]
+    assert [tree.read_as for tree in trees] == ["estimates", *[None] * 7]  # type: ignore[attr-defined]
     columns = [tree.domain.column for tree in trees]
     assert columns == [name for name in TABLE.column_names if name != "nested"]
     assert [tree.domain.kind for tree in trees] == [
