@@ -22,6 +22,9 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.sketches.shape import SketchKind, SketchShape
 
+# Averages are of adaptive partitions.
+WHOLE_LEVELS = [each for each in Estimation if each is not Estimation.AVERAGED]
+
 
 def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = False) -> Draft:
     """A box of one to three columns, of counts held exactly or in sketches."""
@@ -80,7 +83,7 @@ def _by_hand(
     """Levels and their budgets that no planner would choose."""
     public = _is_public(domain, unit)
     levels = _levels(rng, domain.bits)
-    estimation, parts = rng.choice(list(Estimation)), rng.choice([None, None, 3])
+    estimation, parts = rng.choice(WHOLE_LEVELS), rng.choice([None, None, 3])
     needed = estimation is Estimation.EVEN_SHARES or parts is not None
     root = not public and (needed or rng.random() < 0.5)
     units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]
