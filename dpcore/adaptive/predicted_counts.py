@@ -84,9 +84,10 @@ def adaptive_count_error(
     place = max(0.0, _STEPS * log(rows / scale) / log(10.0))
     below = math.floor(place + _NEAR)
     weight = max(0.0, place - below)
-    logs = _log_errors(_at_scale_one(plan, scale), objective, below, averaged)
+    scaled = _at_scale_one(plan, scale)
+    logs = _log_errors(scaled, objective, below, averaged)
     if weight > _NEAR:
-        above = _log_errors(_at_scale_one(plan, scale), objective, below + 1, averaged)
+        above = _log_errors(scaled, objective, below + 1, averaged)
         logs = logs + weight * (above - logs)
     errors = exp(logs) * scale
     typical = exp(float(np.mean(logs))) * scale
