@@ -188,7 +188,7 @@ def _summed(counts: Integers, law: NoiseLaw) -> NoisySum:
 
 
 def margins(law: NoiseLaw, variances: Floats, confidence: float) -> Floats:
-    """Half-widths of intervals of many weighted sums, no narrower than each one's own law says.
+    """Half-widths of intervals of many weighted sums, no narrower than the law of each sum says.
 
     In standard errors the widest of a few sums of equal weights, from one cell to many; and half a
     row, as a sum of few cells lies on a lattice.
