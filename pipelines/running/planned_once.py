@@ -68,14 +68,8 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
     """
     if configuration.awaits_bounds or (configuration.selections and not configuration.selected):
         return configuration.plan()
-    planned = _PlannedOnce(
-        configuration=configuration,
-        folder=configuration.output,
-        discard=discard,
-        make=configuration.plan,
-        check=lambda plan: _check_trees(configuration, plan),
-    )
-    return planned.plan()
+    make, folder = configuration.plan, configuration.output
+    return _planned_in(folder, configuration, make, _check_trees, discard=discard)
 
 
 def with_kept_stages(configuration: Configuration, *, discard: bool = False) -> Configuration:
@@ -134,14 +128,7 @@ def bounds_planned_once(
         assert result is not None
         return result.plan
 
-    result = _PlannedOnce(
-        configuration=configuration,
-        folder=folder,
-        discard=discard,
-        make=make,
-        check=lambda plan: _check_bounds(configuration, plan),
-    )
-    return result.plan()
+    return _planned_in(folder, configuration, make, _check_bounds, discard=discard)
 
 
 def with_kept_selection(configuration: Configuration, *, discard: bool = False) -> Configuration:
@@ -180,14 +167,26 @@ def selection_planned_once(
         assert result is not None
         return result
 
-    result = _PlannedOnce(
+    return _planned_in(folder, configuration, make, _check_selection, discard=discard)
+
+
+def _planned_in(
+    folder: str,
+    configuration: Configuration,
+    make: Callable[[], ReleasePlan],
+    check: Callable[[Configuration, ReleasePlan], None],
+    *,
+    discard: bool,
+) -> ReleasePlan:
+    """The plan that a folder keeps, or a new one: `_PlannedOnce`."""
+    planned = _PlannedOnce(
         configuration=configuration,
         folder=folder,
         discard=discard,
         make=make,
-        check=lambda plan: _check_selection(configuration, plan),
+        check=lambda plan: check(configuration, plan),
     )
-    return result.plan()
+    return planned.plan()
 
 
 @dataclass(frozen=True, kw_only=True)
