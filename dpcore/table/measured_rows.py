@@ -150,7 +150,7 @@ def _column_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel)
             nodes=start + np.arange(len(counts)),
             labels=[domain.label(place, each) for each in cells],
             estimates=counts.astype(np.float64),
-            std_error=law.variance**0.5,
+            std_error=math.sqrt(law.variance),
             half=half,
             counts=whole_counts(model.column(place)),
             cells=[
@@ -178,7 +178,7 @@ def _pair_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel) -
             nodes=nodes.reshape(-1),
             labels=_pair_labels(domain, pair, groups, others),
             estimates=pair.counts.reshape(-1).astype(np.float64),
-            std_error=law.variance**0.5,
+            std_error=math.sqrt(law.variance),
             half=_half(law, question.confidence),
             counts=whole_counts(_grouped(model.pair(pair.first, pair.second), pair).reshape(-1)),
             cells=[
