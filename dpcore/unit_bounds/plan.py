@@ -119,9 +119,9 @@ class BoundPlan(Coded):
     @cached_property
     def exponent(self) -> int:
         """The exponent a of the public weights."""
-        cube = 8 * _EXPONENT_AT_ONE**3 * self.rate * self.tolerated
+        cube = 8 * _cube(_EXPONENT_AT_ONE) * self.rate * self.tolerated
         result = _LEAST_EXPONENT
-        while result < _LARGEST_EXPONENT and (2 * result + 1) ** 3 <= cube:
+        while result < _LARGEST_EXPONENT and _cube(2 * result + 1) <= cube:
             result += 1
         return result
 
@@ -191,3 +191,7 @@ def _root_below(square: Fraction) -> Fraction:
     """A rational that is no more than the square root, and less by at most 2^-64."""
     scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
     return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)
+
+
+def _cube(number: int) -> int:
+    return number * number * number

@@ -36,7 +36,8 @@ def _nearest_power(power: int) -> int:
     low, high = 1, 2 << power // _STEPS
     while low < high:
         middle = (low + high) // 2
-        if (2 * middle + 1) ** _STEPS > 1 << (power + _STEPS):
+        odd = 2 * middle + 1
+        if odd * odd * odd > 1 << (power + _STEPS):
             high = middle
         else:
             low = middle + 1
