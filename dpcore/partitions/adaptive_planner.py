@@ -81,7 +81,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices.from_mechanism("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
-    ((0, 4, 6, 8, 10, 12, 14, 16), (0, 28, 22, 21, 15, 20, 14))
+    ((0, 4, 6, 8, 10, 12, 14, 16), (0, 35, 22, 26, 16, 22, 15))
     """
     _refuse(choices)
     measured = _depths(setting, choices)

@@ -49,7 +49,12 @@ def test_counts_are_within_their_errors(adult: tuple[pa.Table, Path]) -> None:
     ages = np.bincount(rows["age"].to_numpy(), minlength=AGES)
     cdf = ReleaseFolder(str(output)).rows("cdf", "age")
     errors = np.abs(cdf["estimate"].to_numpy() - np.cumsum(ages))
-    assert (errors <= LIMIT * cdf["std_error"].to_numpy() + 1e-6).all()
+    # The default divides the ages only where the rows pay for it: an age inside an undivided
+    # range states no standard error.
+    std_errors = cdf["std_error"].to_numpy()
+    stated = ~np.isnan(std_errors)
+    assert stated.sum() >= 20
+    assert (errors <= LIMIT * std_errors + 1e-6)[stated].all()
     assert cdf["count"].to_numpy()[-1] == len(rows)  # public under substitute
     assert np.abs(cdf["fraction"].to_numpy() - np.cumsum(ages) / len(rows)).max() < 0.01
 
