@@ -236,15 +236,30 @@ OURS = (
 )
 
 
-def as_planned(task: str) -> str:
-    """Return the method for a user who guesses the rows and leaves the rest to the planner.
+def by_default(task: str) -> str:
+    """Return the method for a user who names the task and guesses nothing.
 
-    >>> as_planned("9 quantiles, rank"), as_planned("nodes, tract")
-    ('planned, quantiles, guess', 'planned, guess, tract')
+    >>> by_default("9 quantiles, rank"), by_default("ranges"), by_default("nodes, tract")
+    ('planned, quantiles', 'planned, ranges', 'planned, tract')
     """
+    return _planned_for(task, "")
+
+
+def with_guess(task: str) -> str:
+    """Return the method for a user who guesses the rows too.
+
+    >>> with_guess("9 quantiles, rank"), with_guess("ranges"), with_guess("nodes, tract")
+    ('planned, quantiles, guess', 'planned, ranges, for counts', 'planned, guess, tract')
+    """
+    if task == "ranges":
+        return "planned, ranges, for counts"
+    return "planned, for counts" if task == "prefixes" else _planned_for(task, ", guess")
+
+
+def _planned_for(task: str, guess: str) -> str:
     if task.startswith("nodes, "):
         level = task.removeprefix("nodes, ")
-        return f"planned, guess, {level}" if level in LEVELS else "planned, guess"
+        return f"planned{guess}, {level}" if level in LEVELS else f"planned{guess}"
     if "quantiles" in task:
-        return "planned, quantiles, guess"
-    return "planned, ranges, for counts" if task == "ranges" else "planned, for counts"
+        return f"planned, quantiles{guess}"
+    return f"planned, ranges{guess}" if task == "ranges" else f"planned{guess}"
