@@ -285,7 +285,7 @@ class Released(ABC):
             ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.
         """
         raise ValueError(
-            f"sample: tree {self._name} is no hypercube, so no rows can be drawn from it"
+            f"sample: tree {self._name} is neither a hypercube nor a table, so it gives no rows"
         )
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
