@@ -44,6 +44,9 @@ class FactorizedAnswerErrors(AnswerErrors):
         variance = self._errors.runs(runs)
         return SumError(variance=variance, margin=self._widths.width * math.sqrt(variance))
 
+    def weighted(self, weights: Floats, key: int) -> float:
+        return self._errors.weighted(weights)
+
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
         variance, widths = self._errors.runs([(0, stop)]), self._widths
         # As in the table of the CDF.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dpcore.arrays import Floats, Integers
 from dpcore.questions.intervals import Ends
 from dpcore.trees.shape import Shape
 
@@ -84,6 +85,23 @@ class AnswerErrors(ABC):
         """
         below = [self._tree.leaf_range(*node) for node in nodes]
         return self.sum(merged_runs((each.start, each.stop) for each in below), key)
+
+    def leaf_blocks(self, key: int) -> Integers | None:
+        """Return the edges of the blocks of leaves whose rows are taken to lie evenly in them,
+        rising from 0 to K; None where every leaf was estimated by itself."""
+        return None
+
+    def weighted(self, weights: Floats, key: int) -> float:
+        """Return the variance of a weighted sum of the estimates of the leaves.
+
+        Args:
+            weights: (K,) alike inside each block of `leaf_blocks`.
+            key: code of the tree's key.
+
+        Raises:
+            ValueError: it is not known for this mechanism.
+        """
+        raise ValueError("the error of a weighted sum of these counts is not known")
 
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError | SumBounds:
         """Return the error of the count of leaves 0..stop - 1.

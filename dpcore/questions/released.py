@@ -266,6 +266,19 @@ class Released(ABC):
         """
         raise ValueError(f"column: tree {self._name} has one; leave --column out")
 
+    def statistic(
+        self, kind: Any, lower: object = None, upper: object = None, key: object = None
+    ) -> Any:
+        """Return the mean, the variance, the standard deviation or the total of the values.
+
+        Raises:
+            ValueError: the tree has no values that are numbers.
+        """
+        raise ValueError(
+            f"{kind.value}: tree {self._name} has no values that are numbers; a tree over one "
+            "column of type integer or number has"
+        )
+
     def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
         """The count of rows in a box.
 

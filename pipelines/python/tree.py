@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
@@ -151,6 +153,48 @@ class TreeAnswers:
         """
         bounds = _plain(lower), _plain(upper)
         return self._counts("range", key, lambda each: [self._tree.range(*bounds, each)])
+
+    def mean(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """The mean of the values, with its interval.
+
+        Args:
+            lower, upper: only of values in [lower, upper), edges of cells; None leaves a side open.
+            key: of a tree with keys; None: all.
+
+        Returns:
+            columns ``value``, ``std_error`` (from the noise), ``ci_low``, ``ci_high``, and
+            ``within``: how much of either side of the interval is there because only the cells of
+            values are known.
+
+        Raises:
+            Error: the values are no numbers, count missing ones, or are too few to divide by; a
+                bound is no edge; there is no such key.
+        """
+        return self._statistics(StatisticKind.MEAN, lower, upper, key)
+
+    def variance(
+        self, lower: object = None, upper: object = None, *, key: object = None
+    ) -> Answers:
+        """The variance of the values, as `mean`."""
+        return self._statistics(StatisticKind.VARIANCE, lower, upper, key)
+
+    def std(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """The standard deviation of the values, as `mean`."""
+        return self._statistics(StatisticKind.STD, lower, upper, key)
+
+    def total(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """All values added up, as `mean`."""
+        return self._statistics(StatisticKind.TOTAL, lower, upper, key)
+
+    def _statistics(
+        self, kind: StatisticKind, lower: object, upper: object, key: object
+    ) -> Answers:
+        bounds = _plain(lower), _plain(upper)
+        rows = self._rows(key, lambda each: [asdict(self._tree.statistic(kind, *bounds, each))])
+        for row in rows:
+            row["std_error"] = None if math.isnan(row["std_error"]) else row["std_error"]
+        columns = ("label", "value", "std_error", "ci_low", "ci_high", "within")
+        return self._answers(kind.value, to_table(rows, (*self._key_column(key), *columns)), BARS)
 
     def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
         """How many rows a node holds.
