@@ -53,6 +53,10 @@ class UniformAnswerErrors(AnswerErrors):
         margin = range_margin(law, self._widths.confidence)
         return SumError(variance=max(0.0, law.variance), margin=margin)
 
+    def band(self, variances: Floats) -> Floats:
+        width = simultaneous_width(self._plan, self._widths.confidence)
+        return band_margin(width, variances)
+
     def weighted(self, weights: Floats, key: int) -> float:
         if not self._plan.is_efficient:
             return super().weighted(weights, key)
@@ -65,8 +69,7 @@ class UniformAnswerErrors(AnswerErrors):
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
         variance = max(0.0, range_error(self._plan, 0, stop).variance)
         if simultaneous:
-            width = simultaneous_width(self._plan, self._widths.confidence)
-            margin = band_margin(width, np.array(variance))
+            margin = self.band(np.array(variance))
         else:  # as in the table of the CDF
             margin = prefix_margin(self._widths.sloped, np.array(variance))
         return SumError(variance=variance, margin=float(margin))

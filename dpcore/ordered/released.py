@@ -66,6 +66,18 @@ class ReleasedCdf(ReleasedTree):
         answer = self._range(0, domain.find_boundary(value), key, simultaneous=simultaneous)
         return replace(answer, asked=asked)
 
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of points of the CDF that hold at all points at once.
+
+        Args:
+            variances: (n,) of the points, in rows^2.
+
+        Raises:
+            ValueError: no such band is known.
+        """
+        self._check_order("cdf")
+        return self.errors.band(variances)
+
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
@@ -115,11 +116,25 @@ class AnswerErrors(ABC):
             ValueError: no such band is known.
         """
         if simultaneous:
-            raise ValueError(
-                "simultaneous: no band over all values is known for this mechanism; whole "
-                "levels have one (for: estimates)"
-            )
+            self.band(np.zeros(0))
         return self.sum([(0, stop)], key)
+
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of prefixes that hold at all prefixes at once.
+
+        Args:
+            variances: (...) of the estimates of prefixes, in rows^2.
+
+        Returns:
+            (...) in rows.
+
+        Raises:
+            ValueError: no such band is known.
+        """
+        raise ValueError(
+            "simultaneous: no band over all values is known for this mechanism; whole levels have "
+            "one (for: estimates)"
+        )
 
     def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
         """Return the intervals that quantiles are found by.

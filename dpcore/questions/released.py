@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import pyarrow as pa
 
 from dpcore.arithmetic.sums import hypotenuse
+from dpcore.arrays import Floats
 from dpcore.noise.randomness import RandomStream
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
@@ -247,6 +248,17 @@ class Released(ABC):
 
         Raises:
             ValueError: the tree has no order, or no such value or key.
+        """
+        raise self._has_no_order("cdf")
+
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of points of the CDF that hold at all points at once.
+
+        Args:
+            variances: (n,) of the points, in rows^2.
+
+        Raises:
+            ValueError: the tree has no order, or no such band is known.
         """
         raise self._has_no_order("cdf")
 
