@@ -26,6 +26,8 @@ from dpcore.questions.tables import CDF
 
 # Below, one cell may well hold most rows.
 _FEW_CELLS = 8
+# Statistics of values hold an array of all cells for each level.
+MOST_VALUES = 1 << 22
 # An interval as labels are written.
 _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
@@ -294,6 +296,11 @@ class ReleasedCdf(ReleasedTree):
             raise ValueError(
                 f"tree {name} counts missing values in its {missing} cell, where they would be "
                 "values; say missing: drop in the domain"
+            )
+        if domain.cells > MOST_VALUES:
+            raise ValueError(
+                f"tree {name} has {domain.cells:,} cells, and all of them are held in memory: at "
+                f"most {MOST_VALUES:,} can be; a tree with fewer cells has a mean too"
             )
         start, stop = self._cells_between(lower, upper)
         blocks = self.errors.leaf_blocks(code)

@@ -22,6 +22,7 @@ from dpcore.factorised.planner import listed_tree, plan_strategy
 from dpcore.factorised.read import Read
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered import released as ordered
 from dpcore.ordered.date import DateDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
@@ -323,3 +324,10 @@ def test_a_range_that_the_tree_was_not_divided_at() -> None:
 def test_values_that_have_no_mean(domain: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         released(whole_levels(), skewed(1_000), domain=domain).statistic(StatisticKind.MEAN)
+
+
+def test_trees_of_too_many_cells_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = released(whole_levels(), skewed(1_000))
+    monkeypatch.setattr(ordered, "MOST_VALUES", CELLS - 1)
+    with pytest.raises(ValueError, match="mean: tree x has 60 cells, and all of them are held"):
+        tree.statistic(StatisticKind.MEAN)
