@@ -156,7 +156,21 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
         return value
+    if hasattr(value, "__arrow_c_stream__"):
+        return _frame_rows(value)
     for name in ("tolist", "as_py"):  # of NumPy, pandas, Arrow
         if hasattr(value, name):
             return plain(getattr(value, name)())
     return value
+
+
+def _frame_rows(frame: Any) -> list[Any]:
+    """The rows of a frame, such as leaves: values of one column, or a list of each row's."""
+    import pyarrow as pa
+
+    if type(frame).__module__.startswith("pandas"):
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    else:
+        table = pa.table(frame)
+    columns = [plain(each.to_pylist()) for each in table.columns]
+    return columns[0] if len(columns) == 1 else [list(row) for row in zip(*columns, strict=True)]
