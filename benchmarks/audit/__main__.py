@@ -73,6 +73,10 @@ LIMITS = """\
   factorised strategies and no series. Their exact losses and sensitivities are compared with brute
   force in tests/dpcore/adaptive/test_privacy.py, exponential/test_privacy.py,
   factorised/test_sensitivity.py and tests/dpcore/series; section 2 attacks all of them.
+- Wide tables are audited under epsilon and rho, not under (epsilon, delta), which follows from rho
+  by a conversion that section 1 tries with other kinds. Their target in section 2 attacks the noise
+  of one pair. No tiny table loses nearly all by its choices alone, as these are paid for scores that
+  move in opposite directions: a fault of their rate is for section 1 to find.
 - A delta is looked at in the exact audit only: what a sparse tree or a search shows with it is
   enumerated there. Section 2 attacks private keys at a delta of 5 %, where one coin shows most.
 - Both take the key as secret and the keystream as random: the guarantee is computational. Neither
@@ -175,6 +179,14 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """"Of units": the tables differ in one unit of many rows, up to ten under every key, all
         alike or of a few kinds, and rows pass through bounding. Of private keys the loss is the
         delta at the stated epsilon, by the exact law of all coins.""",
+        """"Wide tables" (kind: table) differ in a row, or in a unit of up to ten rows. The second
+        release gets the noisy counts and the choices of the first, as in adaptive composition; the
+        losses of all noise are added up, and of every choice of a pair the largest loss of any
+        outcome, by the exact law of the weights. Most of the budget is for the columns, the choices
+        or the pairs, so that a fault of any shows. "Bounds of units" (max_rows or max_keys: auto)
+        are one choice, whose whole law is enumerated. Choices are laws in floating point; of a rho
+        the loss is the largest Renyi divergence of some orders, over the order, and only choices at
+        even odds come near the claim.""",
         """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),

@@ -74,7 +74,7 @@ SIZES = (0, 3, 12, 40, 200)
 
 
 def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
-    """A random wide table of few columns of few cells, with amounts that no planner would choose."""
+    """A random wide table of few columns of few cells, most often planned by no rule."""
     domain, palettes = _domain(rng)
     budget = Budget(measure=measure, amount=rng.choice(AMOUNTS))
     if rng.random() < 0.2:

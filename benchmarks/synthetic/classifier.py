@@ -7,8 +7,8 @@ Scores are kept in classifier_scores.json beside this file, so that generators t
 measured one by one; each run replaces the scores that it measures again. The page draws its section
 from all that are there: ``python -m benchmarks.synthetic --only classifier --write PAGE``.
 
-The columns of Adult are six, or all 14. A peer (AIM, MST, PrivBayes of dpmm 0.1.9, which PYTHON has)
-runs only where ``--peers`` is given, with dpmm's defaults, on the same codes.
+The columns of Adult are six, or all 14. The peers AIM, MST and PrivBayes run only where ``--peers``
+names a Python that has dpmm 0.1.9; they have its defaults, and the same codes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TABLES = {"dptrees table": pure_budget, f"dptrees table{WITH_DELTA}": stated_bud
 PEER_NAMES = {
     "AIM": f"AIM{WITH_DELTA}",
     "MST": f"MST{WITH_DELTA}",
-    "PrivBayes": "PrivBayes",
+    "PrivBayes": f"PrivBayes{WITH_DELTA}",
 }
 
 
