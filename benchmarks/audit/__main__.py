@@ -75,8 +75,8 @@ LIMITS = """\
   factorised/test_sensitivity.py and tests/dpcore/series; section 2 attacks all of them.
 - Wide tables are audited under epsilon and rho, not under (epsilon, delta), which follows from rho
   by a conversion that section 1 tries with other kinds. Their target in section 2 attacks the noise
-  of one pair. No tiny table loses nearly all by its choices alone, as these are paid for scores that
-  move in opposite directions: a fault of their rate is for section 1 to find.
+  of one pair. No tiny table loses nearly all by its choices alone: these are paid for scores that
+  move in opposite directions. So a fault of their rate is for section 1 to find.
 - A delta is looked at in the exact audit only: what a sparse tree or a search shows with it is
   enumerated there. Section 2 attacks private keys at a delta of 5 %, where one coin shows most.
 - Both take the key as secret and the keystream as random: the guarantee is computational. Neither

@@ -1,6 +1,6 @@
 """Generators of synthetic rows of cells, for `machine_learning`: the wide table, and its peers.
 
-The wide table (`dptrees table`, `kind: table`) is planned, measured and sampled by this project's
+The wide table (`kind: table`) is planned, measured and sampled by this project's
 own code. The peers are of dpmm 0.1.9 and run in a Python that has it.
 """
 
