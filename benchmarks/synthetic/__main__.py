@@ -51,7 +51,7 @@ def sections(names: Sequence[str], extent: Extent) -> dict[str, str]:
 
 
 def replaced(page: str, made: dict[str, str]) -> str:
-    """A page with some sections in place of those of the same headings between the marks.
+    """A page whose sections between the marks are replaced by new ones with the same headings.
 
     Sections that the page does not have come last.
     """
