@@ -213,7 +213,8 @@ def _check_keys(section: Mapping[str, object], form: str) -> None:
     if form == "calendar":
         return
     if "leaves" not in section and "table" not in section:
-        raise RuleBroken(f"is required with {form}, or leaves that are listed", at=".table")
+        more = "" if form == "parent" else ", or leaves that are listed"
+        raise RuleBroken(f"is required with {form}{more}", at=".table")
     if "leaves" in section:
         for key in ("table", "table_column", "table_columns"):
             if key in section:
