@@ -5,9 +5,10 @@
     release = dptrees.release(frame, {"privacy": {...}, "trees": [...]})
     release["age"].cdf().plot()
 
-`release` makes a release of rows in memory, `open` reads one from a folder, and `plan` reports the
-errors to expect. A configuration has the same entries as a file of the command ``dptrees``, which
-is also ``python -m dptrees``. See docs/python.md.
+`release` makes a release of rows in memory, `open` reads one from a folder, `plan` reports the
+errors to expect, `check` what a release would leave out, and `Session` adds up what is spent. A
+configuration has the same entries as a file of the command ``dptrees``, which is also ``python -m
+dptrees``. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ from pipelines.python.config import AnyConfig, By, Config, Privacy, Tree
 from pipelines.python.error import Error, user_errors
 
 if TYPE_CHECKING:
+    from pipelines.python.checked import RowCheck
     from pipelines.python.planned import Plan
     from pipelines.python.release import Release
+    from pipelines.python.session import Session
 
 __all__ = [
     "By",
     "Config",
     "Error",
     "Privacy",
+    "Session",
     "Tree",
     "__version__",
+    "check",
     "keygen",
     "open",
     "plan",
@@ -53,9 +58,10 @@ def release(
     """Make a differentially private release of rows.
 
     **Each call without `output` draws new noise and spends the budget of the configuration again**;
-    two releases of the same rows add up. With `output`, a release that exists in the folder is
+    two releases of the same rows add up (a warning says how much they spent in this process; a
+    `Session` refuses what passes a total). With `output`, a release that exists in the folder is
     left as it is, no row is read and nothing is spent (a warning says so); a stopped release is
-    finished. Only a ledger adds budgets up, and it needs `output`.
+    finished. A ledger adds budgets up beyond this process, and needs `output`.
 
     Args:
         rows: an Arrow table, batch or reader; a pandas or Polars DataFrame; a DuckDB relation, or
@@ -94,12 +100,19 @@ def release(
         return made
 
 
-def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
+def plan(
+    config: AnyConfig,
+    *,
+    set: Mapping[str, object] | None = None,
+    units: Release | _Path | None = None,
+) -> Plan:
     """Return the expected errors and the form of a release; reads no rows.
 
     Args:
         config: as of `release`.
         set: parameters of the configuration, by name.
+        units: a release with a tree of type unit_rows, or its folder: compare bounds on the rows of
+            a unit by it; `Plan.max_rows` is the one that adds the least error.
 
     Raises:
         Error: one sentence that says what to fix.
@@ -107,7 +120,41 @@ def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
     from pipelines.python.planned import planned
 
     with user_errors():
-        return planned(config, set)
+        if units is None or isinstance(units, (str, os.PathLike)):
+            return planned(config, set, None if units is None else os.fspath(units))
+        return planned(config, set, units.place)
+
+
+def check(
+    rows: Any,
+    config: AnyConfig,
+    *,
+    set: Mapping[str, object] | None = None,
+    most: int | None = None,
+) -> RowCheck:
+    """Say what a release would make of rows: **exact, not private**, never to be published.
+
+    Nothing is written and no budget is spent.
+
+    Args:
+        rows: as of `release`.
+        config: as of `release`.
+        set: parameters of the configuration, by name.
+        most: at most so many rows are read; None: all.
+
+    Returns:
+        how many rows each tree would count, why it would leave others out, and advice.
+
+    Raises:
+        Error: one sentence that says what to fix.
+    """
+    from pipelines.python.beam import quiet_import
+
+    with user_errors():
+        quiet_import()
+        from pipelines.python.checked import row_check
+
+        return row_check(rows, config, set, most)
 
 
 def open(path: _Path, *, window: str | None = None) -> Release:
@@ -148,6 +195,18 @@ def keygen(path: _Path) -> str:
     with user_errors():
         write_new(place, ReleaseKey.generate().to_text() + "\n")
     return place
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is slow to import when it is first used."""
+    if name != "Session":
+        raise AttributeError(f"module 'dptrees' has no attribute {name!r}")
+    from pipelines.python.beam import quiet_import
+
+    quiet_import()
+    from pipelines.python.session import Session
+
+    return Session
 
 
 if __name__ == "__main__":

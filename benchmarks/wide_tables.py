@@ -229,13 +229,41 @@ def fresh_source() -> NoiseSource:
 
 def peer(table: Table, counts: Integers, epsilon: float, name: str, python: Path) -> float:
     """Distance of a peer's rows from the data."""
-    with tempfile.TemporaryDirectory() as folder:
-        cells = np.stack(table.columns, axis=1)
-        np.savez(Path(folder) / "rows.npz", rows=cells, sizes=np.array(table.shape.sizes))
-        arguments = [str(python), "-c", PEER, folder, PEERS[name], str(epsilon), "0"]
-        subprocess.run(arguments, check=True, capture_output=True)
-        rows = np.load(Path(folder) / "synthetic.npy")
+    cells = np.stack(table.columns, axis=1)
+    rows = peer_rows(cells, table.shape.sizes, epsilon, name, python)
     return distance(table, counts, table.shape.counted(list(rows.T)))
+
+
+def peer_rows(
+    rows: Integers,
+    sizes: Sequence[int],
+    epsilon: float,
+    name: str,
+    python: Path,
+    *,
+    seed: int = 0,
+    limit: float | None = None,
+) -> Integers:
+    """(n, c) synthetic rows of a peer, as many as there are rows.
+
+    Args:
+        rows: (n, c) cells.
+        sizes: of each column, the number of cells.
+        epsilon: with delta 1e-5, where the peer has a delta.
+        name: of `PEERS`.
+        python: has dpmm 0.1.9.
+        seed: of the peer's random numbers.
+        limit: the most seconds; None: any.
+
+    Raises:
+        subprocess.TimeoutExpired: the peer has not finished in time.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "rows.npz", rows=rows, sizes=np.array(sizes))
+        arguments = [str(python), "-c", PEER, folder, PEERS[name], str(epsilon), str(seed)]
+        subprocess.run(arguments, check=True, capture_output=True, timeout=limit)
+        result: Integers = np.load(Path(folder) / "synthetic.npy")
+    return result
 
 
 def tables(options: argparse.Namespace) -> Iterator[Table]:

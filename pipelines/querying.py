@@ -7,16 +7,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
+from pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table
 from pipelines.answers.table import csv_lines
 from pipelines.release_folder import ReleaseFolder
-from pipelines.series.series_folder import WindowFolder, opened
+from pipelines.series.series_folder import Opened, WindowFolder, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
 from pipelines.user_error import UserError
 
 # This value of --key queries every key.
 ALL_KEYS = "all"
+STATISTICS = tuple(each.value for each in StatisticKind)
 # Of each question, what is counted; whether it has bounds, which may be rounded.
 _NOUNS = {
     "cdf": ("range", True),
@@ -38,8 +41,12 @@ def run_query(chosen: argparse.Namespace) -> int:
     """
     if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
         raise UserError("--wide: goes with --key all, and not with --json or --csv")
+    if chosen.wide and chosen.kind in STATISTICS:
+        raise UserError(f"--wide: is for counts and quantiles, not for {chosen.kind}")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
+    if chosen.kind in STATISTICS:
+        return _print_statistics(folders, name, chosen)
     entries, confidence = list[AnswerEntry](), chosen.confidence
     try:
         for each in folders:
@@ -57,6 +64,39 @@ def run_query(chosen: argparse.Namespace) -> int:
             print_csv(line)
     else:
         _print(entries, confidence, chosen)
+    return 0
+
+
+def _print_statistics(folders: Sequence[Opened], name: str, chosen: argparse.Namespace) -> int:
+    """Answer a query about the values of a column, and print it.
+
+    Raises:
+        UserError: as of `run_query`.
+    """
+    kind, entries = StatisticKind(chosen.kind), list[StatisticEntry]()
+    lower, upper = (None if each == "" else each for each in chosen.range or (None, None))
+    confidence = chosen.confidence
+    try:
+        for each in folders:
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
+            confidence = confidence or tree.question.confidence
+            for key in _keys(tree, chosen.key):
+                before = each.before | ({"key": key} if chosen.key == ALL_KEYS else {})
+                found = tree.statistic(kind, lower, upper, key)
+                entries.append(StatisticEntry(before=before, kind=kind, found=found))
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    programs = [each.to_program() for each in entries]
+    if chosen.json:
+        print_json({"tree": name, "key": chosen.key, "answers": programs}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(programs):
+            print_csv(line)
+    else:
+        for line in statistic_table(entries, confidence).lines():
+            print_line(line)
+        for line in statistic_remarks(entries, confidence):
+            print_line(line)
     return 0
 
 

@@ -65,7 +65,7 @@ def run_sample(chosen: argparse.Namespace) -> int:
     if not 1 <= rows <= MOST_ROWS:
         raise UserError(f"-n {rows}: it must be from 1 to {MOST_ROWS}")
     with _written(output, sampler.schema) as writer:
-        for batch in sampler.batches(rows, _stream(chosen.seed)):
+        for batch in sampler.batches(rows, sample_stream(chosen.seed)):
             writer.write_batch(batch)
     print_line(f"{rows:,} synthetic rows in {escaped(chosen.output)}")
     return 0
@@ -77,14 +77,19 @@ def _sampled_tree(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
     Raises:
         UserError: as `tree_name` does.
     """
-    names = [each.name for each in folder.plan.questions]
-    drawn = [name for name in names if folder.release.tree(name).draws_rows]
+    drawn = trees_with_rows(folder)
     if chosen.tree is None and len(drawn) == 1:
         return drawn[0]
     return tree_name(folder, chosen)
 
 
-def _stream(seed: int | None) -> RandomStream:
+def trees_with_rows(folder: ReleaseFolder) -> list[str]:
+    """List the names of the trees that synthetic rows can be drawn from."""
+    names = [each.name for each in folder.plan.questions]
+    return [name for name in names if folder.release.tree(name).draws_rows]
+
+
+def sample_stream(seed: int | None) -> RandomStream:
     """Bits that protect nothing: all that they are used on is released."""
     if seed is None:
         return ReleaseKey.generate().stream("sample")

@@ -32,9 +32,11 @@ from benchmarks.audit.recording import LAWS
 from benchmarks.audit.targets import TARGETS
 from dpcore.arrays import Floats
 from dpcore.exponential.plan import ExponentialPlan
+from dpcore.marginals.plan import MarginalsPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.selection.plan import SelectionPlan
+from dpcore.unit_bounds.plan import BoundPlan
 
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).
 NOTHING = "nothing"
@@ -70,14 +72,25 @@ def smaller_noise(factor: Callable[[Any], Fraction]) -> Iterator[None]:
 
             stack.enter_context(patch.object(law_type, "sample", sample))
         # Choices by weight add no noise: their rate is what a scale is the inverse of.
-        rate, one = ExponentialPlan.rate, DiscreteLaplace(scale=Fraction(1))
-        faster = lambda plan, rank: rate(plan, rank) / factor(one)  # noqa: E731
-        stack.enter_context(patch.object(ExponentialPlan, "rate", faster))
+        one = DiscreteLaplace(scale=Fraction(1))
+        for plan_type, name in ((ExponentialPlan, "rate"), (MarginalsPlan, "choice_rate")):
+            stack.enter_context(
+                patch.object(plan_type, name, _faster(plan_type, name, factor(one)))
+            )
+        rate = BoundPlan.__dict__["rate"].func
+        faster = property(lambda plan: rate(plan) / factor(one))
+        stack.enter_context(patch.object(BoundPlan, "rate", faster))
         # A coin that decides about a key has an epsilon in place of a scale.
         law = SelectionPlan.__dict__["law"].func
         bolder = lambda plan: replace(law(plan), epsilon=law(plan).epsilon / factor(one))  # noqa: E731
         stack.enter_context(patch.object(SelectionPlan, "law", property(bolder)))
         yield
+
+
+def _faster(plan_type: type, name: str, factor: Fraction) -> Callable[[Any, Any], Fraction]:
+    """A plan's method that gives the rate of a choice, with a rate divided by a factor."""
+    rate = getattr(plan_type, name)
+    return lambda plan, choice: rate(plan, choice) / factor
 
 
 def _scaled(law: Any, factor: Fraction) -> Any:
@@ -266,13 +279,23 @@ def lower_bound(claim: Claim, one: Floats, two: Floats, alarm: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What was found of one kind of release, in so many releases of each data set."""
+    """What was found of one kind of release.
+
+    Attributes:
+        kind: of `TARGETS`.
+        fault: of `FAULTS`.
+        claim: of the release.
+        found: the lower bound of what is lost.
+        releases: of each data set.
+        alarm: the probability that the bound does not hold, at most.
+    """
 
     kind: str
     fault: str
     claim: Claim
     found: float
     releases: int
+    alarm: float
 
     @property
     def is_rejected(self) -> bool:
@@ -318,7 +341,14 @@ def attacks(
             one, two = (numbers[_source(kind, fault, which)] for which in SIDES)
             bound = lower_bound(claim, one, two, each)
             found.append(
-                Attack(kind=kind, fault=fault, claim=claim, found=bound, releases=many[kind])
+                Attack(
+                    kind=kind,
+                    fault=fault,
+                    claim=claim,
+                    found=bound,
+                    releases=many[kind],
+                    alarm=each,
+                )
             )
     return found
 

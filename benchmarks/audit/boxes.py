@@ -56,6 +56,7 @@ def adaptive_draft(rng: Random, name: str, unit: PrivacyUnit) -> Draft:
             measure=budget.measure,
             unit=unit,
             decision_part=part,
+            averaged=most == 2,  # by what is drawn already, so that no other plan changes
             public_total=public,
         )
         return HypercubeQuestion(name=name, domain=domain, plan=plan)

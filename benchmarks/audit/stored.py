@@ -58,7 +58,7 @@ class Findings:
         ]
         attacks = [
             {"kind": each.kind, "fault": each.fault, "releases": each.releases}
-            | {"found": each.found, "measure": each.claim.measure}
+            | {"found": each.found, "alarm": each.alarm, "measure": each.claim.measure}
             | {"amount": str(each.claim.amount), "delta": str(each.claim.delta)}
             for each in self.attacks.values()
         ]
@@ -92,4 +92,5 @@ def _attack(entry: dict[str, Any]) -> Attack:
         claim=claim,
         found=entry["found"],
         releases=entry["releases"],
+        alarm=entry["alarm"],
     )

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from benchmarks.audit.claim import Claim
 from benchmarks.audit.series_target import SeriesTarget
+from benchmarks.audit.table_target import wide_table
 from benchmarks.audit.target import NAME, Target
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.adaptive.mechanism import AdaptiveMechanism
@@ -61,7 +62,9 @@ from dpcore.sparse.question import SparseQuestion
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdRound
 from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Consistency, TreePlan
+from dpcore.unit_bounds.plan import BoundPlan
+from dpcore.unit_bounds.question import BoundOf, BoundQuestion
 
 # Exact counts of a box are in many shards, whatever their number.
 BOX_COST = 3
@@ -104,6 +107,26 @@ def _read_divided(release: ReleaseReader) -> Floats:
     table = release.part("nodes", NAME, 0, 0)
     ended = table["ended"].fill_null(-1).to_numpy()
     return np.concatenate([table["estimate"].to_numpy(), ended])
+
+
+def _read_averaged(release: ReleaseReader) -> Floats:
+    """The estimates of the nodes, their averaged counts, and which of them were not split."""
+    counts = release.part("nodes", NAME, 0, 0)["count"].to_numpy()
+    return np.concatenate([_read_divided(release), counts])
+
+
+def _read_counted_box(release: ReleaseReader) -> Floats:
+    """The estimates of the nodes of a box of two bits, and the averaged counts."""
+    shown = np.full(7, -1.0)
+    for depth in (0, 1, 2):
+        table = release._read("nodes", NAME, 0, depth)
+        shown[2**depth - 1 + table["node"].to_numpy()] = table["count"].to_numpy()
+    return np.concatenate([_read_box(release), shown])
+
+
+def _read_bound(release: ReleaseReader) -> Floats:
+    """The chosen bound."""
+    return release._read("nodes", NAME, 0, 0)["max_rows"].to_numpy().astype(np.float64)
 
 
 def _read_key(release: ReleaseReader) -> Floats:
@@ -199,9 +222,9 @@ def _quantile(budget: Budget) -> Target:
     return _of_budget(question, _read_quantile, one=one, two=(*one[:-1], 5))
 
 
-def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
+def _adaptive(budget: Budget, decision_part: Fraction, *, averaged: bool = False) -> Target:
     """Two halves; one more row in the first may divide it. Nearly all is lost by the counts of the
-    halves, by whether they were divided and by the cells."""
+    halves, by whether they were divided and by the cells. Averaged counts are read besides."""
     plan = AdaptivePlan(
         tree=UniformTree(leaves=4, fanouts=(2, 2)),
         unit=ADD_REMOVE,
@@ -211,8 +234,11 @@ def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
         decision_part=decision_part,
     )
     domain = IntegerDomain(column="value", lower=0, upper=4)
-    question = OrderedQuestion(name=NAME, domain=domain, mechanism=AdaptiveMechanism(plan=plan))
-    return _of_budget(question, _read_divided, one=(2, 1, 0, 0), two=(3, 1, 0, 0))
+    consistency = Consistency.AVERAGED if averaged else Consistency.TOP_DOWN
+    mechanism = AdaptiveMechanism(plan=plan, consistency=consistency)
+    question = OrderedQuestion(name=NAME, domain=domain, mechanism=mechanism)
+    read = _read_averaged if averaged else _read_divided
+    return _of_budget(question, read, one=(2, 1, 0, 0), two=(3, 1, 0, 0))
 
 
 def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
@@ -330,7 +356,7 @@ def _box(
     return found if sketches else replace(found, cost=BOX_COST)
 
 
-def _adaptive_box() -> Target:
+def _adaptive_box(*, averaged: bool = False) -> Target:
     """The same columns; of the halves the first is split, and nearly all of the budget is spent on
     its cells, or on the other half, which is measured again."""
     axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
@@ -341,11 +367,21 @@ def _adaptive_box() -> Target:
         most=2,
         measure=Measure.EPSILON,
         unit=ADD_REMOVE,
+        averaged=averaged,
     )
     domain = HypercubeDomain(axes=axes, depths=(1, 1))
     question = HypercubeQuestion(name=NAME, domain=domain, plan=plan)
-    found = _of_budget(question, _read_box, one={0: 300, 1: 2, 3: 5}, two={0: 300, 1: 2, 3: 6})
+    read = _read_counted_box if averaged else _read_box
+    found = _of_budget(question, read, one={0: 300, 1: 2, 3: 5}, two={0: 300, 1: 2, 3: 6})
     return replace(found, cost=BOX_COST)
+
+
+def _bound(budget: Budget) -> Target:
+    """A bound of three that are nearly the same. One unit more has more rows than the first of
+    them, which is then less likely by as much as the choice may lose."""
+    plan = BoundPlan(unit=_PERSON, budget=budget, sizes=(100, 101, 102), tolerated=Fraction(0))
+    question = BoundQuestion(name=NAME, of=BoundOf.ROWS, plan=plan)
+    return _of_budget(question, _read_bound, one=(9, 0, 0, 0), two=(9, 1, 0, 0))
 
 
 _EPSILON = Budget(measure=Measure.EPSILON, amount=ONE)
@@ -374,4 +410,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     ),
     "box, sketch": lambda: _box(Holding.SKETCH),
     "box, adaptive": _adaptive_box,
+    "adaptive, averaged counts": lambda: _adaptive(_EPSILON, Fraction(0), averaged=True),
+    "box, adaptive, averaged counts": lambda: _adaptive_box(averaged=True),
+    "wide table": lambda: wide_table(_EPSILON),
+    "bound of a unit": lambda: _bound(Budget(measure=Measure.EPSILON, amount=3 * ONE / 2)),
 }

@@ -1,22 +1,21 @@
 """Measures generators of synthetic rows, in Markdown.
 
-python -m benchmarks.synthetic [--short] [--data FOLDER] [--write docs/synthetic.md]
+    python -m benchmarks.synthetic [--short] [--write docs/synthetic.md]
+    python -m benchmarks.synthetic --only classifier --write docs/synthetic.md     one section
+
+The section of the classifier is drawn from scores on disk, which
+``python -m benchmarks.synthetic.classifier`` measures.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.reproduction.markdown import table
-from benchmarks.synthetic.compared import GENERATORS
-from benchmarks.synthetic.machine_learning import COLUMNS, by_partition, compare, read_codes
+from benchmarks.synthetic import classifier
 from benchmarks.synthetic.settings import settings_table
 from benchmarks.synthetic.study import (
     LONG,
@@ -28,43 +27,43 @@ from benchmarks.synthetic.study import (
 )
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
-def document(extent: Extent, data: Path) -> str:
-    """Return the text between the marks."""
-    parts = [
-        "## Expected distance",
-        main_tables(extent),
-        "## PrivHP's parameters",
-        parameter_tables(extent),
-        "## The choices of a grown tree",
-        settings_table(extent),
-        "## Other measures",
-        measure_tables(extent),
-    ]
-    if (data / "adult.csv").exists() and importlib.util.find_spec("sklearn"):
-        parts += ["## A classifier taught by synthetic rows", classifier_table(data)]
-    return "\n\n".join(parts)
+def classifier_tables(extent: Extent) -> str:
+    """The tables of the stored scores, whatever the extent."""
+    return classifier.section(classifier.read_scores(classifier.STORED))
 
 
-def classifier_table(data: Path, *, seeds: int = 3) -> str:
-    """Accuracy and area under the curve on Adult, means over splits of the rows."""
-    sizes = json.loads((data / "adult-domain.json").read_text(encoding="utf-8"))
-    rows = read_codes(data / "adult.csv")
-    able = [each for each in GENERATORS if each.columns >= len(COLUMNS)]
-    lines = []
-    for epsilon in (0.1, 1.0, 10.0):
-        makers = {
-            each.name: by_partition(each, epsilon, [sizes[name] for name in COLUMNS])
-            for each in able
-        }
-        found = [compare(rows, makers, seed=seed) for seed in range(seeds)]
-        for name in found[0]:
-            scores = [(each[name].accuracy, each[name].area) for each in found]
-            accuracy, area = np.mean(scores, axis=0)
-            lines.append([f"{epsilon:g}, {name}", f"{accuracy:.3f}", f"{area:.3f}"])
-    return table(["epsilon, trained on", "accuracy", "area under the curve"], lines)
+# Names of sections for the command, their headings, and what makes their tables.
+SECTIONS: dict[str, tuple[str, Callable[[Extent], str]]] = {
+    "distance": ("## Expected distance", lambda extent: main_tables(extent)),
+    "privhp": ("## PrivHP's parameters", lambda extent: parameter_tables(extent)),
+    "choices": ("## The choices of a grown tree", lambda extent: settings_table(extent)),
+    "measures": ("## Other measures", lambda extent: measure_tables(extent)),
+    "classifier": ("## A classifier taught by synthetic rows", classifier_tables),
+}
+
+
+def sections(names: Sequence[str], extent: Extent) -> dict[str, str]:
+    """Some sections by their headings, each with its tables."""
+    made = (SECTIONS[name] for name in names)
+    return {heading: f"{heading}\n\n{tables(extent)}" for heading, tables in made}
+
+
+def replaced(page: str, made: dict[str, str]) -> str:
+    """A page whose sections between the marks are replaced by new ones with the same headings.
+
+    Sections that the page does not have come last.
+    """
+    before, rest = page.split(BEGIN)
+    middle, after = rest.split(END)
+    parts = middle.strip().split("\n\n## ")
+    known = {}
+    for part in filter(None, parts):
+        text = part if part.startswith("## ") else f"## {part}"
+        known[text.splitlines()[0]] = text.strip()
+    text = "\n\n".join((known | made).values())
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -73,18 +72,23 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m benchmarks.synthetic", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--short", action="store_true", help="fewer sizes and runs")
-    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=SECTIONS,
+        default=list(SECTIONS),
+        metavar="SECTION",
+        help="; ".join(SECTIONS),
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    tables = document(SHORT if options.short else LONG, options.data)
+    made = sections(options.only, SHORT if options.short else LONG)
     if options.write is None:
-        print(tables)
+        print("\n\n".join(made.values()))
     else:
         page = options.write.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        text = f"{before}{BEGIN}\n{tables}\n{END}{after}"
-        options.write.write_text(text, encoding="utf-8")
+        options.write.write_text(replaced(page, made), encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

@@ -15,6 +15,7 @@ from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.widths import AdaptiveWidths
+from dpcore.arrays import Floats, Integers
 from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError, merged_runs
 from dpcore.questions.intervals import Ends
 
@@ -60,6 +61,12 @@ class AdaptiveAnswerErrors(AnswerErrors):
             inner=[(start, stop) for start, stop in inner if start < stop],
             outer=merged_runs(outer),
         )
+
+    def leaf_blocks(self, key: int) -> Integers:
+        return self.drawn(key).edges
+
+    def weighted(self, weights: Floats, key: int) -> float:
+        return self.drawn(key).weighted(weights)
 
     def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
         drawn = self.drawn(key)

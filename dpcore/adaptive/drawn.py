@@ -96,7 +96,7 @@ class DrawnTree:
         cut = np.flatnonzero(changes)
         if not np.isin(cut, self.edges).all():
             return float("nan")
-        return self._weighted_variance(np.cumsum(changes[:-1]).astype(np.float64))
+        return self.weighted(np.cumsum(changes[:-1]).astype(np.float64))
 
     def prefixes(self, estimate: Floats) -> DrawnPrefixes:
         """The prefixes of all leaves, as they were solved.
@@ -106,10 +106,10 @@ class DrawnTree:
         """
         return self._alone.prefixes(estimate[None])
 
-    def _weighted_variance(self, weights: Floats) -> float:
-        """The variance of a weighted sum of leaves, whose weights are equal inside each leaf of the
-        drawn tree: alpha_v = sum alpha_c k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum alpha_c
-        a_c)^2 / A, and at the root alpha^2 g + e."""
+    def weighted(self, weights: Floats) -> float:
+        """Return the variance of a weighted sum of leaves, (K,) weights that are equal inside each
+        leaf of the drawn tree: alpha_v = sum alpha_c k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum
+        alpha_c a_c)^2 / A, and at the root alpha^2 g + e."""
         tree, alpha, residual = self.plan.tree, weights, np.zeros_like(weights)
         for level in reversed(range(tree.height)):
             here, a = self._alone.below[level], self._alone.below[level + 1].a[0]

@@ -113,6 +113,12 @@ class FactorizedErrors:
         own = math.fsum(alpha[stop] - alpha[start] for start, stop in runs)
         return float(self._less_total(np.array(dot(row, row) * self._noise), np.array(own)))
 
+    def weighted(self, weights: Floats) -> float:
+        """The variance of a weighted sum of the cells, (K,) weights."""
+        row = self._strategy.coefficients(weights)
+        own = dot(weights, np.diff(self.alpha, prepend=0.0))
+        return float(self._less_total(np.array(dot(row, row) * self._noise), np.array(own)))
+
     def _less_total(self, variances: Floats, alpha: Floats) -> Floats:
         """Variances less the part of the total, where the total is public."""
         if not self._public_total:

@@ -44,12 +44,19 @@ class FactorizedAnswerErrors(AnswerErrors):
         variance = self._errors.runs(runs)
         return SumError(variance=variance, margin=self._widths.width * math.sqrt(variance))
 
+    def weighted(self, weights: Floats, key: int) -> float:
+        return self._errors.weighted(weights)
+
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
-        variance, widths = self._errors.runs([(0, stop)]), self._widths
+        variance = self._errors.runs([(0, stop)])
+        if simultaneous:
+            return SumError(variance=variance, margin=float(self.band(np.array(variance))))
         # As in the table of the CDF.
-        width = widths.band(self._tree.leaves) if simultaneous else widths.width
-        margin = float(prefix_margin((width, 0.0), np.array(variance)))
+        margin = float(prefix_margin((self._widths.width, 0.0), np.array(variance)))
         return SumError(variance=variance, margin=margin)
+
+    def band(self, variances: Floats) -> Floats:
+        return prefix_margin((self._widths.band(self._tree.leaves), 0.0), variances)
 
     def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
         errors = self._errors

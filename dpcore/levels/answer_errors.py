@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats
 from dpcore.errors.intervals import prefix_margin
 from dpcore.errors.law import ROUNDING, ErrorLaw
 from dpcore.errors.merged_law import MergedLaw
@@ -22,6 +23,7 @@ from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
 from dpcore.questions.intervals import Ends, difference_ends
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution
+from dpcore.trees.least_squares import EstimationWeights, estimation_weights, weighted_variance
 from dpcore.uniform.bands import band_margin, simultaneous_width
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
@@ -51,11 +53,23 @@ class UniformAnswerErrors(AnswerErrors):
         margin = range_margin(law, self._widths.confidence)
         return SumError(variance=max(0.0, law.variance), margin=margin)
 
+    def band(self, variances: Floats) -> Floats:
+        width = simultaneous_width(self._plan, self._widths.confidence)
+        return band_margin(width, variances)
+
+    def weighted(self, weights: Floats, key: int) -> float:
+        if not self._plan.is_efficient:
+            return super().weighted(weights, key)
+        return weighted_variance(self._weights, weights, self._forest.root_variance)
+
+    @cached_property
+    def _weights(self) -> EstimationWeights:
+        return estimation_weights(self._plan.tree, self._plan.variances)
+
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
         variance = max(0.0, range_error(self._plan, 0, stop).variance)
         if simultaneous:
-            width = simultaneous_width(self._plan, self._widths.confidence)
-            margin = band_margin(width, np.array(variance))
+            margin = self.band(np.array(variance))
         else:  # as in the table of the CDF
             margin = prefix_margin(self._widths.sloped, np.array(variance))
         return SumError(variance=variance, margin=float(margin))

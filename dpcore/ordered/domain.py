@@ -85,6 +85,25 @@ class OrderedDomain(Coded, ABC):
         head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
         return head | super().spec()
 
+    def middles(self, start: int, stop: int) -> Floats:
+        """The middle of the values of cells start..stop-1, (stop - start,).
+
+        Raises:
+            ValueError: the values are no numbers.
+        """
+        raise ValueError(f"column {self.column!r}: values of type {self.kind} have no mean")
+
+    @property
+    def half_width(self) -> float:
+        """How far a value of a cell is from the cell's middle at most; 0 where a cell is one
+        number."""
+        raise ValueError(f"column {self.column!r}: values of type {self.kind} have no mean")
+
+    @property
+    def spread(self) -> float:
+        """The variance of values that lie evenly in a cell."""
+        return self.half_width * self.half_width / 3
+
     @abstractmethod
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         """The lower edges of cells start..stop-1, (stop - start,); a category is its own edge."""

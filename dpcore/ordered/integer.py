@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
 from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
@@ -94,6 +94,17 @@ class IntegerDomain(StepDomain):
     @property
     def value_type(self) -> pa.DataType:
         return pa.int64()
+
+    def middles(self, start: int, stop: int) -> Floats:
+        return self._edges(start, stop).astype(np.float64) + self.half_width
+
+    @property
+    def half_width(self) -> float:
+        return (self._width - 1) / 2
+
+    @property
+    def spread(self) -> float:
+        return (self._width * self._width - 1) / 12
 
     def _find_step(self, value: object) -> int:
         number = value.item() if isinstance(value, np.generic) else value

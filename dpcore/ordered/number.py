@@ -88,6 +88,14 @@ class NumberDomain(OrderedDomain):
     def _policies(self) -> dict[str, str]:
         return {"outside": self.outside, "missing": self.missing}
 
+    def middles(self, start: int, stop: int) -> Floats:
+        edges = self._grid.edges(np.arange(start, stop + 1))
+        return edges[:-1] + (edges[1:] - edges[:-1]) / 2
+
+    @property
+    def half_width(self) -> float:
+        return (self.upper - self.lower) / self.cells / 2
+
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)
         return pa.array(self._grid.edges(np.arange(start, stop)))

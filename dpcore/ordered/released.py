@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Floats
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
+from dpcore.ordered.statistics import BlockedValues, Statistic, StatisticKind
 from dpcore.questions.answer_errors import LeafRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
@@ -24,6 +26,8 @@ from dpcore.questions.tables import CDF
 
 # Below, one cell may well hold most rows.
 _FEW_CELLS = 8
+# Statistics of values hold an array of all cells for each level.
+MOST_VALUES = 1 << 22
 # An interval as labels are written.
 _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
@@ -63,6 +67,18 @@ class ReleasedCdf(ReleasedTree):
         asked = None if domain.is_edge(value) else f"below {value}"
         answer = self._range(0, domain.find_boundary(value), key, simultaneous=simultaneous)
         return replace(answer, asked=asked)
+
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of points of the CDF that hold at all points at once.
+
+        Args:
+            variances: (n,) of the points, in rows^2.
+
+        Raises:
+            ValueError: no such band is known.
+        """
+        self._check_order("cdf")
+        return self.errors.band(variances)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -243,6 +259,90 @@ class ReleasedCdf(ReleasedTree):
         place = self._code(key) * len(self.question.quantiles) + first
         rows: list[dict[str, Any]] = self._own_quantiles.slice(place, count).to_pylist()
         return list(map(self.question.domain.quantile_in_words, rows))
+
+    def statistic(
+        self,
+        kind: StatisticKind,
+        lower: object = None,
+        upper: object = None,
+        key: object = None,
+    ) -> Statistic:
+        """Return the mean, the variance, the standard deviation or the total of the values.
+
+        Args:
+            kind: which of them.
+            lower, upper: only of values in [lower, upper); None leaves a side open.
+            key: of a tree with keys.
+
+        Raises:
+            ValueError: values that are no numbers, or count missing ones; bounds that are no edges;
+                no such key; too few rows; or the mechanism does not know the error.
+        """
+        code = self._code(key)
+        try:
+            return self._values(lower, upper, code).statistic(kind)
+        except ValueError as error:
+            raise ValueError(f"{kind.value}: {error}") from None
+
+    def _values(self, lower: object, upper: object, code: int) -> BlockedValues:
+        """The values of a range whose ends may be open, in blocks that were estimated.
+
+        Raises:
+            ValueError: as of `statistic`, without its name.
+        """
+        domain, name = self.question.domain, self.question.name
+        missing, half, spread = getattr(domain, "missing", "drop"), domain.half_width, domain.spread
+        if missing != "drop":
+            raise ValueError(
+                f"tree {name} counts missing values in its {missing} cell, where they would be "
+                "values; say missing: drop in the domain"
+            )
+        if domain.cells > MOST_VALUES:
+            raise ValueError(
+                f"tree {name} has {domain.cells:,} cells, and all of them are held in memory: at "
+                f"most {MOST_VALUES:,} can be; a tree with fewer cells has a mean too"
+            )
+        start, stop = self._cells_between(lower, upper)
+        blocks = self.errors.leaf_blocks(code)
+        if blocks is None:
+            blocks = np.arange(domain.cells + 1)
+        edges = blocks[(blocks >= start) & (blocks <= stop)]
+        if edges.size < 2 or edges[0] != start or edges[-1] != stop:
+            raise ValueError(
+                f"the tree was not divided at an end of {self._label(start, stop)}: the rows "
+                "around it are known together; leave the range out or take a wider one"
+            )
+        prefixes = np.concatenate([[0.0], self._cdf_rows(code)["estimate"].to_numpy()])
+        middles, cells = domain.middles(0, domain.cells), np.diff(edges).astype(np.float64)
+        first, last = middles[edges[:-1]], middles[edges[1:] - 1]
+        step = (last - first) / np.maximum(cells - 1, 1)
+
+        def variance(weights: Floats) -> float:
+            whole = np.zeros(domain.cells)
+            whole[start:stop] = np.repeat(weights, np.diff(edges))
+            return self.errors.weighted(whole, code)
+
+        return BlockedValues(
+            label=self._label(start, stop),
+            estimates=np.diff(prefixes[edges]),
+            middles=first + (last - first) / 2,
+            halves=(last - first) / 2 + half,
+            spreads=spread + np.square(step) * (np.square(cells) - 1) / 12,
+            variance=variance,
+            confidence=self.confidence,
+        )
+
+    def _cells_between(self, lower: object, upper: object) -> tuple[int, int]:
+        """The cells of a range whose ends may be open."""
+        domain, ends = self.question.domain, list[int]()
+        for value, otherwise in ((lower, 0), (upper, domain.cells)):
+            if value is not None and not domain.is_edge(value):
+                raise ValueError(f"{value} is no edge of a cell of column {domain.column}")
+            ends.append(otherwise if value is None else domain.find_boundary(value))
+        start, stop = ends
+        if start >= stop:
+            raise ValueError(f"{lower} is not below {upper}")
+        return start, stop
 
     def numbered_level(self, name: str | None) -> int:
         # A category without an order is answered by its count.

@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats, Integers
 from dpcore.questions.intervals import Ends
 from dpcore.trees.shape import Shape
 
@@ -85,6 +87,23 @@ class AnswerErrors(ABC):
         below = [self._tree.leaf_range(*node) for node in nodes]
         return self.sum(merged_runs((each.start, each.stop) for each in below), key)
 
+    def leaf_blocks(self, key: int) -> Integers | None:
+        """Return the edges of the blocks of leaves whose rows are taken to lie evenly in them,
+        rising from 0 to K; None where every leaf was estimated by itself."""
+        return None
+
+    def weighted(self, weights: Floats, key: int) -> float:
+        """Return the variance of a weighted sum of the estimates of the leaves.
+
+        Args:
+            weights: (K,) alike inside each block of `leaf_blocks`.
+            key: code of the tree's key.
+
+        Raises:
+            ValueError: it is not known for this mechanism.
+        """
+        raise ValueError("the error of a weighted sum of these counts is not known")
+
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError | SumBounds:
         """Return the error of the count of leaves 0..stop - 1.
 
@@ -97,11 +116,25 @@ class AnswerErrors(ABC):
             ValueError: no such band is known.
         """
         if simultaneous:
-            raise ValueError(
-                "simultaneous: no band over all values is known for this mechanism; whole "
-                "levels have one (for: estimates)"
-            )
+            self.band(np.zeros(0))
         return self.sum([(0, stop)], key)
+
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of prefixes that hold at all prefixes at once.
+
+        Args:
+            variances: (...) of the estimates of prefixes, in rows^2.
+
+        Returns:
+            (...) in rows.
+
+        Raises:
+            ValueError: no such band is known.
+        """
+        raise ValueError(
+            "simultaneous: no band over all values is known for this mechanism; whole levels have "
+            "one (for: estimates)"
+        )
 
     def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
         """Return the intervals that quantiles are found by.

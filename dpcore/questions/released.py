@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import pyarrow as pa
 
 from dpcore.arithmetic.sums import hypotenuse
+from dpcore.arrays import Floats
 from dpcore.noise.randomness import RandomStream
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
@@ -250,6 +251,17 @@ class Released(ABC):
         """
         raise self._has_no_order("cdf")
 
+    def band(self, variances: Floats) -> Floats:
+        """Return the margins of points of the CDF that hold at all points at once.
+
+        Args:
+            variances: (n,) of the points, in rows^2.
+
+        Raises:
+            ValueError: the tree has no order, or no such band is known.
+        """
+        raise self._has_no_order("cdf")
+
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper).
 
@@ -265,6 +277,19 @@ class Released(ABC):
             ValueError: the tree has one column, or none of this name.
         """
         raise ValueError(f"column: tree {self._name} has one; leave --column out")
+
+    def statistic(
+        self, kind: Any, lower: object = None, upper: object = None, key: object = None
+    ) -> Any:
+        """Return the mean, the variance, the standard deviation or the total of the values.
+
+        Raises:
+            ValueError: the tree has no values that are numbers.
+        """
+        raise ValueError(
+            f"{kind.value}: tree {self._name} has no values that are numbers; a tree over one "
+            "column of type integer or number has"
+        )
 
     def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
         """The count of rows in a box.
@@ -285,7 +310,7 @@ class Released(ABC):
             ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.
         """
         raise ValueError(
-            f"sample: tree {self._name} is no hypercube, so no rows can be drawn from it"
+            f"sample: tree {self._name} is neither a hypercube nor a table, so it gives no rows"
         )
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:

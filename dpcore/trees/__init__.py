@@ -36,6 +36,7 @@ FACE = {
         "estimate_up",
         "estimation_weights",
         "prefix_weights",
+        "weighted_variance",
     ),
     "linear_forest": ("Known", "LinearForest"),
     "shape": ("Shape",),

@@ -115,6 +115,39 @@ def estimation_weights(tree: Shape, variances: Sequence[float | Floats]) -> Esti
     )
 
 
+def weighted_variance(
+    weights: EstimationWeights, leaf_weights: Floats, root_variance: float
+) -> float:
+    """The variance of a weighted sum of the estimates of the leaves.
+
+    With alpha_v the coefficient of u_v in what lies below v, and e_v the variance of the rest:
+    alpha_v = sum alpha_c k_c, e_v = sum (e_c + alpha_c^2 a_c) - (sum alpha_c a_c)^2 / A, and at the
+    root alpha^2 g + e.
+
+    Args:
+        weights: of both passes.
+        leaf_weights: (K,) of the leaves.
+        root_variance: g of the root, in rows^2.
+
+    Returns:
+        in rows^2 times the square of the weights' unit.
+
+    >>> from dpcore.trees.uniform import UniformTree
+    >>> weights = estimation_weights(UniformTree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
+    >>> round(weighted_variance(weights, np.ones(4), float(weights.below[0][0])), 12)
+    1.333333333333
+    """
+    tree, alpha, rest = weights.tree, leaf_weights, np.zeros_like(leaf_weights)
+    for level in reversed(range(tree.height)):
+        below, gain = weights.below[level + 1], weights.gain[level + 1]
+        both = tree.child_sum(level, alpha * below)
+        rest = tree.child_sum(level, rest + np.square(alpha) * below)
+        alpha = tree.child_sum(level, alpha * gain)
+        # sum alpha_c k_c sum alpha_c a_c is the square over A.
+        rest = np.maximum(rest - alpha * both, 0.0)
+    return float(np.square(alpha[0]) * root_variance + rest[0])
+
+
 def _pass_up(
     tree: Shape, measured: Sequence[Floats]
 ) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:

@@ -244,7 +244,7 @@ def cell_text(name: str, row: Mapping[str, Any]) -> str:
         return error_figure(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return significant(value, 4 if name in ("error", "fraction") else _ALL_DIGITS)
+    return significant(value, 4 if name in ("error", "fraction", "within") else _ALL_DIGITS)
 
 
 def share_text(part: Fraction) -> str:

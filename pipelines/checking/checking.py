@@ -124,13 +124,10 @@ def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_
         UserError, ConfigurationError, ReleaseError: one sentence that says what to fix.
     """
     configuration = load_configuration(path, parameters)
-    files.use_options(beam_options([]))
-    check_filesystems(configuration.input_paths)
     check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
     if not as_json:
         print_line(NOT_PRIVATE)
-    counted = _count_files if configuration.table is None else _count_table
-    number = counted(check, rows, shown=not as_json)
+    number = count_input(check, rows, shown=not as_json)
     if as_json:
         print_json(check_entry(check, number))
         return 0
@@ -139,6 +136,26 @@ def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_
     for line in guarantee_warnings(check.tally.plan):
         remark(line)
     return 0
+
+
+def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> int:
+    """Counts the rows of the input of a configuration.
+
+    Args:
+        check: whose tally they are added to.
+        most: at most so many rows are read; None: all.
+        shown: print the files and their columns.
+
+    Returns:
+        how many files, or parts of a table, there are.
+
+    Raises:
+        UserError, ReleaseError: one sentence that says what to fix.
+    """
+    files.use_options(beam_options([]))
+    check_filesystems(check.configuration.input_paths)
+    counted = _count_files if check.configuration.table is None else _count_table
+    return counted(check, most, shown=shown)
 
 
 def _count_files(check: InputCheck, most: int | None, *, shown: bool) -> int:

@@ -19,7 +19,7 @@ def add_query(commands: Commands) -> None:
     parser = add_command(commands, "query", "Ask a release; costs no budget.", run)
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
-    ordered, nodes = _add_ordered(kinds), _add_nodes(kinds)
+    ordered, nodes = _add_ordered(kinds), [*_add_nodes(kinds), *_add_statistics(kinds)]
     for kind in ordered:
         kind.add_argument("--column", help="of a tree over several columns")
     for kind in (*ordered, *nodes):
@@ -44,6 +44,27 @@ def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
     for kind in (cdf, between):
         _add_exact(kind)
     return [cdf, quantile, between]
+
+
+def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
+    """The questions about the values of a column of numbers."""
+    parsers = []
+    for name, what in (
+        ("mean", "the mean of the values"),
+        ("variance", "the variance of the values"),
+        ("std", "the standard deviation of the values"),
+        ("total", "the values added up"),
+    ):
+        parser = kinds.add_parser(name, help=what)
+        parser.add_argument(
+            "--range",
+            nargs=2,
+            metavar=("LOWER", "UPPER"),
+            help='only values in [LOWER, UPPER), edges of cells; "" leaves a side open',
+        )
+        parser.set_defaults(exact=False)
+        parsers.append(parser)
+    return parsers
 
 
 def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:

@@ -7,8 +7,12 @@ reported at the key `table`, any other error at its own key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from dpcore.hierarchy.calendar import CALENDAR_LEVELS, check_calendar, universe_from_calendar
 from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
@@ -16,8 +20,8 @@ from dpcore.hierarchy.leaves import MAX_DIGITS
 from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.refusal import Refusal
-from pipelines.hierarchy.universe import read_universe
-from pipelines.schema.values import BOUND, TEXT, rule_schema, rules_schema, several, words
+from pipelines.hierarchy.universe import read_universe, universe_from_leaves
+from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, rules_schema, several, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.yaml_document import moment
@@ -35,16 +39,22 @@ _BESIDE = {
         ("columns", "digits", "separator", "parent"),
         "does not go with calendar, whose leaves follow from lower and upper",
     ),
+    "leaves": (
+        ("columns", "digits", "separator"),
+        "goes with columns, digits and separator; names and their parents need a table",
+    ),
     "table_column": (("digits", "separator", "parent"), "belongs to a column and its table"),
     "table_columns": (("columns",), "belongs to columns; for one column it is table_column"),
 }
 _REQUIRED = {
-    "columns": ("table",),
-    "digits": ("levels", "table"),
-    "separator": ("table",),
-    "parent": ("table",),
+    "columns": (),
+    "digits": ("levels",),
+    "separator": (),
+    "parent": (),
     "calendar": (),  # but lower and upper, where its units do not come again
 }
+# Leaves that are listed in a configuration; more are read from a table.
+MOST_LISTED = 1 << 17
 
 
 def read_hierarchy(value: object) -> HierarchyDomain:
@@ -200,6 +210,15 @@ def _check_keys(section: Mapping[str, object], form: str) -> None:
     for key in _REQUIRED[form]:
         if key not in section:
             raise RuleBroken(f"is required with {form}", at=f".{key}")
+    if form == "calendar":
+        return
+    if "leaves" not in section and "table" not in section:
+        more = "" if form == "parent" else ", or leaves that are listed"
+        raise RuleBroken(f"is required with {form}{more}", at=".table")
+    if "leaves" in section:
+        for key in ("table", "table_column", "table_columns"):
+            if key in section:
+                raise RuleBroken("does not go with leaves, which are listed", at=f".{key}")
 
 
 def _calendar_universe(given: Mapping[str, Any]) -> Universe:
@@ -212,18 +231,79 @@ def _calendar_universe(given: Mapping[str, Any]) -> Universe:
 def _table_universe(given: Mapping[str, Any], form: str) -> Universe:
     if form in ("columns", "digits"):
         _check_lengths(given, form)
+    listed = "leaves" in given
+    arguments: dict[str, Any]
     if form == "columns":
         levels = given.get("levels") or rules.at(".columns", _level_names, list(given["columns"]))
-        arguments = {"columns": given.get("table_columns", given["columns"]), "levels": levels}
+        arguments = {"levels": levels}
+        if not listed:
+            arguments["columns"] = given.get("table_columns", given["columns"])
     else:
         column = given.get("table_column", given["column"])
         if given.get("parent") == column:
             raise RuleBroken(f"{shown(column)} is the column of the nodes themselves", at=".parent")
         arguments = {"column": column, form: given[form], "levels": given.get("levels", ())}
     try:
+        if listed:
+            columns = given.get("columns") or (given["column"],)
+            return universe_from_leaves(_leaf_columns(given["leaves"], columns), **arguments)
         return read_universe(given["table"], **arguments)
     except ValueError as error:
-        raise RuleBroken(str(error).removesuffix("."), at=".table") from None
+        at = ".leaves" if listed else ".table"
+        raise RuleBroken(str(error).removesuffix("."), at=at) from None
+
+
+def _leaf_columns(leaves: object, columns: Sequence[str]) -> dict[str, pa.Array]:
+    """The listed leaves by column.
+
+    Args:
+        leaves: values of each column, for every combination of these; a list of lists, a leaf each;
+            or, of one column, a list of values.
+        columns: of the domain.
+
+    Raises:
+        ValueError: they are none of these, or too many.
+    """
+    if isinstance(leaves, dict):
+        if set(leaves) != set(columns):
+            raise ValueError(f"must list the values of {', '.join(columns)}, and of no others")
+        number = math.prod(len(leaves[name]) for name in columns)
+        _check_listed(number)
+        combined = list(itertools.product(*(leaves[name] for name in columns)))
+    else:
+        _check_listed(len(leaves))  # type: ignore[arg-type]
+        one = len(columns) == 1
+        combined = [
+            (each,) if one and not isinstance(each, tuple) else each
+            for each in leaves  # type: ignore[attr-defined]
+        ]
+        if any(not isinstance(each, tuple) or len(each) != len(columns) for each in combined):
+            raise ValueError(f"each must be a list of {len(columns)}, a value of each column")
+    return {
+        name: _label_array(name, [leaf[place] for leaf in combined])
+        for place, name in enumerate(columns)
+    }
+
+
+def _check_listed(number: int) -> None:
+    if number > MOST_LISTED:
+        raise ValueError(f"are {number:,}; more than {MOST_LISTED:,} are read from a table")
+
+
+def _label_array(name: str, values: list[object]) -> pa.Array:
+    """Values that are all strings, or all whole numbers."""
+    if all(isinstance(each, str) for each in values):
+        return pa.array(values, pa.string())
+    if all(isinstance(each, int) and not isinstance(each, bool) for each in values):
+        return pa.array(values, pa.int64())
+    raise ValueError(f"{name} must have strings, or whole numbers, and not both")
+
+
+def _leaves(value: object) -> object:
+    """Leaves as they are written: lists become tuples."""
+    if isinstance(value, dict):
+        return {name: rules.several(each) for name, each in rules.section(value).items()}
+    return tuple(tuple(each) if isinstance(each, list) else each for each in rules.several(value))
 
 
 def _check_lengths(given: Mapping[str, Any], form: str) -> None:
@@ -286,6 +366,7 @@ _RULES: dict[str, Callable[[object], object]] = {
     "levels": _level_names,
     "lower": moment,
     "upper": moment,
+    "leaves": _leaves,
     "table": rules.text,
     "table_column": rules.text,
     "table_columns": _names,
@@ -295,10 +376,18 @@ _RULES: dict[str, Callable[[object], object]] = {
 
 
 _TEXTS = several(TEXT)
+_LABEL: Schema = {"type": ["string", "integer"]}
+_LEAVES: Schema = {
+    "anyOf": [
+        {"type": "array", "items": {"anyOf": [_LABEL, several(_LABEL)]}, "minItems": 1},
+        {"type": "object", "additionalProperties": several(_LABEL)},
+    ]
+}
 HIERARCHY_SCHEMA = rules_schema(
     _RULES,
     "hierarchy",
     columns=_TEXTS,
+    leaves=_LEAVES,
     levels=_TEXTS,
     table_columns=_TEXTS,
     digits=rule_schema(rules.whole_numbers),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -63,15 +63,38 @@ def read_universe(
         return _read_blocks(path, *blocks, column, digits, levels)
     leaves = read_leaves(path, columns or [name for name in (column, parent) if name is not None])
     try:
-        if column is None:
-            return universe_from_columns(leaves, levels=levels)
-        if parent is not None:
+        if column is not None and parent is not None:
             return universe_from_parents(leaves[column], leaves[parent], columns=(column, parent))
-        if separator is not None:
-            return universe_from_paths(leaves[column], separator, levels=levels, column=column)
-        return universe_from_codes(leaves[column], digits, levels=levels, column=column)
+        return universe_from_leaves(
+            leaves, column=column, digits=digits, separator=separator, levels=levels
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def universe_from_leaves(
+    leaves: Mapping[str, pa.Array | pa.ChunkedArray],
+    *,
+    column: str | None = None,
+    digits: Sequence[int] = (),
+    separator: str | None = None,
+    levels: Sequence[str] = (),
+) -> Universe:
+    """Make a universe of its leaves.
+
+    Args:
+        leaves: by column, (leaves,) each: one column a level, or else the column of codes or paths.
+        column: of the codes or paths; None where each column is a level.
+        digits, separator, levels: as of `read_universe`.
+
+    Raises:
+        ValueError: one sentence with the column and what is wrong with it.
+    """
+    if column is None:
+        return universe_from_columns(leaves, levels=levels)
+    if separator is not None:
+        return universe_from_paths(leaves[column], separator, levels=levels, column=column)
+    return universe_from_codes(leaves[column], digits, levels=levels, column=column)
 
 
 def _blocks(path: str, column: str) -> tuple[int, Callable[[int], pa.Array]] | None:

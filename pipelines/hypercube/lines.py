@@ -22,6 +22,13 @@ ADAPTIVE_ERRORS = (
     "in the others"
 )
 
+# With more columns a wide table is closer on pairs of them (benchmarks/boxes_or_tables.py).
+MOST_COLUMNS = 3
+TOO_MANY_COLUMNS = (
+    f"of more than {MOST_COLUMNS} columns a wide table has closer synthetic rows and counts of "
+    "pairs: domain.kind: table"
+)
+
 
 def hypercube_description(question: HypercubeQuestion) -> Description:
     """Describe the plan of a box: its levels, which nodes are divided, how its counts are held."""
@@ -30,9 +37,7 @@ def hypercube_description(question: HypercubeQuestion) -> Description:
     texts = Column("", list(_levels(question)), Unit.TEXT, "{}")
     return Description(
         entry=lambda: _entry(question),
-        errors=lambda entry: Errors(
-            notes=(ADAPTIVE_ERRORS,) if isinstance(plan, AdaptivePartitionPlan) else ()
-        ),
+        errors=lambda entry: Errors(notes=tuple(_remarks(question))),
         size=f"a partition of {', '.join(columns)}, {plan.depths[-1]} of {question.domain.bits} "
         "bits deep",
         budget=question.budget,
@@ -46,6 +51,14 @@ def hypercube_description(question: HypercubeQuestion) -> Description:
         intervals="" if plan.states_errors else None,
         notes=notes(question),
     )
+
+
+def _remarks(question: HypercubeQuestion) -> Iterator[str]:
+    """Say what is known of the errors of a box."""
+    if isinstance(question.plan, AdaptivePartitionPlan):
+        yield ADAPTIVE_ERRORS
+    if len(question.columns) > MOST_COLUMNS:
+        yield TOO_MANY_COLUMNS
 
 
 def _levels(question: HypercubeQuestion) -> Iterator[str]:

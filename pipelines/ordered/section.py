@@ -72,7 +72,11 @@ class OrderedTree(KnownLeavesSection):
     ]
     objective: Annotated[
         str | None,
-        PlainValidator(rules.choice("cdf", "quantiles", "ranges", "counts", "nodes")),
+        PlainValidator(
+            rules.choice(
+                *("cdf", "quantiles", "ranges", "counts", "nodes"), page="docs/questions.md"
+            )
+        ),
     ] = None
     quantiles: Annotated[
         tuple[Quantile, ...], BeforeValidator(rules.several), AfterValidator(rules.each_once)

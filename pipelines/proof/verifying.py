@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from pipelines.proof.check import Check, run_checks
+from pipelines.proof.check import Check, Finding, run_checks
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.sections.parameters import given_parameters
 from pipelines.terminal_text import print_json, print_line
@@ -18,16 +18,60 @@ from transforms.secrets.schemes import has_scheme
 _CONFIGURATIONS = (".yaml", ".yml")
 
 
+@dataclass(frozen=True, kw_only=True)
+class VerifyRequest:
+    """What a release is checked against, beside itself.
+
+    Args:
+        folder: of the release.
+        signer: a file with the public key of who must have signed the manifest; None: anybody.
+        key: the release key: the path of its file, or a reference; None: it is not compared.
+        data: files of the rows, or the one configuration of the release; empty: it is not replayed.
+        parameters: of the configuration, by name.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+
+    folder: str
+    signer: str | None = None
+    key: str | None = None
+    data: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        configured = bool(self.data) and self.data[0].endswith(_CONFIGURATIONS)
+        if configured and len(self.data) > 1:
+            raise UserError("--data: takes one configuration, or files of rows")
+        if self.data and not configured and self.key is None:
+            raise UserError("--data: files of rows need --key, the release's key")
+        if self.parameters and not configured:
+            raise UserError("--set: goes with --data CONFIG")
+
+
+def verify_release(request: VerifyRequest) -> list[Finding]:
+    """Makes the checks of a release, and returns what was found of each.
+
+    Raises:
+        UserError: there is no release.
+    """
+    return run_checks(_checks(Verified(request.folder), request))
+
+
 def run_verify(chosen: argparse.Namespace) -> int:
     """Check a release and print a line for each check.
 
     Raises:
         UserError: a check fails, or the options contradict each other.
     """
-    parameters = given_parameters(chosen.set)
-    _check_arguments(chosen, parameters)
-    release = Verified(chosen.release)
-    findings = run_checks(_checks(release, chosen, parameters))
+    request = VerifyRequest(
+        folder=chosen.release,
+        signer=chosen.signer,
+        key=chosen.key,
+        data=tuple(chosen.data or ()),
+        parameters=given_parameters(chosen.set),
+    )
+    findings = verify_release(request)
     if chosen.json:
         failed = any(each.ok is False for each in findings)
         checks = [asdict(each) for each in findings]
@@ -39,21 +83,16 @@ def run_verify(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _replay(
-    release: Verified,
-    data: list[str],
-    parameters: Mapping[str, str],
-    reference: KeyReference | None,
-) -> str:
+def _replay(release: Verified, request: VerifyRequest, reference: KeyReference | None) -> str:
     """The release of these rows under its key is this one, bit for bit."""
     from pipelines.configuration import load_configuration
     from pipelines.proof.replay import check_replay, rows_of_configuration, rows_of_files
     from pipelines.running.selecting import selected_keys
     from transforms import files
 
-    staged = release.has_stage
+    staged, data = release.has_stage, request.data
     if data[0].endswith(_CONFIGURATIONS):
-        configuration = load_configuration(data[0], parameters)
+        configuration = load_configuration(data[0], request.parameters)
         if configuration.auto_bounds and release.plan.bounds is not None:
             configuration = configuration.with_chosen(release.plan.bounds)
         if staged and configuration.selections:
@@ -73,21 +112,19 @@ def _replay(
     return reason
 
 
-def _checks(
-    release: Verified, chosen: argparse.Namespace, parameters: Mapping[str, str]
-) -> list[Check]:
+def _checks(release: Verified, request: VerifyRequest) -> list[Check]:
     checks = [*release.manifest_checks(), *release.file_checks()]
-    if chosen.signer is not None:
-        checks.append(Check(name="signature", made=partial(release.signature, chosen.signer)))
-    key = None if chosen.key is None else key_reference(chosen.key)
+    if request.signer is not None:
+        checks.append(Check(name="signature", made=partial(release.signature, request.signer)))
+    key = None if request.key is None else key_reference(request.key)
     if key is not None:
         made = partial(release.key, key)
         checks.append(Check(name="key", made=made, after=("manifest",)))
-    if chosen.data:
+    if request.data:
         needed = ("manifest", "specification", "parts", "files", *(["key"] if key else []))
         needed += ("selection",) if release.is_staged else ()
         needed += ("bounds",) if release.has_chosen_bounds else ()
-        made = partial(_replay, release, chosen.data, parameters, key)
+        made = partial(_replay, release, request, key)
         checks.append(Check(name="replay", made=made, after=needed, edited=False))
     return checks
 
@@ -95,13 +132,3 @@ def _checks(
 def key_reference(text: str) -> KeyReference:
     """A key by the path of its file, or by its reference."""
     return KeyReference(reference=text if has_scheme(text) else f"file:{text}")
-
-
-def _check_arguments(chosen: argparse.Namespace, parameters: Mapping[str, str]) -> None:
-    configured = bool(chosen.data) and chosen.data[0].endswith(_CONFIGURATIONS)
-    if configured and len(chosen.data) > 1:
-        raise UserError("--data: takes one configuration, or files of rows")
-    if chosen.data and not configured and chosen.key is None:
-        raise UserError("--data: files of rows need --key, the release's key")
-    if parameters and not configured:
-        raise UserError("--set: goes with --data CONFIG")

@@ -42,6 +42,7 @@ class Answers:
         confidence: of the intervals.
         form: how `plot` draws them, as of `pipelines.python.drawing.Drawing`.
         noun: what is counted: rows, counted rows of a bounded unit, or a sum.
+        column: whose values they are about, and `keys` the columns of keys; for the axes.
     """
 
     table: pa.Table
@@ -49,6 +50,8 @@ class Answers:
     confidence: float
     form: str = NODES
     noun: str = "rows"
+    column: str = ""
+    keys: str = ""
 
     def to_arrow(self) -> pa.Table:
         """The answers as an Arrow table."""
@@ -119,12 +122,13 @@ class Answers:
         """Value of a single quantile."""
         return self._only("value")
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draws the answers: a CDF with its band, bars with whiskers, or a line by day with its
-        band.
+    def plot(self, ax: Any = None, *, share: bool = False) -> Any:
+        """Draws the answers: a CDF with its band, a histogram of a level of an ordered tree, bars
+        with whiskers, or a line by day with its band.
 
         Args:
             ax: axes of matplotlib; None: new ones.
+            share: of a CDF or a histogram: parts of each key's count, to compare groups.
 
         Returns:
             the axes.
@@ -132,7 +136,15 @@ class Answers:
         Raises:
             Error: matplotlib is not installed; there is too much for one drawing.
         """
-        return Drawing(table=self.table, title=self._heading, form=self.form, noun=self.noun).on(ax)
+        return Drawing(
+            table=self.table,
+            title=self._heading,
+            form=self.form,
+            noun=self.noun,
+            column=self.column,
+            keys=self.keys,
+            share=share,
+        ).on(ax)
 
     def of_key(self, key: str) -> Answers:
         """The answers of one key of several.

@@ -22,7 +22,9 @@ class Written:
         """The section as plain values."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         more = given.pop("more", {})
-        return {name: value for name, value in given.items() if value is not None} | dict(more)
+        # A key that is a word of Python has an underscore behind it.
+        named = {name.rstrip("_"): value for name, value in given.items() if value is not None}
+        return named | dict(more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +85,17 @@ class Tree(Written):
         by: once for each key.
         quantiles: that are released beside the CDF.
         objective: what the tree is planned for.
+        for_: ``counts``, ``estimates`` or ``quantiles``: which of its numbers will be read.
+        mechanism: ``planned``, or one that you choose.
+        guess: a public guess, such as ``{"rows": 1_000_000}``.
+        fanouts: of each level, where you choose them.
         weight: its part of the budget, relative to the weights of the other trees.
         more: other keys of the tree.
 
     >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
     {'name': 'age', 'domain': {'column': 'age', 'type': 'integer', 'lower': 0, 'upper': 120}}
+    >>> Tree("age", domain={}, for_="counts", guess={"rows": 10**6}).values()
+    {'name': 'age', 'domain': {}, 'for': 'counts', 'guess': {'rows': 1000000}}
     """
 
     name: str
@@ -95,6 +103,10 @@ class Tree(Written):
     by: By | Mapping[str, Any] | None = None
     quantiles: Sequence[float] | None = None
     objective: str | None = None
+    for_: str | None = None
+    mechanism: str | None = None
+    guess: Mapping[str, Any] | None = None
+    fanouts: Sequence[int] | None = None
     weight: float | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -144,7 +156,21 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
         return value
+    if hasattr(value, "__arrow_c_stream__"):
+        return _frame_rows(value)
     for name in ("tolist", "as_py"):  # of NumPy, pandas, Arrow
         if hasattr(value, name):
             return plain(getattr(value, name)())
     return value
+
+
+def _frame_rows(frame: Any) -> list[Any]:
+    """The rows of a frame, such as leaves: values of one column, or a list of each row's."""
+    import pyarrow as pa
+
+    if type(frame).__module__.startswith("pandas"):
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    else:
+        table = pa.table(frame)
+    columns = [plain(each.to_pylist()) for each in table.columns]
+    return columns[0] if len(columns) == 1 else [list(row) for row in zip(*columns, strict=True)]

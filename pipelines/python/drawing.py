@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from pipelines.python.error import Error
 
-CURVES, QUANTILES, NODES = "curves", "quantiles", "nodes"
+CURVES, QUANTILES, NODES, HISTOGRAM = "curves", "quantiles", "nodes", "histogram"
 # More lines or bars than these cannot be distinguished.
 MOST_KEYS, MOST_BARS = 10, 60
+# Labels of cells below a histogram.
+_TICKS = 12
 _INK, _WHISKER = "#20639b", "#555555"
 _BAND = {"alpha": 0.25, "linewidth": 0}
 
@@ -25,15 +27,22 @@ class Drawing:
     Args:
         table: the answers.
         title: above the drawing.
-        form: `CURVES`, steps with bands; `QUANTILES`, lines with bands; or `NODES`, bars with
-            whiskers, or lines with bands where the labels are days or months.
+        form: `CURVES`, steps with bands; `QUANTILES`, lines with bands; `HISTOGRAM`, steps with
+            bands over cells that follow one another; or `NODES`, bars with whiskers, or lines with
+            bands where the labels are days or months.
         noun: what is counted, on the axes.
+        column: whose values are on the axis.
+        keys: the columns of keys, above their names.
+        share: counts are parts of the count of their key.
     """
 
     table: pa.Table
     title: str
     form: str
     noun: str = "rows"
+    column: str = ""
+    keys: str = ""
+    share: bool = False
 
     def on(self, ax: Any = None) -> Any:
         """Draws them.
@@ -53,16 +62,20 @@ class Drawing:
             raise Error("plot: needs matplotlib: pip install matplotlib") from None
         if not self.table.num_rows:
             raise Error(f"{self.title}: there is nothing to draw")
+        if self.form in (QUANTILES, NODES) and self.share:
+            raise Error(f"{self.title}: share is for a CDF, or for the nodes of one level")
         parts = self._by_key()
         if ax is None:
             _, ax = pyplot.subplots(layout="constrained")
         ax.set_title(self.title, fontsize="medium")
         if self.form == CURVES:
-            return _curves(ax, parts, self.noun)
+            return self._curves(ax, parts)
         if self.form == QUANTILES:
-            return _quantiles(ax, parts, self.noun)
+            return self._quantiles(ax, parts)
+        if self.form == HISTOGRAM:
+            return self._histogram(ax, parts)
         if _days(self.table["label"].to_pylist()):
-            return _days_lines(ax, parts, self.noun)
+            return self._days_lines(ax, parts)
         return self._bars(ax)
 
     def _by_key(self) -> dict[str, pa.Table]:
@@ -100,43 +113,84 @@ class Drawing:
         ax.xaxis.set_major_formatter("{x:,.0f}")
         return ax
 
+    def _curves(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
+        """Steps at the upper edges of cells."""
+        for key, table in parts.items():
+            upper, total = _placed(table["upper"]), self._whole(table, at_end=True)
+            estimate, low, high = _scaled(table, total)
+            (line,) = ax.step(upper, estimate, where="post", label=key)
+            ax.fill_between(upper, low, high, step="post", color=line.get_color(), **_BAND)
+        ax.set_xlabel(self.column)
+        return self._finished(ax, parts, "below", counts=True)
 
-def _curves(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
-    """Steps at the upper edges of cells."""
-    for key, table in parts.items():
-        upper = _placed(table["upper"])
-        (line,) = ax.step(upper, table["estimate"].to_pylist(), where="post", label=key)
-        ax.fill_between(upper, *_ends(table), step="post", color=line.get_color(), **_BAND)
-    return _finished(ax, parts, f"{noun} below", counts=True)
+    def _histogram(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
+        """Steps over cells, each as wide as the other."""
+        for key, table in parts.items():
+            labels, total = table["label"].to_pylist(), self._whole(table, at_end=False)
+            places = range(len(labels))
+            estimate, low, high = _scaled(table, total)
+            (line,) = ax.step(places, estimate, where="mid", label=key)
+            ax.fill_between(places, low, high, step="mid", color=line.get_color(), **_BAND)
+            shown = range(0, len(labels), -(-len(labels) // _TICKS))
+            ax.set_xticks(shown, [labels[place] for place in shown], rotation=30, ha="right")
+        ax.set_xlabel(self.column)
+        return self._finished(ax, parts, "in a cell", counts=True)
+
+    def _quantiles(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
+        for key, table in parts.items():
+            q = table["q"].to_pylist()
+            (line,) = ax.plot(q, _placed(table["value"]), marker="o", markersize=3, label=key)
+            ends = _placed(table["ci_low"]), _placed(table["ci_high"])
+            ax.fill_between(q, *ends, color=line.get_color(), **_BAND)
+        ax.set_xlabel(f"part of the {self.noun}")
+        self._finished(ax, parts, "")
+        ax.set_ylabel(self.column or "value")
+        return ax
+
+    def _days_lines(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
+        for key, table in parts.items():
+            days = _days(table["label"].to_pylist())
+            (line,) = ax.plot(days, table["estimate"].to_pylist(), label=key)
+            ax.fill_between(days, *_ends(table), color=line.get_color(), **_BAND)
+        ax.tick_params(axis="x", rotation=30)
+        return self._finished(ax, parts, "", counts=True)
+
+    def _whole(self, table: pa.Table, *, at_end: bool) -> float:
+        """What counts are divided by: 1, or the count of all of them.
+
+        Raises:
+            Error: it is not above 0.
+        """
+        if not self.share:
+            return 1.0
+        counts = table["count"].to_pylist()
+        total = counts[-1] if at_end else sum(counts)
+        if total <= 0:
+            raise Error(f"{self.title}: there is nothing that shares could be of")
+        return float(total)
+
+    def _finished(
+        self, ax: Any, parts: dict[str, pa.Table], what: str, *, counts: bool = False
+    ) -> Any:
+        noun = f"part of the {self.noun}" if self.share else self.noun
+        ax.set_ylabel(f"{noun} {what}".strip())
+        if counts:
+            ax.yaxis.set_major_formatter(_in_percent if self.share else "{x:,.0f}")
+        ax.margins(x=0)
+        if "" not in parts:
+            ax.legend(fontsize="small", title=self.keys or None)
+        return ax
 
 
-def _quantiles(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
-    for key, table in parts.items():
-        q = table["q"].to_pylist()
-        (line,) = ax.plot(q, _placed(table["value"]), marker="o", markersize=3, label=key)
-        ends = _placed(table["ci_low"]), _placed(table["ci_high"])
-        ax.fill_between(q, *ends, color=line.get_color(), **_BAND)
-    ax.set_xlabel(f"part of the {noun}")
-    return _finished(ax, parts, "value")
+def _in_percent(part: float, _: int) -> str:
+    return f"{100 * part:.3g} %"
 
 
-def _days_lines(ax: Any, parts: dict[str, pa.Table], noun: str) -> Any:
-    for key, table in parts.items():
-        days = _days(table["label"].to_pylist())
-        (line,) = ax.plot(days, table["estimate"].to_pylist(), label=key)
-        ax.fill_between(days, *_ends(table), color=line.get_color(), **_BAND)
-    ax.tick_params(axis="x", rotation=30)
-    return _finished(ax, parts, noun, counts=True)
-
-
-def _finished(ax: Any, parts: dict[str, pa.Table], ylabel: str, *, counts: bool = False) -> Any:
-    ax.set_ylabel(ylabel)
-    if counts:
-        ax.yaxis.set_major_formatter("{x:,.0f}")
-    ax.margins(x=0)
-    if "" not in parts:
-        ax.legend(fontsize="small")
-    return ax
+def _scaled(table: pa.Table, total: float) -> tuple[list[float], list[float], list[float]]:
+    """Estimates and the ends of their intervals, divided by a total."""
+    numbers = (table["estimate"].to_pylist(), *_ends(table))
+    estimate, low, high = ([each / total for each in column] for column in numbers)
+    return estimate, low, high
 
 
 def _ends(table: pa.Table) -> tuple[list[float], list[float]]:

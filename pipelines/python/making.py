@@ -23,6 +23,7 @@ from pipelines.python.error import Error
 from pipelines.python.release import Release
 from pipelines.python.requested import key_values, names_key, requested_configuration
 from pipelines.python.rows import HeldSource, file_paths, to_batches
+from pipelines.python.spent import note_spent
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
 from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
@@ -85,6 +86,7 @@ class Call:
         parameters: of the configuration, by name.
         options: Beam's, as on a command line; without a runner, this process does all.
         wanted: of the output.
+        in_session: a session adds up what is spent.
     """
 
     config: AnyConfig
@@ -93,6 +95,7 @@ class Call:
     parameters: Mapping[str, object] | None = None
     options: Sequence[str] = ()
     wanted: FolderRequest = field(default_factory=FolderRequest)
+    in_session: bool = False
 
     @cached_property
     def has_key(self) -> bool:
@@ -170,6 +173,13 @@ def release(rows: Any, call: Call) -> Release:
         made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
         for line in total_warnings(ReleaseFolder(stage.output)):
             warnings.warn(line.removeprefix("warning: "), stacklevel=3)
+        if call.in_memory and rows is not None:
+            made_release.together = note_spent(rows, configuration.guarantee.budget)
+        if made_release.together is not None and not call.in_session:
+            warnings.warn(
+                f"{made_release.together}; dptrees.Session refuses what passes a total",
+                stacklevel=3,
+            )
         return made_release
 
 

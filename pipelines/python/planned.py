@@ -15,6 +15,7 @@ from pipelines.accounting.composition import composition_entry, composition_line
 from pipelines.accounting.target import whole_target
 from pipelines.accounting.target_errors import TargetError, TargetErrors
 from pipelines.accounting.trees import tree_entries, tree_lines
+from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.answers.figures import cell_text
 from pipelines.answers.table import TextTable
 from pipelines.configuration import Configuration
@@ -24,6 +25,7 @@ from pipelines.python.html import table_html
 from pipelines.python.requested import requested_configuration
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
+from transforms.held_files import KEPT_SCHEME
 
 _SCHEMA = pa.schema(
     {
@@ -41,10 +43,15 @@ class Plan:
 
     Args:
         configuration: what it is of.
+        units: the folder of a release of the numbers of rows per unit; None: bounds are not
+            compared.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, units: str | None = None) -> None:
         self._configuration, self._plan = configuration, configuration.plan()
+        self._units = None if units is None else unit_bounds_entry(configuration, units)
+        if units is not None and units.startswith(KEPT_SCHEME):
+            self._units = {**(self._units or {}), "release": "a release in memory"}
 
     @property
     def guarantee(self) -> str:
@@ -56,11 +63,24 @@ class Plan:
         """What makes the guarantee weak."""
         return [line.removeprefix("warning: ") for line in guarantee_warnings(self._plan)]
 
+    @property
+    def max_rows(self) -> int:
+        """The bound on the rows of a unit that adds the least error, by a release of `units`.
+
+        Raises:
+            Error: no such release was given.
+        """
+        if self._units is None:
+            raise Error("max_rows: give plan(..., units=) a release of a tree of type unit_rows")
+        return int(self._units["recommended"])
+
     @cached_property
     def entries(self) -> dict[str, Any]:
         """All that is planned, as ``dptrees plan --json`` says it."""
         trees = tree_entries(self._configuration, self._plan)
-        return {"trees": trees, "composition": composition_entry(self._configuration, self._plan)}
+        composition = composition_entry(self._configuration, self._plan)
+        units = {} if self._units is None else {"units": self._units}
+        return {"trees": trees, "composition": composition} | units
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """A row for each tree: its name, how many keys, its mechanism, and ``error``, the standard
@@ -111,6 +131,8 @@ class Plan:
         lines = list(composition_lines(self.entries["composition"]))
         for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
             lines += tree_lines(question, entry)
+        if self._units is not None:
+            lines += unit_bounds_lines(self._units)
         return "\n".join(lines)
 
     def _cells(self) -> list[list[str]]:
@@ -131,13 +153,20 @@ def _wanted(error: Any) -> TargetError:
     return TargetError(amount=float(error), is_part=False)
 
 
-def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:
+def planned(
+    config: AnyConfig, parameters: Mapping[str, object] | None, units: str | None = None
+) -> Plan:
     """The plan of a configuration.
+
+    Args:
+        config: what is to be released.
+        parameters: of the configuration, by name.
+        units: as of `Plan`.
 
     Raises:
         ConfigurationError, Error: in one sentence.
     """
-    made = Plan(requested_configuration(config, {}, parameters))
+    made = Plan(requested_configuration(config, {}, parameters), units)
     for line in made.warnings:
         warnings.warn(line, stacklevel=3)
     return made

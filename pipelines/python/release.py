@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
 
 from dpcore.release.guarantee import stated_guarantee
 from dpcore.release.release import ReleaseReader
+from pipelines.proof.verified import raise_first
 from pipelines.python.error import Error, user_errors
 from pipelines.python.html import table_html
 from pipelines.python.tree import TreeAnswers
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import write_report
+from pipelines.sampling import sample_stream, trees_with_rows
 from pipelines.series.series_folder import WindowFolder
 from pipelines.user_error import UserError
 from transforms import files
 from transforms.held_files import KeptFiles
 from transforms.layout import MANIFEST
+
+# Synthetic rows that are held in memory.
+MOST_SAMPLED = 10**8
 
 
 def save_release(place: str, path: str) -> str:
@@ -61,6 +69,8 @@ class Release:
 
     def __init__(self, folder: ReleaseFolder | WindowFolder, path: str | None) -> None:
         self._folder, self.path = folder, path
+        # What all releases of the same rows spend in this process, where there are several.
+        self.together: str | None = None
         if path is None:
             assert isinstance(folder, ReleaseFolder)
             weakref.finalize(self, _forget, folder.path)
@@ -99,6 +109,15 @@ class Release:
         return self._folder.plan.name
 
     @property
+    def place(self) -> str:
+        """Where its files lie: a folder, or a place in the memory of this process.
+
+        Raises:
+            Error: this is a window of several periods.
+        """
+        return self._one_folder("place").path
+
+    @property
     def guarantee(self) -> str:
         """What is promised, in one line."""
         return stated_guarantee(self._folder.plan)
@@ -110,9 +129,7 @@ class Release:
         Raises:
             Error: this is a window of several periods, and each period has its own manifest.
         """
-        if not isinstance(self._folder, ReleaseFolder):
-            raise Error("manifest: these are several periods; open the folder of one of them")
-        return dict(self._folder.manifest)
+        return dict(self._one_folder("manifest").manifest)
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Writes a release that lives in memory into a new folder, with its report.
@@ -129,15 +146,132 @@ class Release:
         with user_errors():
             return save_release(self._folder.path, os.fspath(path))
 
+    def sample(
+        self, rows: int | None = None, *, tree: str | None = None, seed: int | None = None
+    ) -> pa.Table:
+        """Draw synthetic rows, which costs no budget.
+
+        Args:
+            rows: how many; None: as many as were counted.
+            tree: its name; may be left out where rows can be drawn from one tree only.
+            seed: any whole number gives the same rows again.
+
+        Returns:
+            the rows, one column for each of the tree's; ``.to_pandas()`` makes a frame of them.
+
+        Raises:
+            Error: rows can be drawn from no tree, or from several; or there would be too many for
+                memory, and ``dptrees sample`` writes them to a file.
+        """
+        if tree is not None and tree not in self.trees:
+            raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
+        folder = self._one_folder("sample")
+        drawn = [tree] if tree is not None else trees_with_rows(folder)
+        if len(drawn) != 1:
+            raise Error(
+                f"sample: rows can be drawn from {', '.join(drawn)}; say which by tree="
+                if drawn
+                else "sample: no tree gives rows; a domain of kind hypercube or table does"
+            )
+        with user_errors(is_query=True):
+            sampler = folder.release.tree(drawn[0]).sampler()
+            number = sampler.total if rows is None else rows
+            if not 1 <= number <= MOST_SAMPLED:
+                raise Error(
+                    f"rows: {number} must be from 1 to {MOST_SAMPLED:,}; dptrees sample writes "
+                    "more to a file"
+                )
+            batches = sampler.batches(number, sample_stream(seed))
+            return pa.Table.from_batches(batches, sampler.schema)
+
+    def verify(
+        self,
+        *,
+        signer: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        data: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+        set: Mapping[str, object] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Check the release against itself and, where they are given, its signer, key and rows.
+
+        Args:
+            signer: a file with the public key of who must have signed the manifest.
+            key: where the release key lies: a path, ``file:PATH`` or ``env:NAME``.
+            data: files of the rows, or the release's configuration: the release is made again in
+                memory, and every bit is compared. Needs `key`, here or in the configuration.
+            set: parameters of that configuration, by name.
+
+        Returns:
+            what was found: ``check``, ``ok`` (None where it was not made) and ``told``, why.
+
+        Raises:
+            Error: a check fails; the message says which, and why.
+        """
+        from pipelines.proof.verifying import VerifyRequest, verify_release
+
+        paths = [data] if isinstance(data, (str, os.PathLike)) else data
+        try:
+            request = VerifyRequest(
+                folder=self._one_folder("verify").path,
+                signer=None if signer is None else os.fspath(signer),
+                key=None if key is None else os.fspath(key),
+                data=tuple(os.fspath(each) for each in paths),
+                parameters={name: str(value) for name, value in (set or {}).items()},
+            )
+        except UserError as error:  # in the words of the command's options
+            raise Error(str(error).replace("--", "")) from None
+        with user_errors():
+            findings = verify_release(request)
+            raise_first(self.path or self.name, findings)
+        return [{"check": each.check, "ok": each.ok, "told": each.told} for each in findings]
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Make the page of the release, self-contained HTML.
+
+        Args:
+            path: of a new file to write it to; None: it is returned.
+
+        Returns:
+            the text of the page, or the path of the file.
+
+        Raises:
+            Error: the file is there already, or cannot be written.
+        """
+        from pipelines.report import write_report_html
+
+        with user_errors():
+            page = write_report_html(self._one_folder("report"), {})
+            if path is None:
+                return page
+            place = os.fspath(path)
+            try:
+                with open(place, "x", encoding="utf-8", newline="") as file:
+                    file.write(page)
+            except OSError as error:
+                raise Error(f"report: {place} cannot be written ({error.strerror})") from None
+            return place
+
+    def _one_folder(self, query: str) -> ReleaseFolder:
+        """The folder, where it is that of one release.
+
+        Raises:
+            Error: this is a window of several periods.
+        """
+        if not isinstance(self._folder, ReleaseFolder):
+            raise Error(f"{query}: these are several periods; open the folder of one of them")
+        return self._folder
+
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else repr(self.path)
         lines = [f"<Release {self.name} {place}: {self.guarantee}"]
         lines += [f"  {self[tree]._line()}" for tree in self.trees]
+        lines += [] if self.together is None else [f"  {self.together}"]
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
         rows = [[tree, *self[tree]._described()] for tree in self.trees]
         caption = f"{self.name}: {self.guarantee}"
+        caption += "" if self.together is None else f"; {self.together}"
         return table_html(caption, ("tree", "columns", "keys", "total"), rows)
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, to_table
-from pipelines.python.drawing import CURVES, QUANTILES
+from pipelines.python.drawing import CURVES, HISTOGRAM, QUANTILES
 from pipelines.python.drawing import NODES as BARS
 from pipelines.python.error import Error, user_errors
 from pipelines.release_folder import ReleaseFolder
@@ -96,20 +99,19 @@ class TreeAnswers:
         Args:
             values: one, or several; None: every edge of a cell.
             key: of a tree with keys; None: all.
-            simultaneous: with `values`: intervals of a band that holds at all values at once.
+            simultaneous: intervals of a band that holds at all values at once.
 
         Raises:
             Error: the tree has no order, no such value or key.
         """
         if values is None:
-            if simultaneous:
-                raise Error("simultaneous: needs values")
             if not getattr(self._tree.question, "is_ordered", True):
                 raise Error(
                     f"cdf: the categories of tree {self.name} have no order; use top or nodes (if "
                     "they have an order, set `ordered: true` in the domain of the tree)"
                 )
-            return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
+            whole = self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
+            return self._band(whole) if simultaneous else whole
         return self._counts(
             "cdf",
             key,
@@ -117,6 +119,17 @@ class TreeAnswers:
                 self._tree.cdf(value, each, simultaneous=simultaneous) for value in _several(values)
             ],
         )
+
+    def _band(self, points: Answers) -> Answers:
+        """All points of a CDF with intervals that hold at once."""
+        table, errors = points.table, points.table["std_error"].to_numpy()
+        with user_errors(is_query=True):
+            margins = self._tree.band(errors * errors)
+        estimate = table["estimate"].to_numpy()
+        for name, ends in (("ci_low", estimate - margins), ("ci_high", estimate + margins)):
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, pa.array(np.maximum(ends, 0.0)))
+        return replace(points, table=table, title=f"{points.title}, all values at once")
 
     def quantiles(self, quantiles: Any = None, *, key: object = None) -> Answers:
         """Values below which parts of the rows lie, each with the interval for the true one.
@@ -151,6 +164,48 @@ class TreeAnswers:
         """
         bounds = _plain(lower), _plain(upper)
         return self._counts("range", key, lambda each: [self._tree.range(*bounds, each)])
+
+    def mean(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """The mean of the values, with its interval.
+
+        Args:
+            lower, upper: only of values in [lower, upper), edges of cells; None leaves a side open.
+            key: of a tree with keys; None: all.
+
+        Returns:
+            columns ``value``, ``std_error`` (from the noise), ``ci_low``, ``ci_high``, and
+            ``within``: how much of either side of the interval is there because only the cells of
+            values are known.
+
+        Raises:
+            Error: the values are no numbers, count missing ones, or are too few to divide by; a
+                bound is no edge; there is no such key.
+        """
+        return self._statistics(StatisticKind.MEAN, lower, upper, key)
+
+    def variance(
+        self, lower: object = None, upper: object = None, *, key: object = None
+    ) -> Answers:
+        """The variance of the values, as `mean`."""
+        return self._statistics(StatisticKind.VARIANCE, lower, upper, key)
+
+    def std(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """The standard deviation of the values, as `mean`."""
+        return self._statistics(StatisticKind.STD, lower, upper, key)
+
+    def total(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """All values added up, as `mean`."""
+        return self._statistics(StatisticKind.TOTAL, lower, upper, key)
+
+    def _statistics(
+        self, kind: StatisticKind, lower: object, upper: object, key: object
+    ) -> Answers:
+        bounds = _plain(lower), _plain(upper)
+        rows = self._rows(key, lambda each: [asdict(self._tree.statistic(kind, *bounds, each))])
+        for row in rows:
+            row["std_error"] = None if math.isnan(row["std_error"]) else row["std_error"]
+        columns = ("label", "value", "std_error", "ci_low", "ci_high", "within")
+        return self._answers(kind.value, to_table(rows, (*self._key_column(key), *columns)), BARS)
 
     def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
         """How many rows a node holds.
@@ -251,7 +306,9 @@ class TreeAnswers:
         with user_errors(is_query=True):
             number = self._tree.find_level(str(level))
         table = result.table.filter(pc.equal(result.table["level"], number)).drop_columns(["level"])
-        return self._answers(f"nodes of level {level}", table, BARS)
+        # Cells in order are a histogram, but calendar days, which are a line by day.
+        is_ordered = getattr(self._tree.question, "is_ordered", False)
+        return self._answers(f"nodes of level {level}", table, HISTOGRAM if is_ordered else BARS)
 
     def _in_words(self, found: Answers) -> Answers:
         """Nodes without their numbers, whose labels say where values outside are counted."""
@@ -323,7 +380,18 @@ class TreeAnswers:
             confidence=self.confidence,
             form=form,
             noun=self._noun,
+            column=self._column or ", ".join(self._value_columns),
+            keys=", ".join(self._key_columns),
         )
+
+    @property
+    def _key_columns(self) -> tuple[str, ...]:
+        keys = self._tree.question.keys
+        return () if keys is None else tuple(keys.columns)
+
+    @property
+    def _value_columns(self) -> list[str]:
+        return [each for each in self._tree.question.columns if each not in self._key_columns]
 
     def _described(self) -> tuple[str, str, str]:
         """Return the columns, the keys and the rows of the tree, for a person."""

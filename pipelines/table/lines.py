@@ -24,6 +24,10 @@ NO_ERROR = (
     "how far off the synthetic rows are depends on the data: on how strongly columns go together "
     "that were not chosen as a pair"
 )
+FEW_COLUMNS = (
+    "of two columns a box has closer synthetic rows and counts, at a finer resolution: "
+    "domain.kind: hypercube"
+)
 _ESTIMATE = (
     "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
     "part of the budget of its own, so the choice does not bias it."
@@ -43,9 +47,13 @@ def table_description(question: TableQuestion) -> Description:
     noises = [level_noise(law, public=False) for law in laws]
     return Description(
         entry=lambda: _entry(question),
-        errors=lambda entry: Errors(notes=(NO_ERROR,)),
+        errors=lambda entry: Errors(notes=(NO_ERROR, *([FEW_COLUMNS] if columns == 2 else []))),
         size=f"a table of {columns} columns, {', '.join(_sizes(question))}",
-        method=f"; {columns * (columns - 1) // 2:,} pairs of columns to choose from",
+        method=(
+            f"; {columns * (columns - 1) // 2:,} pairs of columns to choose from"
+            if columns > 2
+            else ""
+        ),
         budget=question.budget,
         table=Table(
             columns=(

@@ -76,11 +76,21 @@ def test_sparse_counts_are_a_table_where_this_is_smaller() -> None:
 def test_the_page_is_written_between_its_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "document", lambda extent, data: f"{extent.rows} rows")
+    sections = {
+        name: (f"## {name}", lambda extent, name=name: f"{name}, {extent.rows} rows\n\n### below")
+        for name in ("one", "two")
+    }
+    monkeypatch.setattr(command, "SECTIONS", sections)
     page = tmp_path / "page.md"
-    page.write_text(f"above\n{command.BEGIN}\nold\n{command.END}\nbelow\n", encoding="utf-8")
+    page.write_text(f"above\n{command.BEGIN}\n## two\n\nold\n{command.END}\nbelow\n")
+    assert command.main(["--short", "--only", "one", "--write", str(page)]) == 0
+    one = "## one\n\none, 10000 rows\n\n### below"
+    assert page.read_text() == (
+        f"above\n{command.BEGIN}\n## two\n\nold\n\n{one}\n{command.END}\nbelow\n"
+    )
     assert command.main(["--short", "--write", str(page)]) == 0
-    written = page.read_text(encoding="utf-8")
-    assert written == f"above\n{command.BEGIN}\n10000 rows\n{command.END}\nbelow\n"
+    two = "## two\n\ntwo, 10000 rows\n\n### below"
+    assert page.read_text() == (f"above\n{command.BEGIN}\n{two}\n\n{one}\n{command.END}\nbelow\n")
+    capsys.readouterr()
     assert command.main(["--short"]) == 0
-    assert capsys.readouterr().out == "10000 rows\n"
+    assert capsys.readouterr().out == f"{one}\n\n{two}\n"

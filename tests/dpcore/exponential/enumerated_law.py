@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.audit.choice_laws import flip_law, weight_law
 from dpcore.arrays import Floats
 from dpcore.exponential import choosing, intervals, places, rounds
 from dpcore.exponential.choice import Chosen
@@ -21,34 +22,6 @@ from dpcore.noise.randomness import RandomStream
 STEPS, DOUBLINGS = 2, 1
 
 Law = dict[tuple[tuple[int, ...], tuple[float, ...]], Fraction]
-
-
-def flip_law(weights: list[Fraction]) -> list[Fraction]:
-    """The probability of each candidate by permute-and-flip: it succeeds, and is the one of all
-    successes that is chosen.
-
-    >>> [str(each) for each in flip_law([Fraction(1), Fraction(1, 2)])]
-    ['3/4', '1/4']
-    """
-    found = []
-    for own, weight in enumerate(weights):
-        others = [Fraction(1)]  # the probability of so many other successes
-        for other, chance in enumerate(weights):
-            if other == own:
-                continue
-            more = [each * chance for each in others]
-            fewer = [each * (1 - chance) for each in others]
-            others = [
-                a + b for a, b in zip([*fewer, Fraction(0)], [Fraction(0), *more], strict=True)
-            ]
-        found.append(weight * sum(each / (number + 1) for number, each in enumerate(others)))
-    return found
-
-
-def weight_law(weights: list[Fraction]) -> list[Fraction]:
-    """The probability of each candidate by the exponential mechanism."""
-    total = sum(weights)
-    return [weight / total for weight in weights]
 
 
 def _flip_of_part(weights: list[Fraction], number: int, mass: int) -> Fraction:

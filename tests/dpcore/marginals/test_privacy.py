@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -13,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from benchmarks.audit.choice_laws import flip_law, law_loss, weight_law
 from dpcore.arrays import Integers
 from dpcore.exponential.choice import Chosen
 from dpcore.marginals import choosing
@@ -25,7 +25,7 @@ from dpcore.noise.randomness import RandomStream
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from tests.dpcore.exponential.enumerated_law import Choices, flip_law, weight_law
+from tests.dpcore.exponential.enumerated_law import Choices
 from tests.dpcore.marginals.tiny_tables import make_plan
 
 UNITS = {
@@ -36,7 +36,6 @@ UNITS = {
 }
 SHAPE = TableShape(sizes=(2, 2, 2))
 KINDS = list(itertools.product(range(2), repeat=3))
-ORDERS = (1.5, 2.0, 5.0, 30.0)
 AMOUNTS = {Measure.EPSILON: 30, Measure.RHO: 1}
 
 
@@ -116,15 +115,7 @@ def part_lost(
     one: list[Fraction], two: list[Fraction], amount: Fraction, measure: Measure
 ) -> float:
     """The loss between two laws, in parts of an amount."""
-    if measure is Measure.EPSILON:
-        return max(abs(math.log(a / b)) for a, b in zip(one, two, strict=True)) / float(amount)
-    divergences = []
-    for first, second in ((one, two), (two, one)):
-        pairs = [(math.log(a), math.log(b)) for a, b in zip(first, second, strict=True)]
-        for order in ORDERS:
-            power = math.fsum(math.exp(order * a + (1 - order) * b) for a, b in pairs)
-            divergences.append(math.log(power) / (order - 1) / order)
-    return max(divergences) / float(amount)
+    return law_loss(one, two, measure) / float(amount)
 
 
 def worst_choice(plan: MarginalsPlan, moved: int) -> float:

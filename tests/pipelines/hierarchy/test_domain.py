@@ -218,8 +218,12 @@ HOURS = "{column: t, calendar: [year, hour], lower: 2013-01-01, upper: 2014-01-0
         ("{column: t, calendar: [day], lower: 2013-01-01}", ".upper", "is required with calendar"),
         (SPLIT + "lower: 2013-01-01, " + TABLED, ".lower", "belongs to calendar"),
         (CODED + "upper: 2013-01-01, " + TABLED, ".upper", "belongs to calendar"),
-        (SPLIT[:-2] + "}", ".table", "is required with separator"),
-        ("{columns: [state, county]}", ".table", "is required with columns"),
+        (SPLIT[:-2] + "}", ".table", "is required with separator, or leaves that are listed"),
+        (
+            "{columns: [state, county]}",
+            ".table",
+            "is required with columns, or leaves that are listed",
+        ),
         ("{column: code, digits: [2, 2], " + TABLED, ".levels", "is required with digits"),
         (
             "{column: unit, parent: parent_unit, levels: [a], " + TABLED,

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from pipelines.python.drawing import CURVES, MOST_BARS, NODES, QUANTILES, Drawing
+from pipelines.python.drawing import (
+    CURVES,
+    HISTOGRAM,
+    MOST_BARS,
+    NODES,
+    QUANTILES,
+    Drawing,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -92,3 +99,57 @@ def test_quantiles_are_a_line_with_a_band() -> None:
 def test_nothing_to_draw() -> None:
     with pytest.raises(dptrees.Error, match="age: cdf: there is nothing to draw"):
         drawn(CURVES, upper=[], estimate=[], ci_low=[], ci_high=[])
+
+
+def test_shares_compare_groups() -> None:
+    columns = errors([10.0, 20.0, 2.0, 4.0]) | {"count": [10, 20, 2, 4]}
+    table = pa.table({"key": ["a", "a", "b", "b"], "upper": [1, 2, 1, 2], **columns})
+    drawing = Drawing(table=table, title="t", form=CURVES, column="age", keys="sex", share=True)
+    axes = drawing.on()
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[0.5, 1.0], [0.5, 1.0]]
+    assert axes.get_ylabel() == "part of the rows below" and axes.get_xlabel() == "age"
+    assert axes.get_legend().get_title().get_text() == "sex"
+    assert axes.yaxis.get_major_formatter()(0.125) == "12.5 %"
+    empty = pa.table(
+        {"upper": [1], "estimate": [0.5], "ci_low": [0.0], "ci_high": [1.0], "count": [0]}
+    )
+    with pytest.raises(dptrees.Error, match="nothing that shares could be of"):
+        Drawing(table=empty, title="t", form=CURVES, share=True).on()
+    with pytest.raises(dptrees.Error, match="share is for a CDF"):
+        Drawing(table=empty, title="t", form=QUANTILES, share=True).on()
+
+
+def test_a_level_of_an_ordered_tree_is_a_histogram_of_any_number_of_cells() -> None:
+    labels = [f"[{each}, {each + 1})" for each in range(200)]
+    columns = errors([float(each) for each in range(200)]) | {"count": list(range(200))}
+    axes = drawn(HISTOGRAM, label=labels, **columns)
+    (line,), (band,) = axes.lines, axes.collections
+    assert line.get_ydata().tolist() == [float(each) for each in range(200)]
+    assert line.get_drawstyle() == "steps-mid" and len(band.get_paths()) == 1
+    shown = [text.get_text() for text in axes.get_xticklabels()]
+    assert len(shown) <= 12 and set(shown) <= set(labels)
+
+
+AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
+
+
+def test_a_whole_band_and_a_whole_level_of_a_release() -> None:
+    config = {
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [
+            {"name": "age", "domain": AGE, "for": "estimates"},
+            {"name": "grown", "domain": AGE},
+        ],
+    }
+    release = dptrees.release({"age": [number % 90 for number in range(9_000)]}, config)
+    points, band = release["age"].cdf(), release["age"].cdf(simultaneous=True)
+    one = release["age"].cdf(50, simultaneous=True)
+    place = points["upper"].index(50)
+    assert band["ci_high"][place] == pytest.approx(one.interval[1])
+    assert all(high > low for high, low in zip(band["ci_high"], points["ci_high"], strict=True))
+    axes = band.plot()
+    assert "all values at once" in axes.get_title() and axes.get_xlabel() == "age"
+    leaves = max(release["age"].nodes()["level"])
+    assert len(release["age"].nodes(level=leaves).plot().lines) == 1
+    with pytest.raises(dptrees.Error, match=r"no band .* whole levels have one \(for: estimates\)"):
+        release["grown"].cdf(simultaneous=True)

@@ -51,6 +51,26 @@ def test_values_outside_count_in_the_nearest_cell_and_categories_have_no_order()
     assert read(AGE, KIND | {"ordered": True}).axes[1].is_ordered
 
 
+@pytest.mark.parametrize(
+    ("kind", "columns", "closer"),
+    [
+        ("table", 2, "box has closer synthetic rows"),
+        ("table", 3, None),
+        ("hypercube", 3, None),
+        ("hypercube", 4, "wide table has closer synthetic rows"),
+    ],
+)
+def test_the_plan_says_where_the_other_kind_is_closer(
+    workspace: Workspace, kind: str, columns: int, closer: str | None
+) -> None:
+    each = [{"column": f"c{place}", "lower": 0, "upper": 1, "cells": 4} for place in range(columns)]
+    tree = {"name": "t", "domain": {"kind": kind, "columns": each}}
+    outcome = planned(workspace, tree)
+    assert outcome.code == 0, outcome.err
+    assert ("has closer synthetic rows" in outcome.out) == (closer is not None)
+    assert closer is None or closer in outcome.out
+
+
 def test_the_plan_in_words_and_as_json(workspace: Workspace) -> None:
     tree = table("wide", [KIND, AGE, X])
     outcome = planned(workspace, tree)

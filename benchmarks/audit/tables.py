@@ -1,0 +1,295 @@
+"""The exact privacy loss of wide tables: of their noise, and of the choices of pairs.
+
+A wide table measures the counts of all columns, chooses pairs by scores of exact counts, measures
+these, and in a second round does so again with a better model. The release of the second table of
+rows gets the noisy counts and the choices of the first one's, as in adaptive composition, so all
+that is public before a step is the same in both. Then each step's loss is known: |d| / scale or
+d^2 / (2 sigma^2) of noise, as in `benchmarks.audit.exact`, and of a choice the largest loss of any
+outcome, by the exact law of the weights that both releases give to the candidates. The losses of
+all steps add up.
+
+Groups of cells, amounts and laws must be the same in both releases, since only exact counts differ;
+where they are not, or where the second release shows anything else, an exact count got past the
+noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.audit.choice_laws import flip_law, law_loss, weight_law
+from benchmarks.audit.exact import Case, Finding, losses, shows_more
+from benchmarks.audit.recording import (
+    SECRET,
+    Draw,
+    NamedStream,
+    Place,
+    Recorded,
+    recorded_release,
+)
+from benchmarks.audit.rows import Palettes, batches, neighboring_rows
+from benchmarks.audit.trees import ordered_domain
+from benchmarks.audit.units import neighboring_units, with_units
+from dpcore.arrays import Floats, Integers
+from dpcore.exponential.choice import Chosen, flipped, weighed
+from dpcore.marginals import choosing
+from dpcore.marginals.plan import MarginalsPlan, PairDesign
+from dpcore.marginals.shape import TableShape
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
+from dpcore.release.in_memory import _bounded_increments, _plain_increments
+from dpcore.release.plan import ReleasePlan
+from dpcore.table.counter import ALL_TABLES
+from dpcore.table.domain import TableDomain
+from dpcore.table.question import TableQuestion
+
+NAME = "table"
+AMOUNTS = (Fraction(1, 10), Fraction(1), Fraction(7, 3), Fraction(20))
+# Of units of several rows: a bound of rows alone, and one that keys would have too.
+TABLE_UNITS = (
+    *ROW_UNITS,
+    *(
+        PrivacyUnit(neighbors=neighbors, columns=("person",), **bounds)
+        for neighbors in Neighbors
+        for bounds in ({"rows": 1}, {"rows": 3}, {"rows": 6, "keys": 2, "rows_per_key": 3})
+    ),
+)
+# Rows of a table beside the unit that differs: so few that noise hides all, and so many that pairs
+# are worth measuring.
+SIZES = (0, 3, 12, 40, 200)
+
+
+# --- random plans ---------------------------------------------------------------------------------
+
+
+def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
+    """A random wide table of few columns of few cells, most often planned by no rule."""
+    domain, palettes = _domain(rng)
+    budget = Budget(measure=measure, amount=rng.choice(AMOUNTS))
+    if rng.random() < 0.2:
+        plan = MarginalsPlan.planned(shape=domain.shape, unit=unit, budget=budget)
+    else:
+        plan = _plan_by_hand(rng, domain.shape, unit, budget)
+    question = TableQuestion(name=NAME, domain=domain, plan=plan)
+    release = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
+    case = Case(plan=release, palettes=palettes)
+    return case if unit.is_row else with_units(case)
+
+
+def _domain(rng: Random) -> tuple[TableDomain, Palettes]:
+    axes, palettes, number = [], {}, rng.choice([2, 3, 3, 4])
+    while len(axes) < number:
+        axis, palette = ordered_domain(rng, f"column_{len(axes)}", drops=True)
+        if axis.cells > 1:
+            axes.append(axis)
+            palettes[axis.column] = palette
+    # Fewer cells than a column has: neighboring ones are counted together.
+    return TableDomain(axes=tuple(axes), cells=rng.choice([2, 3, 8, 128])), palettes
+
+
+def _plan_by_hand(
+    rng: Random, shape: TableShape, unit: PrivacyUnit, budget: Budget
+) -> MarginalsPlan:
+    """A plan that spends all of its budget, most of it on a step of one kind or on all."""
+    weights = rng.choice([(1, 1, 1), (30, 1, 1), (1, 30, 1), (1, 1, 30)])
+    parts = [budget.amount * Fraction(each, sum(weights)) for each in weights]
+    designs = [_design(rng, shape, 0)]
+    if rng.random() < 0.5:
+        designs.append(_design(rng, shape, rng.choice([1, 5, 40])))
+    return MarginalsPlan(
+        shape=shape,
+        unit=unit,
+        budget=budget,
+        column_amount=parts[0] / shape.columns,
+        choice_amount=parts[1],
+        pair_amount=parts[2],
+        designs=tuple(designs),
+    )
+
+
+def _design(rng: Random, shape: TableShape, least_rows: int) -> PairDesign:
+    further = rng.choice([0, 1, shape.columns])
+    return PairDesign(
+        least_rows=least_rows,
+        further_pairs=further,
+        further_part=rng.choice([Fraction(1, 10), Fraction(2, 3)]) if further else Fraction(0),
+        clique_columns=rng.choice([2, 3, 4]),
+    )
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Choice:
+    """A choice among candidates by their weights.
+
+    Attributes:
+        weights: (n,) of the candidates.
+        flips: by permute-and-flip; else by the exponential mechanism.
+        number: of the chosen candidate.
+    """
+
+    weights: Floats
+    flips: bool
+    number: int
+
+    @property
+    def law(self) -> list[Fraction]:
+        """The exact probability of each candidate."""
+        weights = [Fraction(each) for each in self.weights.tolist()]
+        return flip_law(weights) if self.flips else weight_law(weights)
+
+
+@dataclass(kw_only=True, eq=False)
+class RecordedTable:
+    """A release of a wide table, with all draws and all choices.
+
+    Attributes:
+        recorded: the release and its noise.
+        choices: by place.
+    """
+
+    recorded: Recorded
+    choices: dict[Place, Choice] = field(default_factory=dict)
+
+
+def recorded_table(
+    plan: ReleasePlan, counts: Integers, first: RecordedTable | None = None
+) -> RecordedTable:
+    """A release of a wide table with a record of its draws and choices.
+
+    Args:
+        plan: of one wide table.
+        counts: of all of its tables, exact.
+        first: a release whose noisy counts and choices this one gets; None: it draws its own.
+    """
+    choices: dict[Place, Choice] = {}
+
+    def wanted(place: Place, draw: Draw) -> Integers | None:
+        if first is None:
+            return None
+        known = first.recorded.draws.get(place)
+        assert known is not None and known.size == draw.size, "a table depends on exact counts"
+        return known.noisy
+
+    with _recorded_choices(choices, first):
+        recorded = recorded_release(plan, {NAME: counts}, wanted)
+    return RecordedTable(recorded=recorded, choices=choices)
+
+
+@contextmanager
+def _recorded_choices(choices: dict[Place, Choice], first: RecordedTable | None) -> Iterator[None]:
+    """While this lasts, all choices of pairs are recorded, and are the first release's if any."""
+
+    def recording(choose: Any, *, flips: bool) -> Any:
+        def chosen(weights: Floats, stream: NamedStream) -> Chosen:
+            place = stream.next_place()
+            assert place not in choices, f"two choices at {place}"
+            if first is None:
+                found = choose(weights, stream.bits)
+            else:
+                known = first.choices.get(place)
+                assert known is not None and len(known.weights) == len(weights), (
+                    "which choices there are depends on exact counts"
+                )
+                found = Chosen(known.number, 1)
+            choices[place] = Choice(weights=weights, flips=flips, number=found.number)
+            return found
+
+        return chosen
+
+    with (
+        patch.object(choosing, "flipped", recording(flipped, flips=True)),
+        patch.object(choosing, "weighed", recording(weighed, flips=False)),
+    ):
+        yield
+
+
+# --- pairs of tables ------------------------------------------------------------------------------
+
+
+def table_counts(plan: ReleasePlan, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
+    """The exact counts of a wide table, by the release's own steps from rows on."""
+    (question,) = plan.questions
+    choices = KeyedChoices(key=ReleaseKey(SECRET), release=plan.name)
+    counter = question.counter(dense=True, choices=choices)
+    rows = [pa.RecordBatch.from_pydict(dict(columns)) for columns in parts]
+    reading = _plain_increments if plan.unit.is_row else _bounded_increments
+    for _, increments, number in reading(plan, rows, choices):
+        counter.add(increments, number)
+    merged = question.merge(ALL_TABLES, (partial.data for partial in counter.take()))
+    result: Integers = merged.counts  # type: ignore[attr-defined]
+    return result
+
+
+def neighboring_tables(rng: Random, case: Case) -> list[Integers]:
+    """The exact counts of two neighboring tables of rows, in any order."""
+    unit, size = case.plan.unit, rng.choice(SIZES)
+    neighboring = neighboring_rows if unit.is_row else neighboring_units
+    tables = neighboring(rng, case.palettes, unit, size)
+    result = [table_counts(case.plan, batches(rng, case.palettes, rows)) for rows in tables]
+    rng.shuffle(result)
+    return result
+
+
+def table_loss(plan: ReleasePlan, first: RecordedTable, second: RecordedTable) -> float:
+    """What a pair loses, in parts of what the release claims."""
+    measure, spent = plan.budget.measure, Fraction(0)
+    for each in losses(first.recorded, second.recorded).values():
+        assert not (each.rho if measure is Measure.EPSILON else each.epsilon), (
+            "noise of another law"
+        )
+        spent += each.epsilon if measure is Measure.EPSILON else each.rho
+    assert first.choices.keys() == second.choices.keys(), "which choices there are depends on data"
+    chosen = sum(
+        law_loss(each.law, second.choices[place].law, measure)
+        for place, each in first.choices.items()
+    )
+    return float(spent / plan.budget.amount) + chosen / float(plan.budget.amount)
+
+
+def table_pair(case: Case, one: Integers, two: Integers) -> tuple[float, bool]:
+    """The loss of a pair in parts of the claim, and whether a release shows more than its noise
+    and choices."""
+    first, alone = (recorded_table(case.plan, each) for each in (one, two))
+    if not np.array_equal(one, two):
+        shared = set(first.recorded.names) & set(alone.recorded.names)
+        assert not shared, "other data draw the same noise"
+    second = recorded_table(case.plan, two, first)
+    return table_loss(case.plan, first, second), shows_more(first.recorded, second.recorded)
+
+
+def audit_tables(
+    measure: str,
+    *,
+    plans: int,
+    pairs: int,
+    seed: int = 0,
+    units: Sequence[PrivacyUnit] = TABLE_UNITS,
+) -> Finding:
+    """Random wide tables, each with random pairs of neighboring tables of rows; as `exact.audit`.
+
+    Args:
+        measure: "epsilon" or "rho".
+        plans, pairs, seed: as there.
+        units: which units are protected; all in turn.
+    """
+    rng, found = Random(f"wide tables {measure} {seed}"), Finding()
+    order = rng.sample(units, len(units))
+    for number in range(plans):
+        case = table_case(rng, order[number % len(order)], Measure(measure))
+        for _ in range(pairs):
+            found.add(*table_pair(case, *neighboring_tables(rng, case)))
+    return found

@@ -1,0 +1,117 @@
+"""A check of rows in Python, before a release: exact results, which are not private."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from pipelines.checking.check import ColumnLayout, InputCheck
+from pipelines.checking.checking import NOT_PRIVATE, count_input
+from pipelines.checking.report import check_entry, check_lines
+from pipelines.checking.tally import Tally
+from pipelines.checking.texts import SeenBatch
+from pipelines.python.config import AnyConfig
+from pipelines.python.error import Error
+from pipelines.python.requested import requested_configuration
+from pipelines.python.rows import HeldSource, file_paths, to_batches
+from pipelines.summary import guarantee_warnings
+from transforms.readers.formats import format_of_names
+
+
+class RowCheck:
+    """What a release would make of rows: **exact results, not private**, never to be published.
+
+    Args:
+        check: of the rows.
+        files: how many there are; 0 of rows in memory.
+    """
+
+    def __init__(self, check: InputCheck, files: int) -> None:
+        self._check, self._files = check, files
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return self._check.tally.rows
+
+    @cached_property
+    def entries(self) -> dict[str, Any]:
+        """All that was found, as ``dptrees check --json`` says it."""
+        return check_entry(self._check, self._files)
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do about rows that no tree would count, in sentences; empty where all is well."""
+        trees = [sentence for tree in self.entries["trees"] for sentence in tree["advice"]]
+        unit = self.entries["unit_advice"]
+        return trees if unit is None else [unit, *trees]
+
+    def counted(self, tree: str) -> int:
+        """How many rows a tree would count, before bounds of a unit.
+
+        Raises:
+            Error: there is no such tree.
+        """
+        counted = {each["name"]: each["counted"] for each in self.entries["trees"]}
+        if tree not in counted:
+            raise Error(f"there is no tree {tree!r}; there are {', '.join(counted)}")
+        return int(counted[tree])
+
+    @property
+    def text(self) -> str:
+        """All that was found, in the words of the command."""
+        return "\n".join([NOT_PRIVATE, *check_lines(self._check)])
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def row_check(
+    rows: Any,
+    config: AnyConfig,
+    parameters: Mapping[str, object] | None,
+    most: int | None,
+) -> RowCheck:
+    """Counts rows exactly as a release would, and finds what it would leave out.
+
+    Args:
+        rows: as of `dptrees.release`.
+        config: what is to be released.
+        parameters: of the configuration, by name.
+        most: at most so many rows are read; None: all.
+
+    Raises:
+        Error, ConfigurationError, ReleaseError: one sentence that says what to fix.
+    """
+    if most is not None and most < 1:
+        raise Error(f"most: {most} must be a whole number from 1 on")
+    given: dict[str, Any] = {}
+    if (paths := file_paths(rows)) is not None:
+        given["input"] = {"format": format_of_names(paths), "path": list(paths)}
+    configuration = requested_configuration(config, given, parameters)
+    check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
+    if rows is None or paths is not None:
+        made = RowCheck(check, count_input(check, most))
+    else:
+        _count_held(check, rows, most)
+        made = RowCheck(check, 0)
+    for line in guarantee_warnings(check.tally.plan):
+        warnings.warn(line.removeprefix("warning: "), stacklevel=3)
+    return made
+
+
+def _count_held(check: InputCheck, rows: Any, most: int | None) -> None:
+    """Counts rows of the caller."""
+    tally = check.tally
+    batches = to_batches(rows, tally.plan.columns)
+    HeldSource(batches, 0).checked(tally.plan)
+    types = {field.name: str(field.type) for field in batches[0].schema}
+    check.layouts.append(ColumnLayout(columns=types, files=1, first="rows"))
+    for batch in batches:
+        left = batch.num_rows if most is None else most - tally.rows
+        tally.add(SeenBatch(rows=batch.slice(0, left), texts=None))
+        if left < batch.num_rows:
+            check.whole, check.malformed = False, None
+            return

@@ -1,0 +1,200 @@
+"""A session of releases in memory under one total budget, and what else this process has spent.
+
+A session is the ledger of one process: it adds up the budgets of the releases that were made with
+it, and refuses the release that would pass the total. It forgets with the process; what must not
+be forgotten belongs into a ledger (docs/ledger.md).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import PrivacyUnit
+from pipelines.configuration import Configuration
+from pipelines.python.config import AnyConfig, plain
+from pipelines.python.error import Error, user_errors
+from pipelines.python.making import Call, release
+from pipelines.python.release import Release
+from pipelines.python.requested import requested_configuration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a release spends.
+
+    Args:
+        amount: of epsilon or rho.
+        delta: beside an epsilon; 0 without one.
+    """
+
+    amount: Fraction
+    delta: Fraction
+
+
+class Session:
+    """Releases in memory that spend one total budget together.
+
+    The guarantee of all its releases together is the total: by basic composition their epsilons
+    (or rhos) and deltas add up. All of them protect the same unit under the same neighbors, which
+    the first release decides; the bounds of the unit may differ.
+
+    Args:
+        epsilon: the total; one of epsilon and rho.
+        rho: the total.
+        delta: the total, beside an epsilon.
+        dataset: what the rows are, for messages.
+
+    Raises:
+        Error: not one of epsilon and rho, or an amount that is not above 0.
+
+    >>> session = Session(epsilon=3)
+    >>> session
+    <Session: epsilon = 3; nothing spent>
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | str | None = None,
+        rho: float | str | None = None,
+        delta: float | str | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        amount = epsilon if rho is None else rho
+        if amount is None or (epsilon is not None and rho is not None):
+            raise Error("Session: give one of epsilon and rho")
+        if rho is not None and delta is not None:
+            raise Error("delta: goes with epsilon, not with rho")
+        self._measure = Measure.EPSILON if rho is None else Measure.RHO
+        self._total = Spent(
+            amount=_amount(self._measure.value, amount),
+            delta=Fraction(0) if delta is None else _amount("delta", delta),
+        )
+        if self._total.delta >= 1:
+            raise Error(f"delta: {delta} must be below 1")
+        self.dataset = dataset
+        self._unit: PrivacyUnit | None = None
+        self._spent: list[Spent] = []
+        self._lock = threading.Lock()
+
+    def release(
+        self,
+        rows: Any,
+        config: AnyConfig,
+        *,
+        key: str | os.PathLike[str] | None = None,
+        set: Mapping[str, object] | None = None,
+        options: Sequence[str] = (),
+    ) -> Release:
+        """Make a release in memory, as `dptrees.release`, if what is left of the total pays for it.
+
+        Its budget is spent before a row is read, and stays spent where the release fails after
+        that; a configuration that is refused spends nothing.
+
+        Raises:
+            Error: it would pass the total, is of another unit or measure, or as of `release`.
+        """
+        call = Call(config=config, key=key, parameters=set, options=tuple(options), in_session=True)
+        with user_errors():
+            self._spend(call.configuration(rows))
+            return release(rows, call)
+
+    def check_room(self, config: AnyConfig, *, set: Mapping[str, object] | None = None) -> None:
+        """See that a release would be paid for; nothing is spent.
+
+        Raises:
+            Error: it would pass the total, or is of another unit or measure.
+        """
+        with user_errors(), self._lock:
+            self._check(requested_configuration(config, {}, set))
+
+    @property
+    def spent(self) -> float:
+        """What its releases spent together, of epsilon or rho."""
+        return float(self._sum.amount)
+
+    @property
+    def left(self) -> float:
+        """What is left, of epsilon or rho."""
+        return float(self._total.amount - self._sum.amount)
+
+    @property
+    def _sum(self) -> Spent:
+        return Spent(
+            amount=sum((each.amount for each in self._spent), Fraction(0)),
+            delta=sum((each.delta for each in self._spent), Fraction(0)),
+        )
+
+    def _spend(self, configuration: Configuration) -> None:
+        configuration.plan()  # what cannot be planned is refused before it is paid for
+        with self._lock:
+            self._spent.append(self._check(configuration))
+            self._unit = configuration.terms.unit
+
+    def _check(self, configuration: Configuration) -> Spent:
+        """What a release would spend, once it is seen to be left.
+
+        Raises:
+            Error: as of `check_room`.
+        """
+        guarantee, unit = configuration.guarantee, configuration.terms.unit
+        measure = guarantee.budget.measure
+        if measure is not self._measure:
+            raise Error(
+                f"privacy: the session counts {self._measure.value}, and this release spends "
+                f"{measure.value}"
+            )
+        if self._unit is not None and _protected(unit) != _protected(self._unit):
+            raise Error(
+                f"privacy: the session protects each {self._unit.name} under "
+                f"{self._unit.neighbors.value}, and this release each {unit.name} under "
+                f"{unit.neighbors.value}; their budgets do not add up"
+            )
+        wanted = Spent(amount=guarantee.budget.amount, delta=guarantee.delta or Fraction(0))
+        for name, part, total, spent in (
+            (measure.value, wanted.amount, self._total.amount, self._sum.amount),
+            ("delta", wanted.delta, self._total.delta, self._sum.delta),
+        ):
+            if spent + part > total:
+                raise Error(
+                    f"privacy.{name}: {float(part):g} is more than what is left of the session"
+                    f"{self._of_dataset}, {float(total - spent):g} of {float(total):g}"
+                )
+        return wanted
+
+    @property
+    def _of_dataset(self) -> str:
+        return "" if self.dataset is None else f" of {self.dataset}"
+
+    def __repr__(self) -> str:
+        name, total, spent = self._measure.value, self._total, self._sum
+        delta = f", delta = {float(total.delta):g}" if total.delta else ""
+        head = f"<Session{self._of_dataset}: {name} = {float(total.amount):g}{delta}"
+        if not self._spent:
+            return f"{head}; nothing spent>"
+        many = "1 release" if len(self._spent) == 1 else f"{len(self._spent)} releases"
+        more = f" and delta {float(spent.delta):g}" if total.delta else ""
+        return f"{head}; {many} spent {float(spent.amount):g}{more}, {self.left:g} is left>"
+
+
+def _protected(unit: PrivacyUnit) -> tuple[object, ...]:
+    """What makes two units the same one, whatever their bounds are."""
+    return unit.neighbors, unit.columns, unit.nulls, unit.type
+
+
+def _amount(name: str, value: float | str) -> Fraction:
+    """An amount of a budget, exactly as it is written."""
+    try:
+        amount = Fraction(str(plain(value)))
+    except ValueError:
+        amount = Fraction(0)
+    if amount <= 0 or math.isinf(float(amount)):
+        raise Error(f"{name}: {value!r} must be a number above 0")
+    return amount

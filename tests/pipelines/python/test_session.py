@@ -1,0 +1,130 @@
+"""Sessions add up what their releases spend, and a process says what rows have cost so far."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dptrees
+from pipelines.python import session as sessions
+from pipelines.python import spent
+from tests.pipelines.python.test_making import MINUTES
+
+ROWS = {"minutes": np.arange(300), "who": np.arange(300) // 3}
+TREES = [{"name": "minutes", "domain": MINUTES}]
+
+
+def config(**privacy: Any) -> dict[str, Any]:
+    return {"privacy": {"neighbors": "add_remove", **privacy}, "trees": TREES}
+
+
+def test_the_release_that_passes_the_total_is_refused_before_anything_is_drawn() -> None:
+    session = dptrees.Session(epsilon=0.3, dataset="survey")
+    for _ in range(3):  # a tenth is exactly a tenth
+        session.release(ROWS, config(epsilon=0.1))
+    assert session.spent == 0.3 and session.left == 0
+    with pytest.raises(dptrees.Error, match=r"0.001 is more than .* session of survey, 0 of 0.3$"):
+        session.release(ROWS, config(epsilon=0.001))
+    assert repr(session) == ("<Session of survey: epsilon = 0.3; 3 releases spent 0.3, 0 is left>")
+
+
+def test_a_total_that_is_counted_twice_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: the releases before are forgotten."""
+    session = dptrees.Session(epsilon=1)
+    monkeypatch.setattr(
+        sessions.Session, "_sum", sessions.Spent(amount=Fraction(0), delta=Fraction(0))
+    )
+    for _ in range(2):
+        session.release(ROWS, config(epsilon=1))  # the second should have been refused
+
+
+def test_deltas_add_up_too() -> None:
+    session = dptrees.Session(epsilon=10, delta=1e-6)
+    session.release(ROWS, config(epsilon=1, delta=1e-6))
+    with pytest.raises(dptrees.Error, match=r"privacy.delta: 1e-06 is more than .* 0 of 1e-06"):
+        session.release(ROWS, config(epsilon=1, delta=1e-6))
+    session.release(ROWS, config(epsilon=1))
+    assert "2 releases spent 2 and delta 1e-06, 8 is left" in repr(session)
+    with pytest.raises(dptrees.Error, match=r"privacy.delta: 1e-06 is more than .* 0 of 0$"):
+        dptrees.Session(epsilon=1).check_room(config(epsilon=1, delta=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"rho": 0.1}, "counts epsilon, and this release spends rho"),
+        ({"epsilon": 1, "unit": "who", "max_rows": 3}, "each row .* each who .* do not add up"),
+        ({"epsilon": 1, "neighbors": "substitute"}, "under add_remove, .* under substitute"),
+    ],
+)
+def test_what_does_not_add_up_is_refused(other: Mapping[str, Any], message: str) -> None:
+    session = dptrees.Session(epsilon=9)
+    session.release(ROWS, config(epsilon=1))
+    with pytest.raises(dptrees.Error, match=message):
+        session.release(ROWS, config(**other))
+    assert session.spent == 1
+
+
+def test_bounds_of_a_unit_may_differ() -> None:
+    session = dptrees.Session(epsilon=2)
+    for rows in (1, 3):
+        session.release(ROWS, config(epsilon=1, unit="who", max_rows=rows))
+    assert session.left == 0
+
+
+def test_a_refused_configuration_spends_nothing_and_a_failed_release_stays_spent() -> None:
+    session = dptrees.Session(epsilon=1)
+    with pytest.raises(dptrees.Error, match=r"privacy\.epsilom"):
+        session.release(ROWS, {"privacy": {"epsilom": 1}, "trees": TREES})
+    assert session.spent == 0
+    with pytest.raises(dptrees.Error, match="minutes"):
+        session.release({"hours": [1]}, config(epsilon=0.25))
+    assert session.spent == 0.25
+
+
+@pytest.mark.parametrize(
+    ("totals", "message"),
+    [
+        ({}, "give one of epsilon and rho"),
+        ({"epsilon": 1, "rho": 1}, "give one of epsilon and rho"),
+        ({"rho": 1, "delta": 1e-6}, "delta: goes with epsilon"),
+        ({"epsilon": 0}, "epsilon: 0 must be a number above 0"),
+        ({"epsilon": "much"}, "epsilon: 'much' must be a number above 0"),
+        ({"epsilon": 1, "delta": 1}, "delta: 1 must be below 1"),
+    ],
+)
+def test_totals_that_are_none(totals: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(dptrees.Error, match=message):
+        dptrees.Session(**totals)
+
+
+def test_releases_of_the_same_rows_say_what_they_spend_together() -> None:
+    rows = pa.table({"minutes": np.arange(20_000) % 300})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        first = dptrees.release(rows, config(epsilon=1))
+    assert "together" not in repr(first)
+    with pytest.warns(UserWarning, match=r"^2 releases of these rows .* epsilon = 1.5 together;"):
+        second = dptrees.release(rows, config(epsilon=0.5))
+    assert "2 releases of these rows in this process spend epsilon = 1.5 together" in repr(second)
+    with pytest.warns(UserWarning, match=r"epsilon = 1.5 and rho = 0.125 together"):
+        dptrees.release(rows, config(rho=0.125))
+
+
+def test_rows_are_forgotten_with_their_object() -> None:
+    rows = pa.table({"minutes": [1, 2]})
+    before = len(spent._budgets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dptrees.release(rows, config(epsilon=1))
+    assert len(spent._budgets) == before + 1
+    del rows
+    gc.collect()
+    assert len(spent._budgets) == before
