@@ -17,6 +17,7 @@ FACE = {
         "choice_entries",
         "exponential_question_from_spec",
     ),
+    "rate": ("choice_rate",),
     "released": ("ReleasedQuantiles",),
     "weights": ("ERROR", "FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
