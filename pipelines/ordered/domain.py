@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
+from pipelines.ordered.auto import ONLY_NUMBERS, is_auto
 from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, section, several, whole, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
@@ -68,6 +69,9 @@ def read_domain(value: object) -> OrderedDomain:
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])
+    for key in _BOUNDS:
+        if is_auto(given.get(key)):
+            raise RuleBroken(ONLY_NUMBERS, at=f".{key}")
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
         # Who needs some days needs these: the others are none of them.

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+)
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -15,6 +23,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
+from pipelines.ordered.auto import AutoRange, auto_range
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
@@ -56,6 +65,10 @@ class IntervalSection(Section):
     """What is spent on intervals by a mechanism that has none without."""
 
     share: Annotated[Fraction, PlainValidator(rules.share)]
+
+
+def _with_domain(tree: Mapping[str, Any], bounds: Mapping[str, float]) -> dict[str, Any]:
+    return {**tree, "domain": {**tree["domain"], **bounds}}
 
 
 class OrderedTree(KnownLeavesSection):
@@ -100,6 +113,49 @@ class OrderedTree(KnownLeavesSection):
     read_as: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
     ] = Field(None, alias="for")
+
+    # The bounds of the domain that are chosen privately, and the section with others in their place.
+    _auto: AutoRange | None = PrivateAttr(None)
+    _values: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    @section_rule(mode="wrap")
+    @classmethod
+    def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        auto = auto_range(value) if isinstance(value, Mapping) else None
+        if auto is None:
+            return handler(value)
+        handler(_with_domain(value, auto.stand_ins | auto.narrowest))
+        return cls._checked(auto, _with_domain(value, auto.stand_ins), handler)
+
+    @classmethod
+    def _checked(
+        cls,
+        auto: AutoRange | None,
+        values: Mapping[str, Any],
+        handler: Callable[[Any], Self],
+    ) -> Self:
+        result = handler(values)
+        result._auto, result._values = auto, values
+        return result
+
+    @property
+    def auto(self) -> AutoRange | None:
+        """The bounds of the domain that are chosen privately; None where both are given."""
+        return self._auto
+
+    def with_bounds(self, bounds: Mapping[str, float]) -> OrderedTree:
+        """The section with bounds of the domain that were chosen.
+
+        Args:
+            bounds: "lower" and "upper", as far as they were chosen.
+        """
+        values = _with_domain(self._values, bounds)
+        return self._checked(self._auto, values, type(self).model_validate)
+
+    @property
+    def without_auto(self) -> OrderedTree:
+        """The section with its present bounds, as if they were given."""
+        return self if self._auto is None else type(self).model_validate(self._values)
 
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
