@@ -296,7 +296,8 @@ class Configuration:
         groups = [by for tree in self.trees if (by := getattr(tree, "by", None)) is not None]
         if len({by.names for by in groups}) != 1:
             raise self._bound_refused(
-                "privacy.max_keys", "auto needs all trees with by to have the keys of the same columns"
+                "privacy.max_keys",
+                "auto needs all trees with by to have the keys of the same columns",
             )
         first, most = groups[0], max(0 if by.is_private else by.listed.size for by in groups)
         types = first.listed.value_types

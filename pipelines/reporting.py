@@ -29,7 +29,8 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     """
     folder = ReleaseFolder(path)
     if not all(map(is_tree, folder.plan.questions)):
-        chosen = any(isinstance(each, (BoundQuestion, ValueBoundsQuestion)) for each in folder.plan.questions)
+        bounds = (BoundQuestion, ValueBoundsQuestion)
+        chosen = any(isinstance(each, bounds) for each in folder.plan.questions)
         noun = "a choice of bounds" if chosen else "a selection of keys"
         raise UserError(f"{path}: holds {noun}, which has no page")
     if tree is not None and not paths:

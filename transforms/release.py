@@ -151,8 +151,8 @@ def _check_listed(plan: ReleasePlan) -> None:
     if plan.bounds is not None and plan.bounds.values is None:
         of_unit = "" if plan.bounds.of_values else " of the unit"
         raise InputError(
-            f"privacy: {plan.bounds.in_words}{of_unit} is yet to be chosen from the rows, by a release of its "
-            "own: dptrees release makes both, this transform one"
+            f"privacy: {plan.bounds.in_words}{of_unit} is yet to be chosen from the rows, by a "
+            "release of its own: dptrees release makes both, this transform one"
         )
     for question in plan.questions:
         keys = getattr(question, "keys", None)

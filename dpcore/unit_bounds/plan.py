@@ -23,7 +23,8 @@ is exact: D is computed in whole numbers, and the choice follows the weights to 
     floor         weights are relative to the largest, and none is below `FLOOR` of it: the larger
                   of two weights moves by a factor in [exp(-rate), 1], as each of them does.
     rounding      weights are off by `weights.ERROR` of themselves. A probability is a weight by a
-                  sum of weights, so its quotient to that of a neighbor is off by 4 ERROR < ROUNDING.
+                  sum of weights, so its quotient to that of a neighbor is off by 4 ERROR, which is
+                  below ROUNDING.
 
 Source: McSherry and Talwar, "Mechanism Design via Differential Privacy", FOCS 2007 (section 3, with
 a base measure); Cesar and Rogers, "Bounding, Concentrating, and Truncating", ALT 2021, lemma 3.4;

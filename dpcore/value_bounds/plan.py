@@ -2,13 +2,15 @@
 
 Let N(u) be the number of units whose value lies beyond a candidate u: at or above it for an upper
 bound, below it for a lower bound. A tree clamps or drops these. A tolerated number m of them
-changes its counts by no more than its noise does, so the bound is chosen near the candidate that m
-units lie beyond:
+changes its counts by about as much as its noise does, so the bound is chosen near the narrowest
+candidate that no more than m units lie beyond. With u' for the next narrower candidate:
 
-    P(u) proportional to exp(-rate D(u)),    D(u) = |N(u) - m|.
+    P(u) proportional to exp(-rate D(u)),    D(u) = max(0, N(u) - m, m - N(u')).
 
-Candidates beyond all values have N = 0 and D = m. There are at most K of them, so their part of the
-choice is below K exp(-rate m), and m is at least (ln K + 3) / rate (`least_tolerated`).
+D is 0 for that candidate, even where many units have one value. The narrowest candidate has no u',
+and so no third term. All candidates beyond the first one that no value lies beyond have D = m. They
+are at most K, so they have less than K exp(-rate m) of the choice, and m is at least
+(ln K + 3) / rate (`least_tolerated`).
 
 Both bounds are chosen from one histogram of units over the K + 1 cells between the candidates, with
 a part of the budget each: the lower bound first, then the upper bound among the candidates above
@@ -77,9 +79,9 @@ class ValueBoundsPlan(Coded):
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
     ...                        candidates=(1, 2, 4, 8))
-    >>> counts = np.array([300, 200, 80, 5, 0])
+    >>> counts = np.array([300, 200, 80, 1, 0])
     >>> [round(float(each), 4) for each in plan.probabilities("upper", counts)]
-    [0.0, 0.0, 0.9933, 0.0067]
+    [0.0, 0.0, 0.982, 0.018]
     """
 
     written = ("budget", "lower_amount", "candidates", "tolerated")
@@ -149,21 +151,9 @@ class ValueBoundsPlan(Coded):
         cells: Integers = np.searchsorted(self._table, values, side="right").astype(np.int64)
         return cells
 
-    def distances(self, side: str, counts: Integers) -> Integers:
-        """The distance of each candidate from the one that the tolerated units lie beyond, less the
-        smallest; in units.
-
-        Args:
-            side: "lower" or "upper".
-            counts: (cells,) exact, of units.
-        """
-        below = counts.cumsum()[:-1]
-        beyond = below if side == LOWER else counts.sum() - below
-        result: Integers = np.abs(beyond - self.tolerated)
-        return result
-
-    def weights(self, side: str, counts: Integers, first: int = 0) -> Floats:
-        """The weight of each candidate, beside 1 for the likeliest.
+    def distances(self, side: str, counts: Integers, first: int = 0) -> Integers:
+        """The distance of each candidate from the narrowest one that no more than the tolerated
+        units lie beyond, in units.
 
         Args:
             side: "lower" or "upper".
@@ -174,9 +164,27 @@ class ValueBoundsPlan(Coded):
             (n,) of the candidates from the first on; the last one is no lower bound where both are
             chosen, so that an upper one remains.
         """
+        below = counts.cumsum()[:-1]
         both = len(self.sides) == len((LOWER, UPPER))
-        stop = len(self.candidates) - (1 if both and side == LOWER else 0)
-        distances = self.distances(side, counts)[first:stop]
+        stop = len(below) - (1 if both and side == LOWER else 0)
+        beyond = (below if side == LOWER else counts.sum() - below)[first:stop]
+        result: Integers = np.maximum(beyond - self.tolerated, 0)
+        if side == LOWER:
+            result[:-1] = np.maximum(result[:-1], self.tolerated - beyond[1:])
+        else:
+            result[1:] = np.maximum(result[1:], self.tolerated - beyond[:-1])
+        return result
+
+    def weights(self, side: str, counts: Integers, first: int = 0) -> Floats:
+        """The weight of each candidate, beside 1 for the likeliest.
+
+        Args:
+            side, counts, first: as of `distances`.
+
+        Returns:
+            (n,) as of `distances`.
+        """
+        distances = self.distances(side, counts, first)
         weights = cached_weights(self.rate(side)).at(distances - distances.min())
         result: Floats = np.maximum(weights, FLOOR)
         return result
@@ -185,7 +193,7 @@ class ValueBoundsPlan(Coded):
         """The exact probability with which each candidate is chosen.
 
         Args:
-            side, counts, first: as of `weights`.
+            side, counts, first: as of `distances`.
         """
         weights = [Fraction(each) for each in self.weights(side, counts, first).tolist()]
         total = sum(weights)

@@ -114,7 +114,7 @@ class OrderedTree(KnownLeavesSection):
         str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
     ] = Field(None, alias="for")
 
-    # The bounds of the domain that are chosen privately, and the section with others in their place.
+    # The bounds that are chosen privately, and the section with values in their place.
     _auto: AutoRange | None = PrivateAttr(None)
     _values: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 

@@ -422,14 +422,14 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         CheckFailed: naming what differs.
     """
     guarantee = configuration.guarantee
-    if (plan.bounds is None) != (not configuration.auto_bounds):
+    if (plan.bounds is None) != (not configuration.chooses_bounds):
         raise CheckFailed("bounds are not those of the configuration")
     if plan.bounds is not None:
         _check_bounds(configuration, plan.bounds.plan)
         chosen = configuration.kept_bounds
         if chosen is None or plain(plan.bounds.spec()) != plain(chosen.spec()):
             raise CheckFailed("bounds are not those that the first stage chose")
-        guarantee = left_after_bounds(guarantee, configuration.auto_bounds)
+        guarantee = left_after_bounds(guarantee, configuration.bound_shares.values())
     if (plan.selection is None) != (not configuration.selections):
         raise CheckFailed("selection is not that of the configuration")
     if plan.selection is not None:

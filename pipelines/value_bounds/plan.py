@@ -147,4 +147,3 @@ def range_lines(plan: ReleasePlan) -> Iterator[str]:
 
 def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
-
