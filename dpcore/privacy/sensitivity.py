@@ -313,8 +313,8 @@ def tail_sensitivity(unit: PrivacyUnit) -> int:
     unit whose value is missing lies beyond no candidate. So all N(u) move in one direction by 0 or
     1, and so do the terms N(u) - m, while m - N(u') moves the other way by 0 or 1. A largest of
     terms moves by no more than one of them: each D(u) moves by -1 to 1, and the range is at most 2.
-    Attained where a unit lies beyond a candidate with N(u) >= m and beyond a u' with N(u') < m. It does not
-    grow with the rows of a unit, because each unit counts once.
+    Attained where a unit lies beyond a candidate with N(u) >= m and beyond a u' with N(u') < m.
+    It does not grow with the rows of a unit, because each unit counts once.
 
     Args:
         unit: what neighbors differ in, counted once.

@@ -47,10 +47,11 @@ from dpcore.value_bounds.plan import ValueBoundsPlan
 _PLACE = Place(0, 0)
 _NO_VALUE = -1
 WORDS = (
-    "Each bound is one of the listed candidates, drawn with a probability that falls by a factor of "
-    "exp(-rate) for each unit beyond it that is above the tolerated number, and for each unit by "
-    "which the number beyond the next narrower candidate is below it; the upper bound is drawn among the candidates above the lower bound. How many units "
-    "lie beyond a candidate is not released."
+    "Each bound is one of the listed candidates, drawn with a probability that falls by a factor "
+    "of exp(-rate) for each unit beyond it that is above the tolerated number, and for each unit "
+    "by which the number beyond the next narrower candidate is below it; the upper bound is drawn "
+    "among the candidates above the lower bound. How many units lie beyond a candidate is not "
+    "released."
 )
 
 

@@ -23,11 +23,11 @@ from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.privacy import AUTO, DEFAULT_SHARE
 
 LOWER, UPPER = "lower", "upper"
-_LIMITS = {LOWER: "at_least", UPPER: "at_most"}
+LIMITS = {LOWER: "at_least", UPPER: "at_most"}
 _SIGNS = {LOWER: -1, UPPER: 1}
 # The widest range of integers by default: each of them is a cell.
 _MOST_INTEGERS = 10**6
-_AUTO_TYPES = ("number", "integer")
+AUTO_TYPES = ("number", "integer")
 # Keys of a tree that are written for a known number of cells.
 _OF_CELLS = ("fanouts", "level_weights", "widths", "level_budgets", "guess")
 ONLY_NUMBERS = (
@@ -108,7 +108,7 @@ class AutoRange:
     def request(self) -> dict[str, object]:
         """The chosen bounds as the request of a configuration has them."""
         return {
-            side: {AUTO: {"share": end.share, _LIMITS[side]: Fraction(end.limit)}}
+            side: {AUTO: {"share": end.share, LIMITS[side]: Fraction(end.limit)}}
             for side, end in self.ends
         }
 
@@ -130,10 +130,10 @@ def auto_range(tree: Mapping[str, Any]) -> AutoRange | None:
     domain = tree.get("domain")
     if not isinstance(domain, Mapping):
         return None
-    wanted = [side for side in (LOWER, UPPER) if _is_auto(domain.get(side))]
+    wanted = [side for side in (LOWER, UPPER) if is_auto(domain.get(side))]
     kind = domain.get("type", "number")
     given = {side: domain.get(side) for side in (LOWER, UPPER) if side not in wanted}
-    is_known = kind in _AUTO_TYPES and "categories" not in domain and "values" not in domain
+    is_known = kind in AUTO_TYPES and "categories" not in domain and "values" not in domain
     if not wanted or not is_known or not all(map(_is_number, given.values())):
         return None
     integers = kind == "integer"
@@ -156,7 +156,7 @@ def auto_range(tree: Mapping[str, Any]) -> AutoRange | None:
 
 def is_auto(value: object) -> bool:
     """Whether a bound says that it is chosen privately."""
-    return _is_auto(value)
+    return value == AUTO or isinstance(value, Mapping)
 
 
 def _check_cells(tree: Mapping[str, Any], domain: Mapping[str, Any], side: str) -> None:
@@ -174,10 +174,6 @@ def _check_cells(tree: Mapping[str, Any], domain: Mapping[str, Any], side: str) 
             )
 
 
-def _is_auto(value: object) -> bool:
-    return value == AUTO or isinstance(value, Mapping)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
@@ -190,7 +186,7 @@ class _Ends:
     integers: bool
 
     def __call__(self, value: object) -> AutoEnd:
-        name = _LIMITS[self.side]
+        name = LIMITS[self.side]
         section = {} if value == AUTO else rules.section(value)
         rules.known_keys(section, ("share", name))
         share = rules.at(".share", rules.share, section.get("share", Decimal("0.05")))

@@ -11,8 +11,18 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
-from pipelines.ordered.auto import ONLY_NUMBERS, is_auto
-from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, section, several, whole, words
+from pipelines.ordered.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
+from pipelines.schema.values import (
+    BOUND,
+    TEXT,
+    Schema,
+    number,
+    rule_schema,
+    section,
+    several,
+    whole,
+    words,
+)
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
@@ -85,18 +95,36 @@ def read_domain(value: object) -> OrderedDomain:
         raise from_dpcore(error, plain) from None
 
 
-def ordered_schema() -> Schema:
-    """The section of an ordered domain as JSON Schema: one of each type."""
-    return {"anyOf": [_type_schema(name, domain) for name, domain in DOMAIN_KINDS.items()]}
+def ordered_schema(*, with_auto: bool = False) -> Schema:
+    """The section of an ordered domain as JSON Schema: one of each type.
+
+    Args:
+        with_auto: whether bounds of numbers and integers may be chosen privately.
+    """
+    kinds = DOMAIN_KINDS.items()
+    return {"anyOf": [_type_schema(name, domain, with_auto=with_auto) for name, domain in kinds]}
 
 
-def _type_schema(name: str, domain: type[OrderedDomain]) -> Schema:
+def _auto_schema(side: str) -> Schema:
+    """A bound, ``auto`` (a string), or a section of its share and its limit."""
+    share = number(exclusiveMinimum=0, exclusiveMaximum=1)
+    chosen = section(
+        {"share": share, LIMITS[side]: BOUND},
+        (),
+        "A bound of values that is chosen privately, as a first stage.",
+    )
+    return {"anyOf": [BOUND, chosen]}
+
+
+def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
     given = [field for field in fields(domain) if field.init]  # type: ignore[arg-type]
     needed = [field.name for field in given if field.default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {field.name: _KEYS.get(field.name, {}) for field in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
+    if with_auto and name in AUTO_TYPES:
+        known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
     bounded = section({**head, **known}, tuple(needed))
     if name not in ("integer", "date"):

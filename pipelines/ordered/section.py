@@ -81,7 +81,9 @@ class OrderedTree(KnownLeavesSection):
         "column": "domain.column",
     }
     domain: Annotated[
-        OrderedDomain, PlainValidator(read_tree_domain), WithJsonSchema(ordered_schema())
+        OrderedDomain,
+        PlainValidator(read_tree_domain),
+        WithJsonSchema(ordered_schema(with_auto=True)),
     ]
     objective: Annotated[
         str | None,
