@@ -24,7 +24,7 @@ from pipelines.configuration import parse_configuration
 
 RUNS = 200
 ROWS = 10_000
-SIZES = (100, 1_000, 10_000, 100_000)
+SIZES = (1_000, 3_000, 10_000, 100_000)
 
 CONFIG = """
 release: values

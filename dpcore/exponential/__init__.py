@@ -19,6 +19,6 @@ FACE = {
     ),
     "rate": ("choice_rate",),
     "released": ("ReleasedQuantiles",),
-    "weights": ("ERROR", "FLOOR", "cached_weights"),
+    "weights": ("FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
 }

@@ -5,7 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "candidates": ("candidate_bounds",),
-    "plan": ("ValueBoundsPlan",),
+    "candidates": ("LARGEST_INTEGER", "LARGEST_NUMBER", "candidate_bounds"),
+    "plan": ("ValueBoundsPlan", "least_tolerated"),
     "question": ("ReleasedValueBounds", "ValueBoundsQuestion"),
 }

@@ -214,17 +214,22 @@ class ValueBoundsPlan(Coded):
         return tuple(result)
 
 
-def least_tolerated(rate: Fraction, candidates: int) -> int:
+def least_tolerated(budget: Budget, unit: PrivacyUnit, candidates: int) -> int:
     """The least tolerated number of units at which candidates beyond all values are unlikely.
 
     They are at most K, each has a weight of exp(-rate m), and one has a weight near 1: m =
     (ln K + 3) / rate leaves them e^-3 in all.
 
     Args:
-        rate: of the choice.
+        budget: of the choice of one bound.
+        unit: counted once.
         candidates: K.
 
-    >>> least_tolerated(Fraction(1, 40), 291)
+    >>> from dpcore.privacy.budget import Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> twentieth = Budget(measure=Measure.EPSILON, amount=Fraction(1, 20))
+    >>> least_tolerated(twentieth, ADD_REMOVE_ROW, 291)
     347
     """
+    rate = max(choice_rate(budget, tail_sensitivity(unit)), _LEAST_RATE)
     return math.ceil((log(candidates) + _SURE) / float(rate))

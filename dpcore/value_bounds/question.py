@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.ordered.make import IntegerDomain, NumberDomain
+from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import tail_sensitivity
 from dpcore.privacy.spending import Spending
@@ -135,11 +135,12 @@ class ValueBoundsQuestion(Question):
         return {self.column: pa.int64() if self.integers else pa.float64()}
 
     @cached_property
-    def _domain(self) -> IntegerDomain | NumberDomain:
+    def _domain(self) -> OrderedDomain:
         """A domain of the column, which says what types it reads."""
-        if self.integers:
-            return IntegerDomain(column=self.column, lower=0, upper=1)
-        return NumberDomain(column=self.column, lower=0, upper=1, cells=1)
+        kind = "integer" if self.integers else "number"
+        return make_domain(
+            {"type": kind, "column": self.column, "lower": 0, "upper": 1, "cells": 1}
+        )
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self._domain.check_type(types[self.column])

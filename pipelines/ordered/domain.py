@@ -11,7 +11,6 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
-from pipelines.ordered.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
 from pipelines.schema.values import (
     BOUND,
     TEXT,
@@ -26,6 +25,7 @@ from pipelines.schema.values import (
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
+from pipelines.value_bounds.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
 
 # What a key takes, whatever the type.
 _KEYS: dict[str, Schema] = {

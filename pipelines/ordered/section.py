@@ -23,7 +23,6 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
-from pipelines.ordered.auto import AutoRange, auto_range
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
@@ -39,6 +38,7 @@ from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.section import Amount, Section
 from pipelines.sections.tree import KnownLeavesSection
+from pipelines.value_bounds.auto import AutoRange, auto_range
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpcore.exponential.rate import choice_rate
 from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import tail_sensitivity
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee
 from dpcore.release.plan import ReleasePlan
 from dpcore.value_bounds.plan import ValueBoundsPlan, least_tolerated
 from dpcore.value_bounds.question import ValueBoundsQuestion
-from pipelines.ordered.auto import LOWER, AutoRange
+from pipelines.value_bounds.auto import LOWER, AutoRange
 
 # Units beyond a bound, in typical errors of a count.
 TOLERATED_ERRORS = 2
@@ -84,8 +82,7 @@ def range_question(
     """
     auto, candidates = choice.auto, choice.auto.candidates
     amounts = {side: guarantee.budget.share(end.share) for side, end in auto.ends}
-    rates = [choice_rate(each, tail_sensitivity(unit)) for each in amounts.values()]
-    least = least_tolerated(max(min(rates), Fraction(1, 2**20)), len(candidates))
+    least = max(least_tolerated(each, unit, len(candidates)) for each in amounts.values())
     try:
         plan = ValueBoundsPlan(
             unit=unit.once,
