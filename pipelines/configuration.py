@@ -227,6 +227,8 @@ class Configuration:
         """
         if not self.chooses_bounds or self.kept_bounds is not None:
             return self.kept_bounds
+        if any(choice.auto.integers for choice in self.ranges):
+            self._narrowest.plan()  # refused before anything is paid for
         try:
             plan = bounds_plan(
                 self.release,
@@ -240,6 +242,25 @@ class Configuration:
         except Refusal as refusal:
             raise self._bound_refused(refusal.field, refusal.rule) from None
         return UnitBounds(plan=replace(plan, dialect=self.dialect) if self.dialect else plan)
+
+    @property
+    def _narrowest(self) -> Configuration:
+        """The configuration with the narrowest ranges of values that may be chosen, as if given."""
+        trees = tuple(
+            tree
+            if (auto := getattr(tree, "auto", None)) is None
+            else tree.with_bounds(auto.narrowest).without_auto  # type: ignore[attr-defined]
+            for tree in self.trees
+        )
+        return replace(
+            self,
+            trees=trees,
+            guarantee=self._left_after_bounds,
+            auto_bounds={},
+            kept_bounds=None,
+            kept_selection=None,
+            selected={},
+        )
 
     def _bound_refused(self, name: str, rule: str) -> ConfigurationError:
         return ConfigurationError(f"{self.source}: {name}: {rule}")

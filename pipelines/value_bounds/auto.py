@@ -108,8 +108,7 @@ class AutoRange:
     def request(self) -> dict[str, object]:
         """The chosen bounds as the request of a configuration has them."""
         return {
-            side: {AUTO: {"share": end.share, LIMITS[side]: Fraction(end.limit)}}
-            for side, end in self.ends
+            side: {AUTO: {"share": end.share, LIMITS[side]: end.limit}} for side, end in self.ends
         }
 
 
