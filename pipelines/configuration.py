@@ -57,6 +57,7 @@ from pipelines.unit_bounds.plan import (
     mean_error,
     with_bounds,
 )
+from pipelines.value_bounds.plan import RangeChoice, range_choices
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
@@ -163,7 +164,7 @@ class Configuration:
             "privacy": privacy_request(self.guarantee, self.terms.unit, self.auto_bounds),
             "confidence": self.terms.confidence,
             **{name: part for name, part in parts.items() if part},
-            "trees": [requested(tree) for tree in self.trees],
+            "trees": [_tree_request(tree) for tree in self.trees],
         }
 
     @cached_property
@@ -180,28 +181,54 @@ class Configuration:
 
     @property
     def awaits_bounds(self) -> bool:
-        """Whether bounds of the unit are yet to be chosen, so that all else is planned for 1."""
+        """Whether bounds are yet to be chosen: all else is planned for 1 row of a unit, and for the
+        widest range of values."""
         chosen = self.kept_bounds is not None and self.kept_bounds.values is not None
-        return bool(self.auto_bounds) and not chosen
+        return self.chooses_bounds and not chosen
+
+    @cached_property
+    def ranges(self) -> tuple[RangeChoice, ...]:
+        """The bounds of values that are chosen privately."""
+        return range_choices([(tree.name, getattr(tree, "auto", None)) for tree in self.trees])
+
+    @property
+    def bound_shares(self) -> Mapping[str, Fraction]:
+        """The parts of the budget that choices of bounds spend, by their keys."""
+        of_unit = {f"privacy.{name}": each.share for name, each in self.auto_bounds.items()}
+        return of_unit | {choice.key: choice.auto.share for choice in self.ranges}
+
+    @property
+    def chooses_bounds(self) -> bool:
+        """Whether bounds of the unit, or of values, are chosen privately."""
+        return bool(self.bound_shares)
 
     def with_chosen(self, bounds: UnitBounds) -> Configuration:
-        """The configuration with bounds of the unit that were chosen, or whose choice is planned.
+        """The configuration with bounds that were chosen, or whose choice is planned.
 
         Args:
             bounds: as a folder has them.
         """
-        unit = with_bounds(self.terms.unit, dict(bounds.values or ()))
-        return replace(self, terms=replace(self.terms, unit=unit), kept_bounds=bounds)
+        unit, values = with_bounds(self.terms.unit, bounds.of_unit), bounds.of_trees
+        trees = tuple(
+            tree.with_bounds(values[tree.name])  # type: ignore[attr-defined]
+            if tree.name in values and getattr(tree, "auto", None) is not None
+            else tree
+            for tree in self.trees
+        )
+        terms = replace(self.terms, unit=unit)
+        return replace(self, terms=terms, trees=trees, kept_bounds=bounds)
 
     @cached_property
     def bounds(self) -> UnitBounds | None:
-        """The choice of bounds of the unit; None where all are given.
+        """The choice of bounds; None where all are given.
 
         Raises:
             ConfigurationError: a share is too small or too large, or the trees do not go with it.
         """
-        if not self.auto_bounds or self.kept_bounds is not None:
+        if not self.chooses_bounds or self.kept_bounds is not None:
             return self.kept_bounds
+        if any(choice.auto.integers for choice in self.ranges):
+            self._narrowest.plan()  # refused before anything is paid for
         try:
             plan = bounds_plan(
                 self.release,
@@ -210,13 +237,33 @@ class Configuration:
                 self.auto_bounds,
                 self._unit_keys,
                 self.error_of_one_row,
+                self.ranges,
             )
         except Refusal as refusal:
             raise self._bound_refused(refusal.field, refusal.rule) from None
         return UnitBounds(plan=replace(plan, dialect=self.dialect) if self.dialect else plan)
 
+    @property
+    def _narrowest(self) -> Configuration:
+        """The configuration with the narrowest ranges of values that may be chosen, as if given."""
+        trees = tuple(
+            tree
+            if (auto := getattr(tree, "auto", None)) is None
+            else tree.with_bounds(auto.narrowest).without_auto  # type: ignore[attr-defined]
+            for tree in self.trees
+        )
+        return replace(
+            self,
+            trees=trees,
+            guarantee=self._left_after_bounds,
+            auto_bounds={},
+            kept_bounds=None,
+            kept_selection=None,
+            selected={},
+        )
+
     def _bound_refused(self, name: str, rule: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.source}: privacy.{name}: {rule}")
+        return ConfigurationError(f"{self.source}: {name}: {rule}")
 
     @property
     def error_of_one_row(self) -> float:
@@ -232,7 +279,9 @@ class Configuration:
             self,
             terms=replace(self.terms, unit=one),
             guarantee=self._left_after_bounds,
+            trees=tuple(getattr(tree, "without_auto", tree) for tree in self.trees),
             auto_bounds={},
+            kept_bounds=None,
             kept_selection=None,
             selected={},
         )
@@ -243,7 +292,7 @@ class Configuration:
             if not counts_units(question)
         }
         if not errors:
-            first = next(iter(self.auto_bounds), "max_rows")
+            first = next(iter(self.bound_shares), "privacy.max_rows")
             raise self._bound_refused(first, "has no effect: no tree counts rows of a unit")
         return mean_error(errors)
 
@@ -251,9 +300,9 @@ class Configuration:
     def _left_after_bounds(self) -> Guarantee:
         """The guarantee that is left by the choice of bounds."""
         try:
-            return left_after_bounds(self.guarantee, self.auto_bounds)
+            return left_after_bounds(self.guarantee, self.bound_shares.values())
         except Refusal as refusal:
-            first = next(iter(self.auto_bounds))
+            first = next(iter(self.bound_shares))
             raise self._bound_refused(f"{first}.{refusal.field}", refusal.rule) from None
 
     @property
@@ -268,7 +317,8 @@ class Configuration:
         groups = [by for tree in self.trees if (by := getattr(tree, "by", None)) is not None]
         if len({by.names for by in groups}) != 1:
             raise self._bound_refused(
-                "max_keys", "auto needs all trees with by to have the keys of the same columns"
+                "privacy.max_keys",
+                "auto needs all trees with by to have the keys of the same columns",
             )
         first, most = groups[0], max(0 if by.is_private else by.listed.size for by in groups)
         types = first.listed.value_types
@@ -277,7 +327,7 @@ class Configuration:
             types=tuple("integer" if types[name] == INTEGER else "text" for name in first.names),
         )
         if most == 1:
-            raise self._bound_refused("max_keys", "auto has no choice: one key is listed")
+            raise self._bound_refused("privacy.max_keys", "auto has no choice: one key is listed")
         return UnitKeys(columns, None if any(by.is_private for by in groups) else most)
 
     @cached_property
@@ -390,7 +440,7 @@ class Configuration:
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None
     ) -> ReleasePlan:
-        guarantee = self._left_after_bounds if self.auto_bounds else self.guarantee
+        guarantee = self._left_after_bounds if self.chooses_bounds else self.guarantee
         if selection is not None:
             guarantee = left_for_trees(guarantee, selection)
         try:
@@ -527,13 +577,23 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
             "runs are to be the same, so list them"
         )
     _check_first_shares(configuration)
-    if configuration.auto_bounds and series is not None:
-        name = next(iter(configuration.auto_bounds))
+    if configuration.chooses_bounds and series is not None:
+        key = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{source}: privacy.{name}: auto does not go with series: the bounds of all runs are "
+            f"{source}: {key}: auto does not go with series: the bounds of all runs are "
             "to be the same, so choose them by a release of its own, or give them"
         )
     return configuration
+
+
+def _tree_request(tree: TreeSection) -> Any:
+    """The request of a tree, with its chosen bounds as the configuration says them."""
+    result, auto = requested(tree), getattr(tree, "auto", None)
+    if auto is None:
+        return result
+    derived = ("cells",) if auto.integers else ()
+    domain = {name: each for name, each in result["domain"].items() if name not in derived}
+    return result | {"domain": domain | requested(auto.request())}
 
 
 def _check_first_shares(configuration: Configuration) -> None:
@@ -542,11 +602,11 @@ def _check_first_shares(configuration: Configuration) -> None:
     Raises:
         ConfigurationError: they sum to 1 or more.
     """
-    shares = sum((each.share for each in configuration.auto_bounds.values()), Fraction(0))
+    shares = sum(configuration.bound_shares.values(), Fraction(0))
     shares += sum((each.share for each in configuration.selections), Fraction(0))
-    if configuration.auto_bounds and shares >= 1:
-        name = next(iter(configuration.auto_bounds))
+    if configuration.chooses_bounds and shares >= 1:
+        key = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{configuration.source}: privacy.{name}.share: all shares of bounds and of private "
+            f"{configuration.source}: {key}.share: all shares of bounds and of private "
             f"keys sum to {float(shares):g}, which is not below 1"
         )

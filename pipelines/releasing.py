@@ -171,7 +171,7 @@ def made(stage: Stage) -> tuple[Stage, bool]:
         the stage of the trees, and whether the release was there already and no row was read.
     """
     files.use_options(stage.options)
-    if stage.configuration.auto_bounds:
+    if stage.configuration.chooses_bounds:
         if described(stage.options):
             raise UserError("--template_location: chosen bounds take two jobs, and it starts one")
         configuration, left = with_unit_bounds(stage)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dpcore.questions.question import Question
 from dpcore.unit_bounds.question import BoundQuestion
+from dpcore.value_bounds.question import ValueBoundsQuestion
 from pipelines.kinds import find_kind, is_tree
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
@@ -28,7 +29,8 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     """
     folder = ReleaseFolder(path)
     if not all(map(is_tree, folder.plan.questions)):
-        chosen = any(isinstance(each, BoundQuestion) for each in folder.plan.questions)
+        bounds = (BoundQuestion, ValueBoundsQuestion)
+        chosen = any(isinstance(each, bounds) for each in folder.plan.questions)
         noun = "a choice of bounds" if chosen else "a selection of keys"
         raise UserError(f"{path}: holds {noun}, which has no page")
     if tree is not None and not paths:

@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("levels",),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
-    ("marginals", "chooser", "unit_bounds"),
+    ("marginals", "chooser", "unit_bounds", "value_bounds"),
     ("table",),
     ("release",),
 )

@@ -149,10 +149,10 @@ def _check_listed(plan: ReleasePlan) -> None:
         InputError: naming the tree, or the bounds.
     """
     if plan.bounds is not None and plan.bounds.values is None:
-        names = " and ".join(question.name for question in plan.bounds.plan.questions)
+        of_unit = "" if plan.bounds.of_values else " of the unit"
         raise InputError(
-            f"privacy: {names} of the unit is yet to be chosen from the rows, by a release of its "
-            "own: dptrees release makes both, this transform one"
+            f"privacy: {plan.bounds.in_words}{of_unit} is yet to be chosen from the rows, by a "
+            "release of its own: dptrees release makes both, this transform one"
         )
     for question in plan.questions:
         keys = getattr(question, "keys", None)

@@ -17,7 +17,8 @@ FACE = {
         "choice_entries",
         "exponential_question_from_spec",
     ),
+    "rate": ("choice_rate",),
     "released": ("ReleasedQuantiles",),
-    "weights": ("ERROR", "FLOOR", "cached_weights"),
+    "weights": ("FLOOR", "cached_weights"),
     "workload": ("ExponentialWorkload",),
 }

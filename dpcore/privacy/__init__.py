@@ -22,6 +22,7 @@ FACE = {
         "rank_sensitivity",
         "sketch_sensitivity",
         "sum_sensitivity",
+        "tail_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending", "moved_of_levels"),
     "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW", "UnitType"),

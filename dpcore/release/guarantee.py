@@ -72,11 +72,10 @@ def stated_guarantee(plan: ReleasePlan) -> str:
 def protected_unit(plan: ReleasePlan) -> str:
     """Return what the budget is for: a row, or a unit with its bounds, of each period."""
     unit = plan.unit
+    if plan.bounds is not None and plan.bounds.values is None:
+        return f"{unit.name} ({plan.bounds.in_words} chosen first)"
     if unit.is_row:
         return unit.name
-    if plan.bounds is not None and plan.bounds.values is None:
-        names = " and ".join(each.name for each in plan.bounds.plan.questions)
-        return f"{unit.name} ({names} chosen first)"
     period = "" if plan.run is None else " and period"
     return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
 
@@ -197,9 +196,9 @@ def _chosen(plan: ReleasePlan) -> str:
     if plan.bounds is None:
         return ""
     first = plan.bounds.plan.budget
-    names = " and ".join(each.name for each in plan.bounds.plan.questions)
+    what = "What is counted" if plan.bounds.of_values else "How much of a unit is counted"
     return (
-        f"How much of a unit is counted ({names}) was chosen and released first, for "
+        f"{what} ({plan.bounds.in_words}) was chosen and released first, for "
         f"{first.measure.value} = {float(first.amount):g} of this, by the exponential mechanism; "
         "what follows spends the rest. "
     )

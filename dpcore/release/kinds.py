@@ -36,6 +36,7 @@ from dpcore.sparse.released import ReleasedSparse
 from dpcore.table.question import table_question_from_spec
 from dpcore.table.released import ReleasedTable
 from dpcore.unit_bounds.question import BoundQuestion, ReleasedBound
+from dpcore.value_bounds.question import ReleasedValueBounds, ValueBoundsQuestion
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -123,6 +124,12 @@ KINDS: dict[str, TreeKind] = {
             spec, unit=terms.unit.once, measure=terms.measure
         ),
         lambda question, read, tables: ReleasedBound(question, read),
+    ),
+    "value_bounds": TreeKind(
+        lambda spec, terms: ValueBoundsQuestion.from_spec(
+            spec, unit=terms.unit.once, measure=terms.measure
+        ),
+        lambda question, read, tables: ReleasedValueBounds(question, read),
     ),
     "exponential": TreeKind(
         lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),

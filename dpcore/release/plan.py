@@ -21,6 +21,8 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question, SeriesRun
 from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
 from dpcore.rows.table_keys import TableKeys
+from dpcore.unit_bounds.question import BoundQuestion
+from dpcore.value_bounds.question import ValueBoundsQuestion
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
@@ -30,24 +32,64 @@ READ_FORMATS = (2, FORMAT_VERSION)
 
 @dataclass(frozen=True, kw_only=True)
 class UnitBounds:
-    """The bounds of a privacy unit that a release chooses first, by a release of their own.
+    """The bounds of a privacy unit, and of values, that a release chooses first, by a release of
+    their own.
 
     Args:
         plan: of that release, whose budget is spent beside the trees'.
-        values: the chosen bounds by their keys ("max_rows", "max_keys"), in the order of the plan's
-            trees; None: they are yet to be chosen, and the trees are planned for one row of a unit.
+        values: the chosen bounds by their names ("max_rows", "max_keys", "range-0.upper"), in the
+            order of the plan's trees; None: they are yet to be chosen, and the trees are planned
+            for one row of a unit and for any bounds of values.
 
     Raises:
         ValueError: bounds that the plan does not choose.
     """
 
     plan: ReleasePlan
-    values: tuple[tuple[str, int], ...] | None = None
+    values: tuple[tuple[str, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        names = [question.name for question in self.plan.questions]
+        names = [name for question in self._choices for name in question.bound_names]
         if self.values is not None and [name for name, _ in self.values] != names:
             raise ValueError(f"bounds: they are not those that are chosen, {', '.join(names)}")
+
+    @property
+    def _choices(self) -> tuple[BoundQuestion | ValueBoundsQuestion, ...]:
+        choices = []
+        for question in self.plan.questions:
+            if not isinstance(question, (BoundQuestion, ValueBoundsQuestion)):
+                raise ValueError(f"bounds: {question.name} chooses none")
+            choices.append(question)
+        return tuple(choices)
+
+    @property
+    def in_words(self) -> str:
+        """The bounds that are chosen, for a person, as "max_rows and upper of fare"."""
+        return " and ".join(question.bounds_in_words for question in self._choices)
+
+    @property
+    def of_values(self) -> bool:
+        """Whether bounds of values are among them."""
+        return any(isinstance(each, ValueBoundsQuestion) for each in self._choices)
+
+    @property
+    def of_unit(self) -> dict[str, int]:
+        """The chosen bounds of the privacy unit, by their names; empty before they are chosen."""
+        values = dict(self.values or ())
+        chosen = [each for each in self._choices if isinstance(each, BoundQuestion)]
+        return {each.name: int(values[each.name]) for each in chosen if each.name in values}
+
+    @property
+    def of_trees(self) -> dict[str, dict[str, float]]:
+        """The chosen bounds of values, "lower" and "upper" as far as they were chosen, by the name
+        of the tree that is counted with them; empty before they are chosen."""
+        values = dict(self.values or ())
+        return {
+            tree: {side: values[f"{each.name}.{side}"] for side in each.plan.sides}
+            for each in self._choices
+            if isinstance(each, ValueBoundsQuestion) and values
+            for tree in each.trees
+        }
 
     def spec(self) -> dict[str, object]:
         """The bounds as plain JSON values."""
@@ -128,13 +170,17 @@ class ReleasePlan:
     def _check_bounds(self) -> None:
         if self.bounds is None:
             return
-        first, values = self.bounds.plan, dict(self.bounds.values or ())
+        first = self.bounds.plan
         measure = Measure.EPSILON if self.stated is not None else self.budget.measure
         if not self._is_alike(first.unit) or first.budget.measure is not measure:
             raise ValueError("bounds: they are planned for another guarantee")
         own = {"max_rows": self.unit.rows, "max_keys": self.unit.keys}
-        if any(own[name] != value for name, value in values.items()):
+        if any(own[name] != value for name, value in self.bounds.of_unit.items()):
             raise ValueError("bounds: those of the unit are not those that were chosen")
+        domains = {each.name: getattr(each, "domain", None) for each in self.questions}
+        for name, chosen in self.bounds.of_trees.items():
+            if any(getattr(domains.get(name), side, None) != at for side, at in chosen.items()):
+                raise ValueError(f"bounds: those of {name} are not those that were chosen")
 
     def _check_budgets(self) -> None:
         for question in self.questions:

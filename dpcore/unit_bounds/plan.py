@@ -18,12 +18,13 @@ is exact: D is computed in whole numbers, and the choice follows the weights to 
 (`dpcore.exponential.choice`).
 
     sensitivity   `excess_sensitivity`: all D(t) move by 0 to 1 in one direction.
-    epsilon       the loss is the rate times the range of the moves, 1: rate = epsilon - SLACK.
-    rho           a choice of range e is e^2 / 8-zCDP: rate = sqrt(8 rho) - SLACK.
+    epsilon       the loss is the rate times the range of the moves, 1: rate = epsilon - ROUNDING.
+    rho           a choice of range e is e^2 / 8-zCDP: rate = sqrt(8 rho) - ROUNDING.
     floor         weights are relative to the largest, and none is below `FLOOR` of it: the larger
                   of two weights moves by a factor in [exp(-rate), 1], as each of them does.
     rounding      weights are off by `weights.ERROR` of themselves. A probability is a weight by a
-                  sum of weights, so its quotient to that of a neighbor is off by 4 ERROR < SLACK.
+                  sum of weights, so its quotient to that of a neighbor is off by 4 ERROR, which is
+                  below ROUNDING.
 
 Source: McSherry and Talwar, "Mechanism Design via Differential Privacy", FOCS 2007 (section 3, with
 a base measure); Cesar and Rogers, "Bounding, Concentrating, and Truncating", ALT 2021, lemma 3.4;
@@ -43,9 +44,10 @@ from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Floats, Integers
 from dpcore.codec import CONTEXT, INLINE, Coded
 from dpcore.exponential.choice import weighed
-from dpcore.exponential.weights import ERROR, FLOOR, cached_weights
+from dpcore.exponential.rate import choice_rate
+from dpcore.exponential.weights import FLOOR, cached_weights
 from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import excess_sensitivity
 from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dpcore.refusal import Refusal
@@ -53,13 +55,10 @@ from dpcore.unit_bounds.sizes import MOST_SIZES
 
 # Of the public weight of a size.
 _LEAST_EXPONENT, _LARGEST_EXPONENT, _EXPONENT_AT_ONE = 2, 8, 4
-# What a choice costs more, because weights are rounded.
-SLACK = 8 * ERROR
 # Distances are whole numbers of this part of a unit.
 _PART = 2**16
 # The least rate: distances of 2^40 units and logarithms of sizes then stay below 2^62.
 _LEAST_RATE = Fraction(1, 2**20)
-_ROOT_BITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ class BoundPlan(Coded):
     Raises:
         Refusal: sizes that do not rise or are out of range; a budget that is too small.
 
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.budget import Measure, Neighbors
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4, 8), tolerated=Fraction(10))
@@ -111,10 +110,7 @@ class BoundPlan(Coded):
     @cached_property
     def rate(self) -> Fraction:
         """The rate of the weights in units."""
-        moved = excess_sensitivity(self.unit)
-        if self.budget.measure is Measure.EPSILON:
-            return self.budget.amount / moved - SLACK
-        return _root_below(8 * self.budget.amount) / moved - SLACK
+        return choice_rate(self.budget, excess_sensitivity(self.unit))
 
     @cached_property
     def exponent(self) -> int:
@@ -185,12 +181,6 @@ class BoundPlan(Coded):
             stream: of this choice, not read before.
         """
         return self.sizes[weighed(self.weights(counts), stream).number]
-
-
-def _root_below(square: Fraction) -> Fraction:
-    """A rational that is no more than the square root, and less by at most 2^-64."""
-    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
-    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)
 
 
 def _cube(number: int) -> int:

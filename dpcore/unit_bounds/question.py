@@ -126,6 +126,16 @@ class BoundQuestion(Question):
         return Spending(rho=amount, moved=None)
 
     @property
+    def bound_names(self) -> tuple[str, ...]:
+        """The name of the bound that it chooses, as ("max_rows",)."""
+        return (self.name,)
+
+    @property
+    def bounds_in_words(self) -> str:
+        """The bound that it chooses, for a person."""
+        return self.name
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return self.unit.columns if self.domain is None else self.domain.columns
 

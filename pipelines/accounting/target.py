@@ -22,10 +22,10 @@ def check_bounds_given(configuration: Configuration) -> None:
     Raises:
         UserError: naming the bound.
     """
-    if configuration.auto_bounds:
-        first = next(iter(configuration.auto_bounds))
+    if configuration.chooses_bounds:
+        first = next(iter(configuration.bound_shares))
         raise UserError(
-            f"--target-error: needs privacy.{first} as a number: all errors grow with the bound "
+            f"--target-error: needs {first} as a number: all errors grow with the bound "
             "that would be chosen"
         )
 

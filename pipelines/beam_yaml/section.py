@@ -72,10 +72,10 @@ def configuration_of_text(text: str) -> Configuration:
         raise ConfigurationError(
             f"{SOURCE}: trees: keys: private {_OUTSIDE.format('before')}; list the keys"
         )
-    if configuration.auto_bounds:
-        first = next(iter(configuration.auto_bounds))
+    if configuration.chooses_bounds:
+        first = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{SOURCE}: privacy.{first}: auto {_OUTSIDE.format('before')}; give a number"
+            f"{SOURCE}: {first}: auto {_OUTSIDE.format('before')}; give a number"
         )
     return configuration
 

@@ -11,10 +11,21 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
-from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, section, several, whole, words
+from pipelines.schema.values import (
+    BOUND,
+    TEXT,
+    Schema,
+    number,
+    rule_schema,
+    section,
+    several,
+    whole,
+    words,
+)
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
+from pipelines.value_bounds.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
 
 # What a key takes, whatever the type.
 _KEYS: dict[str, Schema] = {
@@ -68,6 +79,9 @@ def read_domain(value: object) -> OrderedDomain:
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])
+    for key in _BOUNDS:
+        if is_auto(given.get(key)):
+            raise RuleBroken(ONLY_NUMBERS, at=f".{key}")
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
         # Who needs some days needs these: the others are none of them.
@@ -81,18 +95,36 @@ def read_domain(value: object) -> OrderedDomain:
         raise from_dpcore(error, plain) from None
 
 
-def ordered_schema() -> Schema:
-    """The section of an ordered domain as JSON Schema: one of each type."""
-    return {"anyOf": [_type_schema(name, domain) for name, domain in DOMAIN_KINDS.items()]}
+def ordered_schema(*, with_auto: bool = False) -> Schema:
+    """The section of an ordered domain as JSON Schema: one of each type.
+
+    Args:
+        with_auto: whether bounds of numbers and integers may be chosen privately.
+    """
+    kinds = DOMAIN_KINDS.items()
+    return {"anyOf": [_type_schema(name, domain, with_auto=with_auto) for name, domain in kinds]}
 
 
-def _type_schema(name: str, domain: type[OrderedDomain]) -> Schema:
+def _auto_schema(side: str) -> Schema:
+    """A bound, ``auto`` (a string), or a section of its share and its limit."""
+    share = number(exclusiveMinimum=0, exclusiveMaximum=1)
+    chosen = section(
+        {"share": share, LIMITS[side]: BOUND},
+        (),
+        "A bound of values that is chosen privately, as a first stage.",
+    )
+    return {"anyOf": [BOUND, chosen]}
+
+
+def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
     given = [field for field in fields(domain) if field.init]  # type: ignore[arg-type]
     needed = [field.name for field in given if field.default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {field.name: _KEYS.get(field.name, {}) for field in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
+    if with_auto and name in AUTO_TYPES:
+        known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
     bounded = section({**head, **known}, tuple(needed))
     if name not in ("integer", "date"):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+)
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -30,6 +38,7 @@ from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.section import Amount, Section
 from pipelines.sections.tree import KnownLeavesSection
+from pipelines.value_bounds.auto import AutoRange, auto_range
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -58,6 +67,10 @@ class IntervalSection(Section):
     share: Annotated[Fraction, PlainValidator(rules.share)]
 
 
+def _with_domain(tree: Mapping[str, Any], bounds: Mapping[str, float]) -> dict[str, Any]:
+    return {**tree, "domain": {**tree["domain"], **bounds}}
+
+
 class OrderedTree(KnownLeavesSection):
     """One tree over an ordered domain: what it is for and how it is made."""
 
@@ -68,7 +81,9 @@ class OrderedTree(KnownLeavesSection):
         "column": "domain.column",
     }
     domain: Annotated[
-        OrderedDomain, PlainValidator(read_tree_domain), WithJsonSchema(ordered_schema())
+        OrderedDomain,
+        PlainValidator(read_tree_domain),
+        WithJsonSchema(ordered_schema(with_auto=True)),
     ]
     objective: Annotated[
         str | None,
@@ -104,6 +119,49 @@ class OrderedTree(KnownLeavesSection):
     read_as: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
     ] = Field(None, alias="for")
+
+    # The bounds that are chosen privately, and the section with values in their place.
+    _auto: AutoRange | None = PrivateAttr(None)
+    _values: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    @section_rule(mode="wrap")
+    @classmethod
+    def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        auto = auto_range(value) if isinstance(value, Mapping) else None
+        if auto is None:
+            return handler(value)
+        handler(_with_domain(value, auto.stand_ins | auto.narrowest))
+        return cls._checked(auto, _with_domain(value, auto.stand_ins), handler)
+
+    @classmethod
+    def _checked(
+        cls,
+        auto: AutoRange | None,
+        values: Mapping[str, Any],
+        handler: Callable[[Any], Self],
+    ) -> Self:
+        result = handler(values)
+        result._auto, result._values = auto, values
+        return result
+
+    @property
+    def auto(self) -> AutoRange | None:
+        """The bounds of the domain that are chosen privately; None where both are given."""
+        return self._auto
+
+    def with_bounds(self, bounds: Mapping[str, float]) -> OrderedTree:
+        """The section with bounds of the domain that were chosen.
+
+        Args:
+            bounds: "lower" and "upper", as far as they were chosen.
+        """
+        values = _with_domain(self._values, bounds)
+        return self._checked(self._auto, values, type(self).model_validate)
+
+    @property
+    def without_auto(self) -> OrderedTree:
+        """The section with its present bounds, as if they were given."""
+        return self if self._auto is None else type(self).model_validate(self._values)
 
     @section_rule(mode="after")
     def _check_objective(self) -> Self:

@@ -93,7 +93,7 @@ def _replay(release: Verified, request: VerifyRequest, reference: KeyReference |
     staged, data = release.has_stage, request.data
     if data[0].endswith(_CONFIGURATIONS):
         configuration = load_configuration(data[0], request.parameters)
-        if configuration.auto_bounds and release.plan.bounds is not None:
+        if configuration.chooses_bounds and release.plan.bounds is not None:
             configuration = configuration.with_chosen(release.plan.bounds)
         if staged and configuration.selections:
             actual = selected_keys(release.stage.folder, configuration)

@@ -1,22 +1,29 @@
-"""The bounds of a unit that a finished first stage released."""
+"""The bounds that a finished first stage released."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpcore.unit_bounds.question import ReleasedBound
+from dpcore.value_bounds.question import ReleasedValueBounds
 from pipelines.release_folder import ReleaseFolder
 
 
-def chosen_bounds(folder: str) -> tuple[tuple[str, int], ...]:
-    """The bounds that a finished first stage released, by their keys.
+def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
+    """The bounds that a finished first stage released, by their names.
 
     Args:
         folder: of the first stage.
     """
+    return tuple(_bounds(folder))
+
+
+def _bounds(folder: str) -> Iterator[tuple[str, float]]:
     release = ReleaseFolder(folder).release
-    names = [question.name for question in release.plan.questions]
-    return tuple((name, _bound(release.tree(name))) for name in names)
-
-
-def _bound(tree: object) -> int:
-    assert isinstance(tree, ReleasedBound)
-    return tree.bound
+    for question in release.plan.questions:
+        tree = release.tree(question.name)
+        if isinstance(tree, ReleasedValueBounds):
+            yield from ((f"{question.name}.{side}", each) for side, each in tree.bounds.items())
+        else:
+            assert isinstance(tree, ReleasedBound)
+            yield question.name, tree.bound

@@ -47,7 +47,7 @@ def check_job_jar(
         )
     if configuration.selection is not None:
         raise UserError(f"{OPTION}={jar}: private keys take two jobs, of which a jar holds one")
-    if configuration.auto_bounds:
+    if configuration.chooses_bounds:
         raise UserError(f"{OPTION}={jar}: chosen bounds take two jobs, of which a jar holds one")
     if request.repair:
         raise UserError(f"{OPTION}={jar}: cannot be with --repair, whose end is seen by its run")

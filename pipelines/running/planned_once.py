@@ -33,6 +33,7 @@ from pipelines.sections.request import first_change
 from pipelines.selection.plan import FOLDER, left_for_trees
 from pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from pipelines.unit_bounds.plan import left_after_bounds
+from pipelines.value_bounds.plan import range_budget
 from transforms import files
 from transforms.carry import SeriesError, for_period, run_before
 from transforms.existing_release import ExistingReleaseError, read_manifest
@@ -98,7 +99,7 @@ def with_kept_bounds(configuration: Configuration, *, discard: bool = False) -> 
     Raises:
         As `planned_once`.
     """
-    if not configuration.auto_bounds:
+    if not configuration.chooses_bounds:
         return configuration
     folder = files.join(configuration.output, BOUNDS)
     plan = bounds_planned_once(configuration, folder, discard=discard)
@@ -421,14 +422,14 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         CheckFailed: naming what differs.
     """
     guarantee = configuration.guarantee
-    if (plan.bounds is None) != (not configuration.auto_bounds):
+    if (plan.bounds is None) != (not configuration.chooses_bounds):
         raise CheckFailed("bounds are not those of the configuration")
     if plan.bounds is not None:
         _check_bounds(configuration, plan.bounds.plan)
         chosen = configuration.kept_bounds
         if chosen is None or plain(plan.bounds.spec()) != plain(chosen.spec()):
             raise CheckFailed("bounds are not those that the first stage chose")
-        guarantee = left_after_bounds(guarantee, configuration.auto_bounds)
+        guarantee = left_after_bounds(guarantee, configuration.bound_shares.values())
     if (plan.selection is None) != (not configuration.selections):
         raise CheckFailed("selection is not that of the configuration")
     if plan.selection is not None:
@@ -473,9 +474,13 @@ def _check_selection(configuration: Configuration, plan: ReleasePlan) -> None:
 
 def _check_bounds(configuration: Configuration, plan: ReleasePlan) -> None:
     """Refuse a choice of bounds that is not of the guarantee of a configuration."""
-    budget, auto = configuration.guarantee.budget, configuration.auto_bounds
+    guarantee = configuration.guarantee
     own = [(each.name, each.budget) for each in plan.questions]
-    wanted = [(name, budget.share(each.share)) for name, each in auto.items()]
+    wanted = [
+        (name, guarantee.budget.share(each.share))
+        for name, each in configuration.auto_bounds.items()
+    ]
+    wanted += [(each.name, range_budget(guarantee, each.auto)) for each in configuration.ranges]
     name, once = f"{configuration.release}/{BOUNDS}", configuration.terms.unit.once
     if (plan.name, plan.unit, own) != (name, once, wanted):
         raise CheckFailed("bounds are not those of the configuration")

@@ -8,7 +8,7 @@ the chosen bounds and with what the stage left of the budget; both parts add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -26,6 +26,13 @@ from dpcore.unit_bounds.plan import BoundPlan
 from dpcore.unit_bounds.question import BoundOf, BoundQuestion
 from dpcore.unit_bounds.sizes import candidate_sizes
 from pipelines.sections.privacy import AutoBound
+from pipelines.value_bounds.plan import (
+    RangeChoice,
+    range_budget,
+    range_entries,
+    range_lines,
+    range_question,
+)
 
 # Within the output.
 FOLDER = "bounds"
@@ -82,6 +89,7 @@ def bounds_plan(
     auto: Mapping[str, AutoBound],
     keys: UnitKeys | None,
     error: float,
+    ranges: Sequence[RangeChoice] = (),
 ) -> ReleasePlan:
     """The plan of the first stage.
 
@@ -89,17 +97,19 @@ def bounds_plan(
         release: the release's id.
         guarantee: of the whole release.
         unit: the privacy unit.
-        auto: the bounds that are chosen, by their keys; at least one.
+        auto: the bounds of the unit that are chosen, by their keys.
         keys: of units, where these are bounded.
         error: of a typical count, in rows, where a unit has one row and the trees have what the
             stage leaves of the budget.
+        ranges: the bounds of values that are chosen; at least one bound in all.
 
     Raises:
         Refusal: a share is too small; or there is one key, so nothing is to choose. Its field is
             the bound's key and its own.
     """
     once, tolerated = unit.once, tolerated_units(error)
-    questions = []
+    questions: list[Question] = []
+    budgets = []
     for name, each in auto.items():
         of = next(bound for bound in BoundOf if bound.key == name)
         domain, at_most = None, each.at_most
@@ -114,9 +124,13 @@ def bounds_plan(
                 tolerated=tolerated,
             )
         except Refusal as refusal:
-            raise Refusal(f"{name}.{refusal.field}", refusal.rule) from None
+            raise Refusal(f"privacy.{name}.{refusal.field}", refusal.rule) from None
         questions.append(BoundQuestion(name=name, of=of, domain=domain, plan=plan))
-    spent = sum((each.budget.amount for each in questions), Fraction(0))
+        budgets.append(plan.budget)
+    for choice in ranges:
+        questions.append(range_question(choice, guarantee, once, error))
+        budgets.append(range_budget(guarantee, choice.auto))
+    spent = sum((each.amount for each in budgets), Fraction(0))
     return ReleasePlan(
         name=f"{release}/{FOLDER}",
         unit=once,
@@ -125,16 +139,20 @@ def bounds_plan(
     )
 
 
-def left_after_bounds(guarantee: Guarantee, auto: Mapping[str, AutoBound]) -> Guarantee:
+def left_after_bounds(guarantee: Guarantee, shares: Iterable[Fraction]) -> Guarantee:
     """What the first stage leaves of the budget.
+
+    Args:
+        guarantee: of the whole release.
+        shares: of the bounds that are chosen.
 
     Raises:
         Refusal: nothing.
     """
-    shares = sum((each.share for each in auto.values()), Fraction(0))
-    if shares >= 1:
-        raise Refusal("share", f"all shares of bounds sum to {shares}, which is not below 1")
-    return replace(guarantee, budget=guarantee.budget.share(1 - shares))
+    spent = sum(shares, Fraction(0))
+    if spent >= 1:
+        raise Refusal("share", f"all shares of bounds sum to {spent}, which is not below 1")
+    return replace(guarantee, budget=guarantee.budget.share(1 - spent))
 
 
 def with_bounds(unit: PrivacyUnit, values: Mapping[str, int]) -> PrivacyUnit:
@@ -153,7 +171,7 @@ def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
             "tolerated_units": float(question.plan.tolerated),
         }
         for question in _questions(plan)
-    ]
+    ] + range_entries(plan)
 
 
 def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
@@ -169,18 +187,17 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             f"  about the smallest that no more than {float(choice.tolerated):,.4g} units exceed: "
             "there a larger one adds as much error as it saves"
         )
-    one = "1 row" if len(plan.questions) == 1 and _first_is_rows(plan) else "1 for each"
+    yield from range_lines(plan)
+    if not (bounded := list(_questions(plan))):
+        return
+    one = "1 row" if len(bounded) == 1 and bounded[0].of is BoundOf.ROWS else "1 for each"
     yield (
         f"  all errors below are for a bound of {one}, and grow in proportion to what will be "
         "chosen"
     )
 
 
-def _first_is_rows(plan: ReleasePlan) -> bool:
-    return next(_questions(plan)).of is BoundOf.ROWS
-
-
 def _questions(plan: ReleasePlan) -> Iterator[BoundQuestion]:
     for question in plan.questions:
-        assert isinstance(question, BoundQuestion)
-        yield question
+        if isinstance(question, BoundQuestion):
+            yield question

@@ -16,6 +16,7 @@ NONCE = bytes(range(16)).hex()
 
 WHOLE = "consistency: top_down"
 NUMBERS = "{column: delay, lower: -20, upper: 200, cells: 220}"
+AUTO_NUMBERS = "{column: delay, lower: auto, upper: {at_most: 5000}, cells: 64}"
 MINUTES = "{column: minutes, type: integer, lower: 0, upper: 300, outside: clamp, missing: first}"
 FINE = "{column: fine, type: integer, lower: 0, upper: 300000}"
 CITIES = "{kind: hierarchy, columns: [state, city], table: cities.parquet, unknown: other}"
@@ -53,6 +54,7 @@ PURE, RHO, APPROXIMATE = "epsilon: 1.0", "rho: 0.1", "epsilon: 1.0, delta: 1.0e-
 ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "cdf": (PURE, f"domain: {NUMBERS}, {WHOLE}"),
     "cdf-rho": (RHO, f"domain: {NUMBERS}, {WHOLE}"),
+    "value-bounds": (PURE, f"domain: {AUTO_NUMBERS}, {WHOLE}"),
     "cdf-approximate": (APPROXIMATE, f"domain: {NUMBERS}"),
     "quantiles-by": (
         PURE,

@@ -132,7 +132,7 @@ def skewed(rows: int, seed: int = 5) -> Any:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_weighted_sums_agree_with_sums_of_runs(name: str) -> None:
-    """Variances and covariances of blocks, from errors of one and of two of them, give those of any
+    """Errors of one block and of two give the variances and covariances, and so the variance of any
     weighted sum."""
     tree = released(MECHANISMS[name](), skewed(5_000))
     blocks = tree.errors.leaf_blocks(0)
