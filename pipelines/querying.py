@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
+from pipelines.answers.overview import Figure, overview, overview_table
 from pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table
 from pipelines.answers.table import csv_lines
 from pipelines.release_folder import ReleaseFolder
@@ -19,6 +21,7 @@ from pipelines.user_error import UserError
 
 # This value of --key queries every key.
 ALL_KEYS = "all"
+DESCRIBE = "describe"
 STATISTICS = tuple(each.value for each in StatisticKind)
 # Of each question, what is counted; whether it has bounds, which may be rounded.
 _NOUNS = {
@@ -41,12 +44,14 @@ def run_query(chosen: argparse.Namespace) -> int:
     """
     if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
         raise UserError("--wide: goes with --key all, and not with --json or --csv")
-    if chosen.wide and chosen.kind in STATISTICS:
+    if chosen.wide and chosen.kind in (*STATISTICS, DESCRIBE):
         raise UserError(f"--wide: is for counts and quantiles, not for {chosen.kind}")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
     if chosen.kind in STATISTICS:
         return _print_statistics(folders, name, chosen)
+    if chosen.kind == DESCRIBE:
+        return _print_overviews(folders, name, chosen)
     entries, confidence = list[AnswerEntry](), chosen.confidence
     try:
         for each in folders:
@@ -97,6 +102,35 @@ def _print_statistics(folders: Sequence[Opened], name: str, chosen: argparse.Nam
             print_line(line)
         for line in statistic_remarks(entries, confidence):
             print_line(line)
+    return 0
+
+
+def _print_overviews(folders: Sequence[Opened], name: str, chosen: argparse.Namespace) -> int:
+    """Print the rows, the mean, the spread and the quartiles of a tree.
+
+    Raises:
+        UserError: as of `run_query`.
+    """
+    lines, confidence = list[tuple[dict[str, object], list[Figure]]](), chosen.confidence
+    try:
+        for each in folders:
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
+            confidence = confidence or tree.question.confidence
+            for key in _keys(tree, chosen.key):
+                before = each.before | ({"key": key} if chosen.key == ALL_KEYS else {})
+                lines.append((before, list(overview(tree, key))))
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    programs = [{**before, **asdict(figure)} for before, found in lines for figure in found]
+    if chosen.json:
+        print_json({"tree": name, "key": chosen.key, "answers": programs}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(programs):
+            print_csv(line)
+    else:
+        for line in overview_table(lines).lines():
+            print_line(line)
+        print_line(f"± is half of a {100 * confidence:g} % interval, each by itself.")
     return 0
 
 

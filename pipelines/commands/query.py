@@ -64,7 +64,11 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
         )
         parser.set_defaults(exact=False)
         parsers.append(parser)
-    return parsers
+    described = kinds.add_parser(
+        "describe", help="rows, mean, standard deviation and quartiles of the values"
+    )
+    described.set_defaults(exact=False)
+    return [*parsers, described]
 
 
 def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:

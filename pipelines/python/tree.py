@@ -17,6 +17,7 @@ from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
+from pipelines.answers.overview import overview
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, to_table
 from pipelines.python.drawing import CURVES, HISTOGRAM, QUANTILES
@@ -196,6 +197,26 @@ class TreeAnswers:
     def total(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
         """All values added up, as `mean`."""
         return self._statistics(StatisticKind.TOTAL, lower, upper, key)
+
+    def describe(self, *, key: object = None) -> Answers:
+        """The number of rows, the mean, the standard deviation and the quartiles of the values.
+
+        Args:
+            key: of a tree with keys; None: all.
+
+        Returns:
+            columns ``statistic``, ``value``, ``ci_low`` and ``ci_high``: numbers, or strings
+            where values are dates; None where a tree has no such value, as the mean of dates.
+
+        Raises:
+            Error: the tree has no order, or no such key.
+        """
+        rows = self._rows(key, lambda each: [asdict(line) for line in overview(self._tree, each)])
+        if any(isinstance(row["value"], str) for row in rows):  # dates beside numbers
+            for row in rows:
+                row |= {name: _text(row[name]) for name in QUANTILE_VALUES}
+        columns = ("statistic", "value", "ci_low", "ci_high")
+        return self._answers("describe", to_table(rows, (*self._key_column(key), *columns)), BARS)
 
     def _statistics(
         self, kind: StatisticKind, lower: object, upper: object, key: object
@@ -414,6 +435,10 @@ class TreeAnswers:
 
     def __repr__(self) -> str:
         return f"<tree {self._line()}>"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else f"{value:,.0f}" if isinstance(value, float) else str(value)
 
 
 def _several(values: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,39 @@ def test_the_same_in_python(release: Any, folder: str) -> None:
     assert "age: mean, 95 % intervals" in repr(release["age"].mean())
 
 
+def test_an_overview_of_every_key(release: Any, folder: str) -> None:
+    printed = asked(folder, "describe", "--tree", "by", "--key", "all")
+    heading = printed.splitlines()[0].split()
+    assert heading[1:6] == ["key", "rows", "mean", "std", "25"]
+    assert "± is half of a 95 % interval" in printed
+    rows = asked(folder, "describe", "--tree", "by", "--key", "all", "--json")
+    answers = json.loads(rows[rows.index("{") : rows.rindex("}") + 1])["answers"]
+    found = release["by"].describe().to_dicts()
+    names = ["rows", "mean", "std", "25 %", "50 %", "75 %"]
+    assert [each["statistic"] for each in found] == [*names, *names]
+    assert answers == found
+    mean = release["by"].mean(key="f")
+    assert found[1] == {"key": "f", "statistic": "mean", "value": mean.value} | {
+        "ci_low": mean.interval[0],
+        "ci_high": mean.interval[1],
+    }
+    median = float(np.median(AGES[ROWS["sex"] == "f"]))
+    assert abs(found[4]["value"] - median) <= 1
+    assert "statistic,value,ci_low,ci_high" in asked(folder, "describe", "--tree", "x", "--csv")
+
+
+def test_an_overview_of_days_has_no_mean() -> None:
+    days = np.datetime64("2024-01-01") + np.arange(3_000) % 60
+    domain = {"column": "day", "lower": date(2024, 1, 1), "upper": date(2024, 3, 1)}
+    config = {
+        "privacy": {"epsilon": 10, "neighbors": "add_remove"},
+        "trees": [{"name": "day", "domain": domain}],
+    }
+    rows, mean, std, low, middle, _ = dptrees.release({"day": days}, config)["day"].describe()
+    assert rows["value"].startswith(("2,9", "3,0")) and mean["value"] is None is std["value"]
+    assert low["value"] < middle["value"] == middle["ci_low"] == "2024-01-30"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -98,6 +132,7 @@ def test_the_same_in_python(release: Any, folder: str) -> None:
         (("std", "--tree", "by"), "key: tree by needs a key of sex: --key KEY, or --key all"),
         (("mean", "--tree", "x", "--range", "0.05", "1"), "mean: 0.05 is no edge of a cell of"),
         (("mean", "--tree", "age", "--range", "30", "20"), "mean: 30 is not below 20"),
+        (("describe", "--tree", "sex"), "describe: tree sex has no order, so it has no quartiles"),
         (
             ("total", "--tree", "by", "--key", "all", "--wide"),
             "--wide: is for counts and quantiles, not for total",
