@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
+from dpcore.questions.statistics import StatisticKind
 from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
 from pipelines.answers.overview import Figure, overview, overview_table
 from pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table

@@ -10,6 +10,5 @@ FACE = {
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
     "question": ("OrderedQuestion", "ordered_question_from_spec"),
     "released": ("ReleasedCdf",),
-    "statistics": ("Statistic", "StatisticKind"),
     "workload": ("OrderedWorkload",),
 }

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from dpcore.arrays import Floats
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
-from dpcore.ordered.statistics import BlockedValues, Statistic, StatisticKind
 from dpcore.questions.answer_errors import LeafRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
 from dpcore.questions.released_tree import ReleasedTree
+from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
 from dpcore.questions.tables import CDF
 
 # Below, one cell may well hold most rows.

@@ -46,6 +46,7 @@ FACE = {
         "unpack_measured",
         "unpack_solutions",
     ),
+    "statistics": ("BlockedValues", "Statistic", "StatisticKind"),
     "slot_counts": ("MOST_SLOTS", "SlotCounter", "Slots"),
     "tables": (
         "CDF",

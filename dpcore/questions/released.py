@@ -20,6 +20,7 @@ import pyarrow as pa
 from dpcore.arithmetic.sums import hypotenuse
 from dpcore.arrays import Floats
 from dpcore.noise.randomness import RandomStream
+from dpcore.questions.statistics import Statistic, StatisticKind
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
@@ -279,8 +280,12 @@ class Released(ABC):
         raise ValueError(f"column: tree {self._name} has one; leave --column out")
 
     def statistic(
-        self, kind: Any, lower: object = None, upper: object = None, key: object = None
-    ) -> Any:
+        self,
+        kind: StatisticKind,
+        lower: object = None,
+        upper: object = None,
+        key: object = None,
+    ) -> Statistic:
         """Return the mean, the variance, the standard deviation or the total of the values.
 
         Raises:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Released
+from dpcore.questions.statistics import StatisticKind
 from pipelines.answers.figures import column_value, figure, quantile_numbers, with_margin
 from pipelines.answers.table import Column, TextTable
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from dpcore.ordered.statistics import Statistic, StatisticKind
+from dpcore.questions.statistics import Statistic, StatisticKind
 from pipelines.answers.figures import error_figure, figure, interval, significant
 from pipelines.answers.table import Column, TextTable
 

@@ -138,6 +138,14 @@ class Config(Written):
 AnyConfig: TypeAlias = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
 
 
+# The key whose value may be a frame, a row for each leaf.
+_LEAVES = "leaves"
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__")
+
+
 def plain(value: Any) -> Any:
     """A value as one of a YAML file would be read: decimals for floats, lists for tuples.
 
@@ -147,7 +155,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Written):
         return plain(value.values())
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {
+            key: _frame_rows(each) if key == _LEAVES and _is_frame(each) else plain(each)
+            for key, each in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
     if isinstance(value, float):
@@ -156,8 +167,6 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
         return value
-    if hasattr(value, "__arrow_c_stream__"):
-        return _frame_rows(value)
     for name in ("tolist", "as_py"):  # of NumPy, pandas, Arrow
         if hasattr(value, name):
             return plain(getattr(value, name)())

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.statistics import StatisticKind
 from dpcore.questions.released import Answer, Released
+from dpcore.questions.statistics import StatisticKind
 from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from pipelines.answers.overview import overview

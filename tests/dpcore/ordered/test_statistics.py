@@ -28,9 +28,9 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
-from dpcore.ordered.statistics import BlockedValues, StatisticKind
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.statistics import BlockedValues, StatisticKind
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.least_squares import estimation_weights, weighted_variance

@@ -73,11 +73,11 @@ def test_leaves_that_are_refused(domain: Any, at: str, message: str) -> None:
 
 def test_a_frame_of_leaves_in_python() -> None:
     frame = pa.table({"sex": ["f", "m", "m"], "work": ["a", "a", "b"]})
-    assert plain(frame) == [["f", "a"], ["m", "a"], ["m", "b"]]
+    assert plain({"leaves": frame}) == {"leaves": [["f", "a"], ["m", "a"], ["m", "b"]]}
     pandas = pytest.importorskip("pandas")
     odd = frame.to_pandas().iloc[[2, 0, 1]]
-    assert plain(odd) == [["m", "b"], ["f", "a"], ["m", "a"]]
-    assert plain(pandas.DataFrame({"code": [3, 4]})) == [3, 4]
+    assert plain({"leaves": odd})["leaves"] == [["m", "b"], ["f", "a"], ["m", "a"]]
+    assert plain({"leaves": pandas.DataFrame({"code": [3, 4]})}) == {"leaves": [3, 4]}
     domain = {"kind": "hierarchy", **TWO, "leaves": odd}
     config = {
         "privacy": {"epsilon": 5, "neighbors": "add_remove"},

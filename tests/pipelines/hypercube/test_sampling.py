@@ -144,7 +144,10 @@ def test_of_other_trees_and_of_counts_that_are_all_zero(workspace: Workspace) ->
     path = write_inputs(workspace, empty, box("none", [AGE], counts="dense"), ages)
     assert workspace.run("release", path).code == 0
     output = workspace.folder / "x.csv"
-    words = {"none": "all its counts are zero, so no row can be drawn", "ages": "is no hypercube"}
+    words = {
+        "none": "all its counts are zero, so no row can be drawn",
+        "ages": "is neither a hypercube nor a table",
+    }
     for tree, sentence in words.items():
         outcome = workspace.run("sample", workspace.output, "--tree", tree, "--output", output)
         assert outcome.code == 2 and sentence in outcome.err and outcome.err.count("\n") == 1
