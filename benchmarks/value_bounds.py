@@ -52,7 +52,7 @@ SHAPES: dict[str, Draw] = {
 }
 
 
-def question_of(epsilon: Fraction) -> ValueBoundsQuestion:
+def make_question(epsilon: Fraction) -> ValueBoundsQuestion:
     """The choice that a release of one tree makes."""
     bounds = parse_configuration(CONFIG.format(epsilon=f"{float(epsilon):g}")).bounds
     assert bounds is not None
@@ -81,7 +81,7 @@ def lines() -> Iterator[str]:
     heads = [f"n epsilon = {size:,}" for size in SIZES]
     yield f"| values | {' | '.join(heads)} |"
     yield f"|---|{'---:|' * len(SIZES)}"
-    questions = [question_of(Fraction(size, ROWS)) for size in SIZES]
+    questions = [make_question(Fraction(size, ROWS)) for size in SIZES]
     tolerated = [f"{question.plan.tolerated / ROWS:.1%}" for question in questions]
     yield f"| tolerated beyond each bound | {' | '.join(tolerated)} |"
     for name, draw in SHAPES.items():

@@ -208,7 +208,7 @@ class Configuration:
         Args:
             bounds: as a folder has them.
         """
-        unit, values = with_bounds(self.terms.unit, bounds.of_unit), bounds.of_trees
+        unit, values = with_bounds(self.terms.unit, bounds.unit_values), bounds.tree_values
         trees = tuple(
             tree.with_bounds(values[tree.name])  # type: ignore[attr-defined]
             if tree.name in values and getattr(tree, "auto", None) is not None

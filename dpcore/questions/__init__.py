@@ -15,7 +15,7 @@ FACE = {
         "SlopedIntervals",
         "difference_ends",
     ),
-    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "DenseCounter", "merged_chunk", "pack_dense"),
+    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
     "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
@@ -58,5 +58,6 @@ FACE = {
         "tree_and_key",
     ),
     "tree_question": ("M", "TreeQuestion"),
+    "unit_choice": ("ONE_PLACE", "ReleasedChoice", "UnitChoice"),
     "workload": ("Noise", "ReleaseTerms", "Share", "Way", "Workload"),
 }

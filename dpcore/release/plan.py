@@ -68,19 +68,19 @@ class UnitBounds:
         return " and ".join(question.bounds_in_words for question in self._choices)
 
     @property
-    def of_values(self) -> bool:
+    def has_value_bounds(self) -> bool:
         """Whether bounds of values are among them."""
         return any(isinstance(each, ValueBoundsQuestion) for each in self._choices)
 
     @property
-    def of_unit(self) -> dict[str, int]:
+    def unit_values(self) -> dict[str, int]:
         """The chosen bounds of the privacy unit, by their names; empty before they are chosen."""
         values = dict(self.values or ())
         chosen = [each for each in self._choices if isinstance(each, BoundQuestion)]
         return {each.name: int(values[each.name]) for each in chosen if each.name in values}
 
     @property
-    def of_trees(self) -> dict[str, dict[str, float]]:
+    def tree_values(self) -> dict[str, dict[str, float]]:
         """The chosen bounds of values, "lower" and "upper" as far as they were chosen, by the name
         of the tree that is counted with them; empty before they are chosen."""
         values = dict(self.values or ())
@@ -175,10 +175,10 @@ class ReleasePlan:
         if not self._is_alike(first.unit) or first.budget.measure is not measure:
             raise ValueError("bounds: they are planned for another guarantee")
         own = {"max_rows": self.unit.rows, "max_keys": self.unit.keys}
-        if any(own[name] != value for name, value in self.bounds.of_unit.items()):
+        if any(own[name] != value for name, value in self.bounds.unit_values.items()):
             raise ValueError("bounds: those of the unit are not those that were chosen")
         domains = {each.name: getattr(each, "domain", None) for each in self.questions}
-        for name, chosen in self.bounds.of_trees.items():
+        for name, chosen in self.bounds.tree_values.items():
             if any(getattr(domains.get(name), side, None) != at for side, at in chosen.items()):
                 raise ValueError(f"bounds: those of {name} are not those that were chosen")
 

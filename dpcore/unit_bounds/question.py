@@ -8,46 +8,28 @@ and the exact counts, as noise is: other counts get another choice, the same one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.leaf_counts import (
-    ChunkCounts,
-    DenseCounter,
-    merged_chunk,
-    pack_dense,
-)
+from dpcore.noise.source import NoiseSource
 from dpcore.questions.place import (
-    Counter,
     Drawn,
     Gathered,
     Increments,
-    Part,
-    Partial,
     Place,
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
+from dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
 from dpcore.rows.packing import pack, unpack
 from dpcore.selection.key_columns import KeyColumns
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
 from dpcore.unit_bounds.plan import BoundPlan
 
-_PLACE = Place(0, 0)
 WORDS = (
     "The bound is one of the listed sizes, drawn with a probability that falls as size^-exponent "
     "and, for each unit beyond the tolerated ones that has more than the size, by a factor of "
@@ -69,7 +51,7 @@ class BoundOf(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundQuestion(Question):
+class BoundQuestion(UnitChoice):
     """The choice of a bound of a privacy unit.
 
     Args:
@@ -92,7 +74,6 @@ class BoundQuestion(Question):
 
     kind = "bound"
     written = ("kind", "name", "of", "domain", "plan", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     of: BoundOf
     plan: BoundPlan
@@ -100,30 +81,8 @@ class BoundQuestion(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keys is not None:
-            raise ValueError("keys: the choice of a bound has none of its own")
         if (self.domain is not None) != (self.of is BoundOf.KEYS):
             raise ValueError("domain: it has the columns of keys, where keys are bounded")
-
-    @property
-    def counts_rows(self) -> bool:
-        return False
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Privacy unit, which counts once."""
-        return self.plan.unit
-
-    @property
-    def budget(self) -> Budget:
-        return self.plan.budget
-
-    @property
-    def spending(self) -> Spending:
-        amount = self.plan.budget.amount
-        if self.plan.budget.measure is Measure.EPSILON:
-            return Spending(epsilon=amount)
-        return Spending(rho=amount, moved=None)
 
     @property
     def bound_names(self) -> tuple[str, ...]:
@@ -146,11 +105,6 @@ class BoundQuestion(Question):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         if self.domain is not None:
             self.domain.check_types(types)
-
-    @property
-    def places(self) -> list[Place]:
-        """One."""
-        return [_PLACE]
 
     @property
     def is_keyed(self) -> bool:
@@ -184,36 +138,6 @@ class BoundQuestion(Question):
     def unit_increments(self, rows: Integers) -> Increments:
         return Increments(self.plan.cell_ids(rows))
 
-    @cached_property
-    def _chunking(self) -> UniformChunking:
-        cells = self.plan.cells
-        tree = UniformTree(leaves=cells, fanouts=(cells,))
-        return UniformChunking(tree=tree, keys=1, chunk_leaves=cells)
-
-    @property
-    def dense_cells(self) -> int:
-        return self.plan.cells
-
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        return DenseCounter(self._chunking)
-
-    def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
-        return merged_chunk(self.plan.cells, partials)
-
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut the exact counts of units by size into partial counts.
-
-        Raises:
-            ValueError: they are not (cells,) whole numbers from 0 on.
-        """
-        found = np.asarray(counts)
-        if found.shape != (self.plan.cells,) or found.dtype.kind not in "iu" or found.min() < 0:
-            raise ValueError(
-                f"counts: those of tree {self.name} must be {self.plan.cells} whole numbers from 0"
-            )
-        numbers = found.astype(np.int64)
-        yield Partial(_PLACE, pack_dense(numbers), int(numbers.sum()))
-
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = unpack(counts)
         stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
@@ -222,11 +146,8 @@ class BoundQuestion(Question):
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The chosen size."""
         (part,) = self.parts()
-        bounds = pa.table({self.of.key: pa.array(unpack(sent[_PLACE]), pa.int64())})
+        bounds = pa.table({self.of.key: pa.array(unpack(sent[ONE_PLACE]), pa.int64())})
         return Gathered({}, [ReleasedPart(part, bounds)])
-
-    def parts(self) -> Iterator[Part]:
-        yield Part(kind=NODES, tree=self.name, key=0, index=0)
 
     def entry(self) -> dict[str, object]:
         """The law of the choice."""
@@ -244,26 +165,12 @@ class BoundQuestion(Question):
         }
 
 
-class ReleasedBound(Released):
-    """The bound that was chosen.
+class ReleasedBound(ReleasedChoice):
+    """The bound that was chosen."""
 
-    Args:
-        question: the choice.
-        read: gives the rows of its part.
-    """
-
-    def __init__(self, question: BoundQuestion, read: ReadPart) -> None:
-        self.question, self._read = question, read
-
-    @property
-    def height(self) -> int:
-        return 0
+    question: BoundQuestion
 
     @property
     def bound(self) -> int:
         """The size that was chosen."""
-        table = self._read(NODES, self.question.name, 0, 0)
-        return int(table.column(self.question.of.key)[0].as_py())
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        raise ValueError(f"top: {self._name} is the choice of a bound, which releases no counts")
+        return int(self._chosen(self.question.of.key))

@@ -9,7 +9,7 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,34 +17,22 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import tail_sensitivity
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.leaf_counts import ChunkCounts, DenseCounter, merged_chunk, pack_dense
 from dpcore.questions.place import (
-    Counter,
     Drawn,
     Gathered,
     Increments,
-    Part,
-    Partial,
     Place,
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
+from dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
 from dpcore.rows.column import decimal_values, fixed_width_values, map_chunks, missing_rows
 from dpcore.rows.packing import pack, unpack
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
 from dpcore.value_bounds.plan import ValueBoundsPlan
 
-_PLACE = Place(0, 0)
 _NO_VALUE = -1
 WORDS = (
     "Each bound is one of the listed candidates, drawn with a probability that falls by a factor "
@@ -56,7 +44,7 @@ WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueBoundsQuestion(Question):
+class ValueBoundsQuestion(UnitChoice):
     """The choice of one bound, or both bounds, of a column's values.
 
     Args:
@@ -82,7 +70,6 @@ class ValueBoundsQuestion(Question):
 
     kind = "value_bounds"
     written = ("kind", "name", "column", "integers", "trees", "plan", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     column: str
     integers: bool
@@ -91,30 +78,8 @@ class ValueBoundsQuestion(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keys is not None:
-            raise ValueError("keys: the choice of bounds has none of its own")
         if self.integers and not all(isinstance(each, int) for each in self.plan.candidates):
             raise ValueError("candidates: they must be whole where integers are counted")
-
-    @property
-    def counts_rows(self) -> bool:
-        return False
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Privacy unit, which counts once."""
-        return self.plan.unit
-
-    @property
-    def budget(self) -> Budget:
-        return self.plan.budget
-
-    @property
-    def spending(self) -> Spending:
-        amount = self.plan.budget.amount
-        if self.plan.budget.measure is Measure.EPSILON:
-            return Spending(epsilon=amount)
-        return Spending(rho=amount, moved=None)
 
     @property
     def bound_names(self) -> tuple[str, ...]:
@@ -145,11 +110,6 @@ class ValueBoundsQuestion(Question):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self._domain.check_type(types[self.column])
 
-    @property
-    def places(self) -> list[Place]:
-        """One."""
-        return [_PLACE]
-
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return self.row_increments(columns).increments
 
@@ -171,36 +131,6 @@ class ValueBoundsQuestion(Question):
             cells[missing] = _NO_VALUE
         return cells
 
-    @cached_property
-    def _chunking(self) -> UniformChunking:
-        cells = self.plan.cells
-        tree = UniformTree(leaves=cells, fanouts=(cells,))
-        return UniformChunking(tree=tree, keys=1, chunk_leaves=cells)
-
-    @property
-    def dense_cells(self) -> int:
-        return self.plan.cells
-
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        return DenseCounter(self._chunking)
-
-    def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
-        return merged_chunk(self.plan.cells, partials)
-
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut the exact counts of units by cell into partial counts.
-
-        Raises:
-            ValueError: they are not (cells,) whole numbers from 0 on.
-        """
-        given = np.asarray(counts)
-        if given.shape != (self.plan.cells,) or given.dtype.kind not in "iu" or given.min() < 0:
-            raise ValueError(
-                f"counts: tree {self.name} needs {self.plan.cells} whole numbers from 0"
-            )
-        numbers = given.astype(np.int64)
-        yield Partial(_PLACE, pack_dense(numbers), int(numbers.sum()))
-
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = unpack(counts)
         stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
@@ -210,7 +140,7 @@ class ValueBoundsQuestion(Question):
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The chosen bounds."""
         (part,) = self.parts()
-        places, type = unpack(sent[_PLACE]).tolist(), self.value_types[self.column]
+        places, type = unpack(sent[ONE_PLACE]).tolist(), self.value_types[self.column]
         bounds = pa.table(
             {
                 side: pa.array([self.plan.candidates[place]], type)
@@ -218,9 +148,6 @@ class ValueBoundsQuestion(Question):
             }
         )
         return Gathered({}, [ReleasedPart(part, bounds)])
-
-    def parts(self) -> Iterator[Part]:
-        yield Part(kind=NODES, tree=self.name, key=0, index=0)
 
     def entry(self) -> dict[str, object]:
         """The law of the choice."""
@@ -244,26 +171,12 @@ class ValueBoundsQuestion(Question):
         }
 
 
-class ReleasedValueBounds(Released):
-    """The bounds of a column that were chosen.
+class ReleasedValueBounds(ReleasedChoice):
+    """The bounds of a column that were chosen."""
 
-    Args:
-        question: the choice.
-        read: gives the rows of its part.
-    """
-
-    def __init__(self, question: ValueBoundsQuestion, read: ReadPart) -> None:
-        self.question, self._read = question, read
-
-    @property
-    def height(self) -> int:
-        return 0
+    question: ValueBoundsQuestion
 
     @property
     def bounds(self) -> dict[str, float]:
         """The chosen bounds, "lower" and "upper" as far as they were chosen."""
-        table = self._read(NODES, self.question.name, 0, 0)
-        return {side: table.column(side)[0].as_py() for side in self.question.plan.sides}
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        raise ValueError(f"top: {self._name} is the choice of bounds, which releases no counts")
+        return {side: self._chosen(side) for side in self.question.plan.sides}

@@ -202,7 +202,7 @@ class Release:
             set: parameters of that configuration, by name.
 
         Returns:
-            what was found: ``check``, ``ok`` (None where it was not made) and ``told``, why.
+            what was found: ``check``, ``ok`` (None where it was not made), and ``why``.
 
         Raises:
             Error: a check fails; the message says which, and why.
@@ -223,7 +223,7 @@ class Release:
         with user_errors():
             findings = verify_release(request)
             raise_first(self.path or self.name, findings)
-        return [{"check": each.check, "ok": each.ok, "told": each.told} for each in findings]
+        return [{"check": each.check, "ok": each.ok, "why": each.told} for each in findings]
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """Make the page of the release, self-contained HTML.

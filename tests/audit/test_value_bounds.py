@@ -37,7 +37,7 @@ VALUES = (-math.inf, -1.0, 0.0, 1.5, 3.0, 9.0, math.nan, None)
 ORDERS = (1.5, 2.0, 8.0, 40.0)
 
 
-def question_of(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBoundsQuestion:
+def make_question(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBoundsQuestion:
     amount = rng.choice([Fraction(1, 4), Fraction(1)])
     plan = ValueBoundsPlan(
         unit=PrivacyUnit(neighbors=neighbors, columns=rng.choice([(), ("person",)])),
@@ -49,7 +49,7 @@ def question_of(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBou
     return ValueBoundsQuestion(name="b", column="x", integers=False, trees=("x",), plan=plan)
 
 
-def rows_of(rng: Random, unit: str, *, is_row: bool) -> list[Row]:
+def make_rows(rng: Random, unit: str, *, is_row: bool) -> list[Row]:
     """Rows of a unit, often all of one value."""
     values = rng.sample(VALUES, 2)
     return [(unit, rng.choice(values)) for _ in range(1 if is_row else rng.choice([1, 2, 5, 9]))]
@@ -63,8 +63,8 @@ def tables(rng: Random, unit: PrivacyUnit) -> Iterator[list[Row]]:
         others += [(f"u{number}", rng.choice(values))]
     for number in range(rng.choice([0, 3, 8])):
         others += [(f"v{number}", rng.choice(VALUES))]
-    before = rows_of(rng, "x", is_row=unit.is_row) if unit.substitutes else []
-    for own in (before, rows_of(rng, "x", is_row=unit.is_row)):
+    before = make_rows(rng, "x", is_row=unit.is_row) if unit.substitutes else []
+    for own in (before, make_rows(rng, "x", is_row=unit.is_row)):
         rows = [*others, *own]
         rng.shuffle(rows)
         yield rows
@@ -118,7 +118,7 @@ def losses(measure: Measure, pairs: int = 200) -> Iterator[float]:
     """Yield the losses of random choices from random neighbors."""
     rng = Random(f"values {measure.value}")
     for _ in range(pairs):
-        question = question_of(rng, rng.choice(list(Neighbors)), measure)
+        question = make_question(rng, rng.choice(list(Neighbors)), measure)
         yield loss(question, *(law(question, rows) for rows in tables(rng, question.unit)))
 
 

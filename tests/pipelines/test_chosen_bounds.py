@@ -341,7 +341,7 @@ def test_both_stages_are_verified_and_replayed(chosen: Workspace) -> None:
 def test_the_first_stage_has_no_page_and_no_counts(chosen: Workspace) -> None:
     for command, sentence in (
         (("report", chosen.output / "bounds"), "holds a choice of bounds, which has no page"),
-        (("query", chosen.output / "bounds", "top"), "choice of a bound, which releases no counts"),
+        (("query", chosen.output / "bounds", "top"), "choice of bounds, which releases no counts"),
     ):
         outcome = chosen.run(*command)
         assert outcome.code == 2 and outcome.err.count("\n") == 1

@@ -40,12 +40,12 @@ def make_plan(
     return BoundPlan(unit=person(neighbors), budget=budget, sizes=sizes, tolerated=tolerated)
 
 
-def counts_of(plan: BoundPlan, population: Population) -> np.ndarray:
+def count_units(plan: BoundPlan, population: Population) -> np.ndarray:
     rows = np.array([each for each in population if each], np.int64)
     return np.bincount(plan.cell_ids(rows), minlength=plan.cells)
 
 
-def neighbors_of(population: Population, neighbors: Neighbors) -> Iterator[Population]:
+def neighboring_populations(population: Population, neighbors: Neighbors) -> Iterator[Population]:
     """Yield every neighbor of a population whose units have at most five rows."""
     if neighbors is Neighbors.ADD_REMOVE:
         yield from ((*population, rows) for rows in range(1, 6))
@@ -71,7 +71,7 @@ def test_the_sensitivity_is_the_largest_range_of_all_tiny_populations(neighbors:
     plan = make_plan(neighbors=neighbors)
     ranges = set()
     for one in populations():
-        for two in neighbors_of(one, neighbors):
+        for two in neighboring_populations(one, neighbors):
             changes = [b - a for a, b in zip(excess(plan, one), excess(plan, two), strict=True)]
             ranges.add(max(*changes, 0) - min(*changes, 0))
     assert max(ranges) == excess_sensitivity(plan.unit)
@@ -92,7 +92,7 @@ def test_probabilities_are_the_formula(measure: Measure, tolerated: Fraction) ->
             size ** -float(plan.exponent) * math.exp(-rate * float(distance))
             for size, distance in zip(SIZES, excess(plan, population), strict=True)
         ]
-        law = plan.probabilities(counts_of(plan, population))
+        law = plan.probabilities(count_units(plan, population))
         assert sum(law) == 1
         expected = [each / math.fsum(weights) for each in weights]
         # The public weights are rounded to 2^-16 of a unit.
@@ -108,8 +108,8 @@ def test_no_tiny_population_reveals_more_than_epsilon(
     losses = [
         abs(math.log(a / b))
         for one in populations()
-        for two in neighbors_of(one, neighbors)
-        for a, b in zip(*(plan.probabilities(counts_of(plan, each)) for each in (one, two)),
+        for two in neighboring_populations(one, neighbors)
+        for a, b in zip(*(plan.probabilities(count_units(plan, each)) for each in (one, two)),
                         strict=True)
     ]  # fmt: skip
     assert 0.9 < max(losses) <= 1
@@ -120,9 +120,9 @@ def test_no_tiny_population_reveals_more_than_rho(neighbors: Neighbors) -> None:
     rho = Fraction(1, 8)
     plan = make_plan(neighbors=neighbors, measure=Measure.RHO, amount=rho)
     for one in populations():
-        for two in neighbors_of(one, neighbors):
+        for two in neighboring_populations(one, neighbors):
             laws = [
-                [float(each) for each in plan.probabilities(counts_of(plan, population))]
+                [float(each) for each in plan.probabilities(count_units(plan, population))]
                 for population in (one, two)
             ]
             for p, q in (laws, laws[::-1]):

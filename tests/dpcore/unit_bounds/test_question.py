@@ -111,9 +111,9 @@ def test_counts_at_hand_give_the_same_choice() -> None:
     one, two = by_rows.tree("max_rows"), by_counts.tree("max_rows")
     assert isinstance(one, ReleasedBound) and isinstance(two, ReleasedBound)
     assert one.bound == two.bound and one.height == 0
-    with pytest.raises(ValueError, match="must be 4 whole numbers"):
+    with pytest.raises(ValueError, match="needs 4 whole numbers"):
         release_counts(release_plan(question), {"max_rows": [1, 0, 0]}, KEY)
-    with pytest.raises(ValueError, match="choice of a bound, which releases no counts"):
+    with pytest.raises(ValueError, match="choice of bounds, which releases no counts"):
         one.top(1, 0)
 
 

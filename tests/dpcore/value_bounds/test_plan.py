@@ -43,7 +43,7 @@ def make_plan(
     )
 
 
-def counts_of(plan: ValueBoundsPlan, population: Population) -> np.ndarray:
+def count_units(plan: ValueBoundsPlan, population: Population) -> np.ndarray:
     return np.bincount(plan.cell_ids(np.array(population, np.int64)), minlength=plan.cells)
 
 
@@ -53,7 +53,7 @@ def populations() -> Iterator[Population]:
     yield from [(5,) * 40, (0,) * 40, (1,) * 20 + (3,) * 20, (0, 5) * 6]
 
 
-def neighbors_of(population: Population, neighbors: Neighbors) -> Iterator[Population]:
+def neighboring_populations(population: Population, neighbors: Neighbors) -> Iterator[Population]:
     """Yield every neighbor; a unit that is substituted may come to have no value."""
     if neighbors is Neighbors.ADD_REMOVE:
         yield from ((*population, value) for value in VALUES)
@@ -81,7 +81,7 @@ def distances(side: str, population: Population, tolerated: int, places: range) 
 
 def joint_law(plan: ValueBoundsPlan, population: Population) -> dict[tuple[float, float], Fraction]:
     """The exact law of both bounds."""
-    counts, law = counts_of(plan, population), {}
+    counts, law = count_units(plan, population), {}
     for place, lower in enumerate(plan.probabilities("lower", counts)):
         uppers = plan.probabilities("upper", counts, place + 1)
         for upper, each in zip(CANDIDATES[place + 1 :], uppers, strict=True):
@@ -91,7 +91,7 @@ def joint_law(plan: ValueBoundsPlan, population: Population) -> dict[tuple[float
 
 def pairs(neighbors: Neighbors) -> Iterator[tuple[Population, Population]]:
     for one in populations():
-        yield from ((one, two) for two in neighbors_of(one, neighbors))
+        yield from ((one, two) for two in neighboring_populations(one, neighbors))
 
 
 @pytest.mark.parametrize("neighbors", list(Neighbors))
@@ -119,7 +119,7 @@ def test_probabilities_are_the_formula(measure: Measure, tolerated: int, first: 
         places = range(0, 2) if side == "lower" else range(first, 3)
         wanted = [math.exp(-rate * each) for each in distances(side, population, tolerated, places)]
         start = 0 if side == "lower" else first
-        law = plan.probabilities(side, counts_of(plan, population), start)
+        law = plan.probabilities(side, count_units(plan, population), start)
         assert sum(law) == 1
         expected = [each / math.fsum(wanted) for each in wanted]
         assert np.allclose([float(each) for each in law], expected, rtol=1e-6)
@@ -138,7 +138,7 @@ def test_no_tiny_population_reveals_more_than_epsilon(
             laws = [list(joint_law(plan, each).values()) for each in (one, two)]
         else:
             side = plan.sides[0]
-            laws = [plan.probabilities(side, counts_of(plan, each)) for each in (one, two)]
+            laws = [plan.probabilities(side, count_units(plan, each)) for each in (one, two)]
         ratios = [abs(math.log(a / b)) for a, b in zip(*laws, strict=True)]
         largest = max(largest, *ratios)
     assert 0.4 < largest <= 2
@@ -158,14 +158,14 @@ def test_no_tiny_population_reveals_more_than_rho(neighbors: Neighbors) -> None:
 def test_values_that_many_units_have_leave_one_candidate_likely() -> None:
     """No candidate has about m units beyond it, and yet the narrowest one of fewer is chosen."""
     plan = replace(make_plan(tolerated=20), candidates=candidate_bounds(-1e6, 1e6))
-    counts = counts_of(plan, (7,) * 1000)
+    counts = count_units(plan, (7,) * 1000)
     chosen = plan.chosen(counts, RandomStream(bytes(32)))
     assert chosen == (6.0, 8.0)
 
 
 def test_an_upper_bound_lies_above_the_lower_bound() -> None:
     plan = make_plan(amount=Fraction(1, 100))
-    counts = counts_of(plan, ())
+    counts = count_units(plan, ())
     for number in range(200):
         lower, upper = plan.chosen(counts, RandomStream(number.to_bytes(32, "big")))
         assert lower < upper

@@ -73,7 +73,7 @@ def test_nothing_is_spent(recwarn: pytest.WarningsRecorder) -> None:
     assert not [each for each in recwarn if "together" in str(each.message)]
 
 
-def test_a_weak_guarantee_is_warned_of() -> None:
+def test_a_weak_guarantee_gives_a_warning() -> None:
     weak = CONFIG | {"privacy": {"epsilon": 1000, "neighbors": "add_remove"}}
     with pytest.warns(UserWarning, match="epsilon"):
         dptrees.check(ROWS, weak)
