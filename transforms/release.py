@@ -149,7 +149,7 @@ def _check_listed(plan: ReleasePlan) -> None:
         InputError: naming the tree, or the bounds.
     """
     if plan.bounds is not None and plan.bounds.values is None:
-        of_unit = "" if plan.bounds.has_value_bounds else " of the unit"
+        of_unit = "" if plan.bounds.of_values else " of the unit"
         raise InputError(
             f"privacy: {plan.bounds.in_words}{of_unit} is yet to be chosen from the rows, by a "
             "release of its own: dptrees release makes both, this transform one"

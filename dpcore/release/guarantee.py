@@ -196,7 +196,7 @@ def _chosen(plan: ReleasePlan) -> str:
     if plan.bounds is None:
         return ""
     first = plan.bounds.plan.budget
-    what = "What is counted" if plan.bounds.has_value_bounds else "How much of a unit is counted"
+    what = "What is counted" if plan.bounds.of_values else "How much of a unit is counted"
     return (
         f"{what} ({plan.bounds.in_words}) was chosen and released first, for "
         f"{first.measure.value} = {float(first.amount):g} of this, by the exponential mechanism; "

@@ -68,7 +68,7 @@ class UnitBounds:
         return " and ".join(question.bounds_in_words for question in self._choices)
 
     @property
-    def has_value_bounds(self) -> bool:
+    def of_values(self) -> bool:
         """Whether bounds of values are among them."""
         return any(isinstance(each, ValueBoundsQuestion) for each in self._choices)
 
