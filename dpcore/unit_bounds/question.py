@@ -63,7 +63,8 @@ class BoundQuestion(UnitChoice):
         ValueError: keys without columns, or rows with some.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.unit import PrivacyUnit
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4), tolerated=Fraction(10))

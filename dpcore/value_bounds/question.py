@@ -57,6 +57,7 @@ class ValueBoundsQuestion(UnitChoice):
         ValueError: keys, or candidates that are not whole although integers are counted.
 
     >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
