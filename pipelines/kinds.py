@@ -15,6 +15,9 @@ from typing import Any
 from dpcore.questions.question import Question
 from dpcore.release.kinds import kind_named
 from pipelines.description.description import Description, plain_description
+from pipelines.distinct.lines import distinct_description, distinct_summary, distinct_target
+from pipelines.distinct.page import distinct_tree
+from pipelines.distinct.section import DistinctTree
 from pipelines.exponential.lines import exponential_summary
 from pipelines.exponential.page import exponential_tree
 from pipelines.hierarchy.chosen_nodes import check_paths
@@ -108,6 +111,13 @@ KINDS: dict[str, KindHandlers] = {
         target=table_target,
         summary_lines=table_summary,
         page=table_tree,
+    ),
+    "distinct": KindHandlers(
+        section=DistinctTree,
+        describe=distinct_description,
+        target=distinct_target,
+        summary_lines=distinct_summary,
+        page=distinct_tree,
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(

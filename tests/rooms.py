@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
     ("papers", "repair", "sparse", "bounding", "selection", "series"),
-    ("levels",),
+    ("levels", "distinct"),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential"),
     ("marginals", "chooser", "unit_bounds", "value_bounds"),

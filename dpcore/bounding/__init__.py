@@ -5,7 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "unit_ids": ("NEEDED", "UnitIds", "Units", "check_unit_types"),
+    "unit_ids": ("NEEDED", "UnitIds", "Units", "check_unit_types", "has_ids", "value_ids"),
     "unit_rows": ("MOST_SHARDS", "SHARDS", "TreeBounding", "WAITING_ROWS"),
     "unit_values": ("declared_values",),
 }

@@ -124,18 +124,19 @@ def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> Non
                 f"column {name!r} has type {types[name]}, but a privacy unit of the declared type "
                 f"{unit.type.value} needs {DECLARED_NEEDED[unit.type]}."
             )
-        if not _is_readable(types[name]):
+        if not has_ids(types[name]):
             raise ValueError(
                 f"column {name!r} has type {types[name]}, but a privacy unit needs {NEEDED}."
             )
 
 
-def _is_readable(type: pa.DataType) -> bool:
+def has_ids(type: pa.DataType) -> bool:
+    """Whether values of a type have ids: strings, numbers, truth values, dates and times do."""
     types = pa.types
     if types.is_dictionary(type):
-        return _is_readable(type.value_type)
+        return has_ids(type.value_type)
     if isinstance(type, pa.BaseExtensionType):
-        return _is_readable(type.storage_type)
+        return has_ids(type.storage_type)
     return bool(
         types.is_null(type)
         or types.is_boolean(type)

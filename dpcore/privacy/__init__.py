@@ -14,6 +14,7 @@ FACE = {
     "selection": ("SelectionLaw",),
     "sensitivity": (
         "distance_sensitivity",
+        "distinct_sensitivity",
         "excess_sensitivity",
         "level_law",
         "level_sensitivity",

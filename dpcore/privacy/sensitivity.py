@@ -249,6 +249,41 @@ def rank_sensitivity(
     return 2 * apart * moved, 2 * (apart**2 + (2 - apart) ** 2) * squared
 
 
+def distinct_sensitivity(unit: PrivacyUnit, values: int, *, keyed: bool) -> tuple[int, int]:
+    """The L1 and the squared L2 sensitivity of numbers of different values, for one privacy unit.
+
+    Let S be the pairs of a key and a value of a unit that count, at most m of them, a function of
+    the unit's rows alone. The number of a key k is the size of the union of all units' pairs under
+    k. A unit more makes it larger by a_k, from 0 to the number of its own pairs under k, so the a_k
+    sum to at most m, and their squares to at most m^2.
+
+    ``add_remove``: L1 = m, L2^2 = m^2, attained where all m pairs are new and under one key.
+    ``substitute``: beside the same pairs of all others, the unit adds a_k before and b_k after, and
+    the numbers move by b_k - a_k. Without keys there is one, and both are from 0 to m: L1 = m,
+    L2^2 = m^2. With keys L1 <= sum a_k + sum b_k = 2 m, and since a_k b_k >= 0 the squares sum to
+    at most sum a_k^2 + sum b_k^2 <= 2 m^2; attained where the pairs before are under one key and
+    those after under another.
+
+    Args:
+        unit: what neighbors differ in; its bounds do not matter here.
+        values: m.
+        keyed: there is a number for each key.
+
+    Returns:
+        (L1, L2^2).
+
+    Source: derived here; compared with brute force in the tests.
+
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> distinct_sensitivity(SUBSTITUTE_ROW, 1, keyed=False)
+    (1, 1)
+    >>> distinct_sensitivity(SUBSTITUTE_ROW, 1, keyed=True)
+    (2, 2)
+    """
+    both = 2 if unit.substitutes and keyed else 1
+    return both * values, both * values**2
+
+
 def distance_sensitivity(unit: PrivacyUnit) -> int:
     """The most by which the distance of a table from a public one moves, in either direction.
 

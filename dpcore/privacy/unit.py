@@ -129,8 +129,21 @@ class PrivacyUnit(Coded):
         return replace(self, rows=1, keys=None, rows_per_key=None)
 
     def holds(self, other: PrivacyUnit) -> bool:
-        """Whether another is the same unit, and no more of it is counted."""
-        return other in (self, self.once)
+        """Whether another is the same unit, and no more of it is counted.
+
+        >>> from dataclasses import replace
+        >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=9, keys=3)
+        >>> two, four = (replace(person, rows=n, keys=n, rows_per_key=1) for n in (2, 4))
+        >>> person.holds(person.once), person.holds(two), person.holds(four)
+        (True, True, False)
+        """
+        if other in (self, self.once):
+            return True
+        # One row under each of its keys, no more keys than this one has.
+        keys = other.rows
+        return keys <= min(self.rows, self.keys or self.rows) and other == replace(
+            self, rows=keys, keys=keys, rows_per_key=1
+        )
 
     @property
     def drops_rows(self) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dpcore.distinct.question import distinct_question_from_spec
+from dpcore.distinct.released import ReleasedDistinct
 from dpcore.exponential.question import exponential_question_from_spec
 from dpcore.exponential.released import ReleasedQuantiles
 from dpcore.hierarchy.question import hierarchy_question_from_spec
@@ -142,6 +144,10 @@ KINDS: dict[str, TreeKind] = {
     "table": TreeKind(
         lambda spec, terms: table_question_from_spec(spec, terms.unit, terms.measure),
         lambda question, read, tables: ReleasedTable(question, read),
+    ),
+    "distinct": TreeKind(
+        lambda spec, terms: distinct_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedDistinct(question, read),
     ),
     "series": TreeKind(_series, _released_period),
 }

@@ -5,6 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
+    "counter": ("KeyCounter", "merge_shard", "shard_partials"),
     "key_columns": ("KeyColumns", "TYPES"),
     "plan": ("SelectionPlan", "counted_once"),
     "question": ("ReleasedSelection", "SelectionQuestion"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.questions.tree_question import TreeQuestion
 from pipelines.page.extent import clip
 
 DROPPED = "row not counted in this tree"
@@ -19,7 +18,7 @@ CELL_POLICIES = {
 _KEYS = {"drop": DROPPED, "other": "counted under the key other"}
 
 
-def policies(question: TreeQuestion[Any], words: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def policies(question: Any, words: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The rows of the table of policies: for the columns of a tree, and its keys.
 
     Args:

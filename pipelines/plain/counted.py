@@ -1,4 +1,5 @@
-"""What the numbers of a tree count: rows, the rows of each unit within its bounds, or a sum."""
+"""What the numbers of a tree count: rows, the rows of each unit within its bounds, or another
+number."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ def counted_noun(question: Question) -> str:
     measure = getattr(question, "measure", None)
     if measure is not None:
         return f"sum of {measure.column}"
+    noun: str | None = getattr(question, "noun", None)
+    if noun is not None:
+        return noun
     unit = _unit(question)
     if unit is None or unit.is_row:
         return "rows"

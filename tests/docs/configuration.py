@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
 from dpcore.ordered.make import DOMAIN_KINDS
+from pipelines.distinct import section as distinct
 from pipelines.hierarchy import domain as hierarchy
 from pipelines.kinds import KINDS
 from pipelines.sections import rules
@@ -83,6 +84,7 @@ WORDS: dict[str, str] = {
     "section._connection": "`env:NAME` or `file:PATH`",
     "section._three_names": "`PROJECT.DATASET.TABLE`",
     "section._depth": "a whole number from 1 to 64",
+    "section._most": "a whole number from 1 to 2^20",
     "section._rows": "a whole number from 0 to 2^40",
     "section._whole": "a whole number from 1 to 2^50",
     "section.memory_bytes": "bytes, or such as `64 MiB`, `2 GiB`",
@@ -133,6 +135,7 @@ ANCHORS = {
     "sparse": "domain-of-kind-sparse",
     "hypercube": "domain-of-kind-hypercube",
     "table": "domain-of-kind-table",
+    "distinct": "domain-of-kind-distinct",
 }
 
 
@@ -211,6 +214,7 @@ def _of_domains() -> Iterator[str]:
         ("sparse", list(_of_rules(sparse._RULES))),
         ("hypercube", boxes),
         ("table", tables),
+        ("distinct", list(_of_rules(distinct._RULES))),
     ):
         yield from _table(f"`domain` of kind `{kind}`", keys, ANCHORS[kind])
 

@@ -183,6 +183,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {BOX}, mechanism: adaptive, for: estimates, depth: 12, bits_apart: 4, k: 64, "
         "split_errors: 3, shares: equal, consistency: least_squares, counts: dense",
     ),
+    "distinct": (
+        PURE,
+        f"domain: {{kind: distinct, column: city}}, {BY}",
+        "domain: {kind: distinct, column: fine}",
+    ),
     "table": (PURE, f"domain: {WIDE}"),
     "table-by-rho": (RHO, f"domain: {WIDE}"),
     "mixed": (

@@ -109,8 +109,8 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
     sentence = (
-        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube, table or "
-        "totals"
+        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube, table, "
+        "distinct or totals"
     )
     assert sentence in outcome.err
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.distinct.domain import DistinctDomain
+from dpcore.distinct.workload import DistinctWorkload
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised.candidate import WeightedSums
 from dpcore.levels.uniform import UniformMechanism
@@ -172,6 +174,20 @@ def _selection() -> ReleasePlan:
     )
 
 
+def _distinct() -> ReleasePlan:
+    keys = {"number": None, "number-by-race": KeyList(column="race", keys=RACES)}
+    # So little that no two releases have all numbers alike.
+    amount = Fraction(1, 50)
+    workloads = [
+        DistinctWorkload(name=name, domain=DistinctDomain(column="number"), keys=each)
+        for name, each in keys.items()
+    ]
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=amount / 2))
+    questions = tuple(replace(each.planned(share, ROW), shards=3) for each in workloads)
+    budget = Budget(measure=Measure.EPSILON, amount=amount)
+    return ReleasePlan(name="distinct", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
+
+
 def _keys_of_a_table() -> ReleasePlan:
     table = product_table({"race": RACES, "number": (0, 1, 2, 7)})
     keys = TableKeys(table=table, unknown="other")
@@ -209,6 +225,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "thresholds": lambda: make_stated_plan(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
     "selection": _selection,
+    "distinct": _distinct,
     "keys of a table": _keys_of_a_table,
     "box, dense": lambda: _alone(box_question(holding=Holding.DENSE)),
     "box, sparse": lambda: _alone(box_question(holding=Holding.SPARSE)),
@@ -252,6 +269,7 @@ ABSENT = {
     "thresholds": WHOLE,
     "sparse": GATHERED,
     "selection": GATHERED,
+    "distinct": GATHERED,
     "keys of a table": WHOLE,
     "factorised": WHOLE,
     "exponential": WHOLE,

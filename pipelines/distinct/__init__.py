@@ -1,0 +1,1 @@
+"""Numbers of different values: their section, and how they are shown."""
