@@ -27,6 +27,8 @@ from pipelines.hierarchy.section import HierarchyTree
 from pipelines.hypercube.lines import hypercube_description, hypercube_summary, hypercube_target
 from pipelines.hypercube.page import hypercube_tree
 from pipelines.hypercube.section import HypercubeTree
+from pipelines.mean.lines import mean_description, mean_summary, mean_target
+from pipelines.mean.page import mean_tree
 from pipelines.mechanisms.mechanisms import mechanism_target
 from pipelines.ordered.lines import ordered_description, ordered_summary
 from pipelines.ordered.page import ordered_tree
@@ -125,6 +127,14 @@ KINDS: dict[str, KindHandlers] = {
         describe=ordered_description,
         summary_lines=exponential_summary,
         page=exponential_tree,
+    ),
+    # A mean alone, of a tree over an ordered domain.
+    "mean": KindHandlers(
+        section=None,
+        describe=mean_description,
+        target=mean_target,
+        summary_lines=mean_summary,
+        page=mean_tree,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": KindHandlers(

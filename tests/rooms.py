@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("papers", "repair", "sparse", "bounding", "selection", "series"),
     ("levels", "distinct"),
     ("ordered", "hierarchy", "adaptive", "factorised"),
-    ("hypercube", "exponential"),
+    ("hypercube", "exponential", "mean"),
     ("marginals", "chooser", "unit_bounds", "value_bounds"),
     ("table",),
     ("release",),

@@ -30,7 +30,6 @@ from dpcore.rows.policies import check_column
 from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 _BITS = 64
-MOST_KEYS = 2**20
 _TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}
 NEEDED = "strings, numbers, truth values, dates or times"
 
@@ -79,16 +78,16 @@ class DistinctDomain(Coded):
         """The type of the column where a file does not give one."""
         return {self.column: _TYPES[self.type]}
 
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+    def check_type(self, type: pa.DataType) -> None:
         """Refuse a column whose values cannot be compared.
 
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
-        if not has_ids(types[self.column]):
+        if not has_ids(type):
             raise ValueError(
-                f"column {self.column!r} has type {types[self.column]}, but different values are "
-                f"counted of {NEEDED}."
+                f"column {self.column!r} has type {type}, but different values are counted of "
+                f"{NEEDED}."
             )
 
     def row_increments(self, columns: Mapping[str, pa.Array], keys: Keys | None) -> RowIncrements:

@@ -7,40 +7,36 @@ up and draws the noise, from a keystream that is bound to these numbers, as all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.distinct.domain import MOST_KEYS, DistinctDomain, counts_by_key
+from dpcore.distinct.domain import DistinctDomain, counts_by_key
 from dpcore.distinct.plan import DistinctPlan
 from dpcore.noise.laws import exact_scale
 from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.column_question import ColumnQuestion
 from dpcore.questions.entry import budget_entry
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
-    Part,
     Partial,
     Place,
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import PublicTable, Question
-from dpcore.questions.tables import NODES, NODES_SCHEMA, tree_and_key
+from dpcore.questions.tables import NODES_SCHEMA, tree_and_key
 from dpcore.rows.column import fixed_width_values
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import pack, unpack
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.rows.table_keys import TableKeys
 from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
 
 SHARDS = 32
@@ -48,7 +44,7 @@ _CELLS = pa.uint64()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistinctQuestion(Question):
+class DistinctQuestion(ColumnQuestion):
     """How many different values a column has, for each key.
 
     Args:
@@ -57,9 +53,10 @@ class DistinctQuestion(Question):
         shards: in how many parts the values are handled.
 
     Raises:
-        ValueError: a plan for other keys, too many keys, or no shard.
+        ValueError: a plan for other keys, or no shard.
 
     >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = DistinctPlan(release_unit=ADD_REMOVE_ROW, max_values=1, keyed=False,
     ...                     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -70,7 +67,6 @@ class DistinctQuestion(Question):
 
     kind = "distinct"
     written = ("kind", "name", "domain", "keys", "plan", "shards", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     domain: DistinctDomain
     plan: DistinctPlan
@@ -78,10 +74,6 @@ class DistinctQuestion(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.keys is not None) != self.plan.keyed:
-            raise ValueError("plan: keyed must say whether the question has keys")
-        if self.key_count > MOST_KEYS:
-            raise ValueError(f"keys: {self.key_count} are more than 2^20")
         if self.shards < 1:
             raise ValueError(f"shards: {self.shards} is not at least 1")
 
@@ -93,46 +85,6 @@ class DistinctQuestion(Question):
     def noun(self) -> str:
         """What is counted, in words."""
         return f"different values of {self.domain.column}"
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        return self.plan.unit
-
-    @property
-    def budget(self) -> Budget:
-        return self.plan.budget
-
-    @property
-    def spending(self) -> Spending:
-        return self.plan.spending
-
-    @property
-    def public_tables(self) -> tuple[PublicTable, ...]:
-        return (self.keys.table,) if isinstance(self.keys, TableKeys) else ()
-
-    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> DistinctQuestion:
-        if not isinstance(self.keys, TableKeys):
-            return self
-        return replace(self, keys=self.keys.with_table(shared(self.keys.table)))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        by = () if self.keys is None else self.keys.columns
-        return tuple(dict.fromkeys((*self.domain.columns, *by)))
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        by = {} if self.keys is None else self.keys.value_types
-        return self.domain.value_types | by
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        self.domain.check_types(types)
-        if self.keys is not None:
-            self.keys.check_types(types)
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        by = [] if self.keys is None else self.keys.row_outcomes(columns)
-        return [*self.domain.row_outcomes(columns), *by]
 
     @property
     def places(self) -> list[Place]:
@@ -205,15 +157,8 @@ class DistinctQuestion(Question):
             schema=NODES_SCHEMA,
         )
 
-    def parts(self) -> Iterator[Part]:
-        yield Part(kind=NODES, tree=self.name, key=0, index=0)
-
     def entry(self) -> dict[str, object]:
         """The bound, the noise and the policies."""
-        policies: dict[str, dict[str, object]] = {self.domain.column: {"missing": "drop"}}
-        if self.keys is not None:
-            by = ", ".join(self.keys.columns)
-            policies.setdefault(by, {})["unknown key"] = self.keys.unknown
         return {
             "name": self.name,
             **budget_entry(self),
@@ -221,7 +166,7 @@ class DistinctQuestion(Question):
             "max_values": self.plan.max_values,
             "sensitivity": {"L1": self.plan.sensitivity[0], "L2_squared": self.plan.sensitivity[1]},
             "noise": exact_scale(self.plan.law),
-            "policies": policies,
+            "policies": self.policies(missing="drop"),
         }
 
 

@@ -15,6 +15,7 @@ FACE = {
     "sensitivity": (
         "distance_sensitivity",
         "distinct_sensitivity",
+        "split_sensitivity",
         "excess_sensitivity",
         "level_law",
         "level_sensitivity",

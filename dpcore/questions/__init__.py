@@ -6,6 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "answer_errors": ("AnswerErrors", "LeafRun", "SumBounds", "SumError", "merged_runs"),
+    "column_question": ("ColumnQuestion",),
     "entry": ("budget_entry", "column_policies"),
     "intervals": (
         "Differences",
@@ -15,7 +16,7 @@ FACE = {
         "SlopedIntervals",
         "difference_ends",
     ),
-    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
+    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "DenseCounter", "merged_chunk", "pack_dense"),
     "mechanism": ("ChunkLayout", "Mechanism", "ReportedErrors"),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
@@ -46,7 +47,7 @@ FACE = {
         "unpack_measured",
         "unpack_solutions",
     ),
-    "statistics": ("BlockedValues", "Statistic", "StatisticKind"),
+    "statistics": ("BlockedValues", "Statistic", "StatisticKind", "half_width"),
     "slot_counts": ("MOST_SLOTS", "SlotCounter", "Slots"),
     "tables": (
         "CDF",

@@ -21,6 +21,8 @@ from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.mean.question import mean_question_from_spec
+from dpcore.mean.released import ReleasedMean
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
@@ -148,6 +150,10 @@ KINDS: dict[str, TreeKind] = {
     "distinct": TreeKind(
         lambda spec, terms: distinct_question_from_spec(spec, terms.unit, terms.measure),
         lambda question, read, tables: ReleasedDistinct(question, read),
+    ),
+    "mean": TreeKind(
+        lambda spec, terms: mean_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedMean(question, read),
     ),
     "series": TreeKind(_series, _released_period),
 }

@@ -62,7 +62,7 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
             [interval(each.ci_low, each.ci_high, _error(each)) for each in found],
         ),
     ]
-    if any(each.within for each in found):
+    if _has_wide_cells(entries):
         parts = [f"± {significant(each.within)}" for each in found]
         columns.append(Column("of it by cells", parts))
     return TextTable(tuple(columns))
@@ -71,11 +71,16 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
 def statistic_remarks(entries: Sequence[StatisticEntry], confidence: float) -> Iterator[str]:
     """What the intervals mean."""
     yield f"Intervals hold with {100 * confidence:g} % confidence, each by itself."
-    if any(each.found.within for each in entries):
+    if _has_wide_cells(entries):
         yield (
             "Only the cells of values are known, or undivided ranges of cells: the last column is "
             "how much of either side of an interval that takes."
         )
+
+
+def _has_wide_cells(entries: Sequence[StatisticEntry]) -> bool:
+    """Whether cells widen an interval by more than a hundredth of the standard error."""
+    return any(100 * each.found.within > (_known(each.found.std_error) or 0.0) for each in entries)
 
 
 def _error(found: Statistic) -> float | None:

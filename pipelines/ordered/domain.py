@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
+from typing import Any
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines.schema.values import (
@@ -43,6 +44,8 @@ _KEYS: dict[str, Schema] = {
 }
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
+# Keys of a domain of numbers that say how many cells it has.
+_SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
 # The first and the last value, both inside, in place of the bounds.
 _VALUES = "values"
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
@@ -176,6 +179,22 @@ def _with_bounds(given: dict[str, object]) -> dict[str, object]:
         )
     after = last + timedelta(days=1) if of_days else last + 1  # type: ignore[operator]
     return plain | {"lower": first, "upper": after, "type": kind}
+
+
+def with_finest_cells(tree: Mapping[str, Any], cells: int) -> dict[str, Any]:
+    """Return the section of a tree whose numbers have so many cells, where it does not say how many
+    they have."""
+    domain = tree.get("domain")
+    if not isinstance(domain, Mapping) or not needs_cells(domain):
+        return dict(tree)
+    return {**tree, "domain": {**domain, "cells": cells}}
+
+
+def needs_cells(given: Mapping[str, object]) -> bool:
+    """Whether the section of a domain is of numbers and does not say how many cells they have."""
+    if given.get("type", "number") != "number" or _SIZES & set(given):
+        return False
+    return not any(isinstance(moment(given.get(key)), date) for key in _BOUNDS)
 
 
 def _inferred_type(given: Mapping[str, object]) -> str:

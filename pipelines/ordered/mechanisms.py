@@ -21,6 +21,7 @@ from dpcore.factorised.candidate import WeightedSums
 from dpcore.factorised.mechanism import FactorizedMechanism
 from dpcore.levels.candidate import Candidate, WholeLevels
 from dpcore.levels.uniform import UniformMechanism
+from dpcore.mean.workload import MeanWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
@@ -221,6 +222,33 @@ class MechanismSection(NamedTuple):
     refused: Mapping[str, str] = {}
     allowed: Mapping[str, tuple[object, ...]] = {}
 
+
+def mean_alone(section: OrderedChoices) -> MeanWorkload:
+    """Return the workload of a mean that is measured alone, without a tree of counts."""
+    return MeanWorkload(
+        name=section.name,
+        domain=section.domain,
+        keys=section.keys,
+        weight=section.weight,
+        noise=section.noise,
+    )
+
+
+_NO_COUNTS = "a mean is measured alone (objective: mean), without a tree of counts; leave it out"
+# The objectives that have a mechanism of their own, whatever `mechanism` says.
+OWN_OBJECTIVES: Mapping[str, MechanismSection] = {
+    "mean": MechanismSection(
+        mean_alone,
+        refused=dict.fromkeys(
+            (
+                *("quantiles", "guess", "widths", "level_weights", "mechanism", "fanouts"),
+                *("level_budgets", "estimation", "consistency", "intervals", "read_as"),
+            ),
+            _NO_COUNTS,
+        ),
+        allowed={"mechanism": ("planned",)},
+    )
+}
 
 _OF_PAPERS = ("tree", "binary", "histogram", "independent")
 UNIFORM_LEVELS = ("planned", *_OF_PAPERS)

@@ -36,7 +36,7 @@ def make_objective(
     """The objective that a tree's section describes.
 
     Args:
-        kind: cdf, quantiles, ranges, counts or nodes.
+        kind: cdf, quantiles, ranges, counts, nodes or mean.
         domain: of the tree.
         quantiles: those that will be read.
         guess: the number of rows, and pairs of a value and the part of the rows below it.
@@ -53,7 +53,8 @@ def make_objective(
         return RangeObjective(widths=widths)
     if kind == "nodes":
         return NodeObjective(weights=level_weights)
-    if kind == "cdf":
+    # A mean has no tree of counts, and so no plan that an objective would be for.
+    if kind in ("cdf", "mean"):
         return CdfObjective()
     if kind == "counts":
         return CountObjective()

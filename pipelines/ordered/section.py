@@ -19,13 +19,15 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
+from dpcore.mean.plan import FINEST
 from dpcore.ordered.make import OrderedDomain
 from dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
-from pipelines.ordered.domain import ordered_schema, read_tree_domain
+from pipelines.ordered.domain import ordered_schema, read_tree_domain, with_finest_cells
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
+    OWN_OBJECTIVES,
     UNIFORM_LEVELS,
     WHOLE_LEVEL_KEYS,
     OrderedChoices,
@@ -78,7 +80,7 @@ class OrderedTree(KnownLeavesSection):
         **{key: key for key in ("quantiles", "widths", "level_weights", "mechanism", "fanouts")},
         **{key: key for key in ("level_budgets", "estimation", "noise", "intervals")},
         **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
-        "column": "domain.column",
+        **{"column": "domain.column", "missing": "domain.missing"},
     }
     domain: Annotated[
         OrderedDomain,
@@ -89,7 +91,7 @@ class OrderedTree(KnownLeavesSection):
         str | None,
         PlainValidator(
             rules.choice(
-                *("cdf", "quantiles", "ranges", "counts", "nodes"), page="docs/questions.md"
+                *("cdf", "quantiles", "ranges", "counts", "nodes", "mean"), page="docs/questions.md"
             )
         ),
     ] = None
@@ -127,6 +129,8 @@ class OrderedTree(KnownLeavesSection):
     @section_rule(mode="wrap")
     @classmethod
     def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, Mapping) and value.get("objective") in OWN_OBJECTIVES:
+            value = with_finest_cells(value, FINEST)
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:
             return handler(value)
@@ -165,6 +169,13 @@ class OrderedTree(KnownLeavesSection):
 
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
+        own = OWN_OBJECTIVES.get(self.chosen_objective)
+        if own is not None:
+            for key in self.model_fields_set & own.refused.keys():
+                if getattr(self, key) not in own.allowed.get(key, ()):
+                    name = type(self).model_fields[key].alias or key
+                    raise RuleBroken(own.refused[key], at=f".{name}")
+            return self
         for key, kind in (("widths", "ranges"), ("level_weights", "nodes")):
             if getattr(self, key) and self.chosen_objective != kind:
                 raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
@@ -281,7 +292,14 @@ class OrderedTree(KnownLeavesSection):
                 {"guess": self.guess, "widths": self.widths, "level_weights": self.level_weights},
             ) from None
 
+    @property
+    def leaves(self) -> int | None:
+        return 1 if self.chosen_objective in OWN_OBJECTIVES else super().leaves
+
     def workload(self) -> Workload[Any]:
+        own = OWN_OBJECTIVES.get(self.chosen_objective)
+        if own is not None:
+            return own.workload(self.choices)
         return MECHANISMS[self.mechanism].workload(self.choices)
 
     @property

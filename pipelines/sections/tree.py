@@ -65,10 +65,10 @@ class KnownLeavesSection(TreeSection):
     @section_rule(mode="after")
     def _check_size(self) -> Self:
         keys = 1 if self.keys is None else self.keys.size
-        if self.domain.cells * keys > MAX_LEAVES:
+        if (cells := self.leaves or 0) * keys > MAX_LEAVES:
             times = "" if self.keys is None else f" times {keys} keys"
             raise RuleBroken(
-                f"{self.domain.cells} cells{times} must be at most 2^32 in all, because each is a "
+                f"{cells} cells{times} must be at most 2^32 in all, because each is a "
                 "row of the output",
                 at=f".{self.refused['domain']}",
             )

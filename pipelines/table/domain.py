@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import date
 from typing import Any
 
 from dpcore.ordered.make import OrderedDomain
 from dpcore.table.domain import DEFAULT_CELLS, TableDomain
-from pipelines.ordered.domain import ordered_schema, read_tree_domain
+from pipelines.ordered.domain import needs_cells, ordered_schema, read_tree_domain
 from pipelines.schema.values import Schema, several, whole
 from pipelines.schema.values import section as schema_of
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
-from pipelines.sections.yaml_document import moment
-
-_BOUNDS = ("lower", "upper")
-# Of a column that says itself how many cells it has.
-_SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
 
 
 def read_table(value: object) -> TableDomain:
@@ -86,8 +80,7 @@ def _axis(place: int, section: object, cells: int) -> OrderedDomain:
             at=at,
         )
     given: dict[str, Any] = dict(section)
-    is_temporal = any(isinstance(moment(given.get(key)), date) for key in _BOUNDS)
-    if given.get("type", "number") == "number" and not _SIZES & set(given) and not is_temporal:
+    if needs_cells(given):
         given["cells"] = cells
     if given.get("type") != "category" and "categories" not in given:
         # One column out of its bounds would take the row from all others.

@@ -188,6 +188,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {{kind: distinct, column: city}}, {BY}",
         "domain: {kind: distinct, column: fine}",
     ),
+    "mean": (
+        PURE,
+        f"domain: {{column: delay, lower: -20, upper: 200}}, objective: mean, {BY}",
+        "domain: {column: fine, type: integer, lower: 0, upper: 500}, objective: mean",
+    ),
     "table": (PURE, f"domain: {WIDE}"),
     "table-by-rho": (RHO, f"domain: {WIDE}"),
     "mixed": (

@@ -18,6 +18,7 @@ from dpcore.distinct.workload import DistinctWorkload
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised.candidate import WeightedSums
 from dpcore.levels.uniform import UniformMechanism
+from dpcore.mean.workload import MeanWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -188,6 +189,14 @@ def _distinct() -> ReleasePlan:
     return ReleasePlan(name="distinct", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
 
 
+def _mean() -> ReleasePlan:
+    keys = {"mean": None, "mean-by-race": KeyList(column="race", keys=RACES)}
+    workloads = [MeanWorkload(name=name, domain=NUMBERS, keys=each) for name, each in keys.items()]
+    share = Share(budget=replace(EPSILON, amount=EPSILON.amount / 2))
+    questions = tuple(each.planned(share, ROW) for each in workloads)
+    return ReleasePlan(name="mean", unit=ADD_REMOVE_ROW, budget=EPSILON, questions=questions)
+
+
 def _keys_of_a_table() -> ReleasePlan:
     table = product_table({"race": RACES, "number": (0, 1, 2, 7)})
     keys = TableKeys(table=table, unknown="other")
@@ -226,6 +235,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "sparse": _sparse,
     "selection": _selection,
     "distinct": _distinct,
+    "mean": _mean,
     "keys of a table": _keys_of_a_table,
     "box, dense": lambda: _alone(box_question(holding=Holding.DENSE)),
     "box, sparse": lambda: _alone(box_question(holding=Holding.SPARSE)),
@@ -270,6 +280,7 @@ ABSENT = {
     "sparse": GATHERED,
     "selection": GATHERED,
     "distinct": GATHERED,
+    "mean": GATHERED,
     "keys of a table": WHOLE,
     "factorised": WHOLE,
     "exponential": WHOLE,

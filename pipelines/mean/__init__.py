@@ -1,0 +1,1 @@
+"""A mean that is measured alone: how it is shown."""

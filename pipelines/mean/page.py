@@ -1,0 +1,65 @@
+"""A mean that is measured alone on the page of a release: a table of the keys, and the noise."""
+
+from __future__ import annotations
+
+from dpcore.mean.question import MeanQuestion
+from dpcore.mean.released import ReleasedMean
+from dpcore.questions.statistics import StatisticKind
+from pipelines.answers.figures import percent, with_margin
+from pipelines.charts.bars import capitalized
+from pipelines.description.writers import page_values
+from pipelines.mean.lines import mean_description, mean_text
+from pipelines.page.extent import MAX_KEYS, clip, left_out
+from pipelines.page.headline import largest_rows
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.policies import CELL_POLICIES, policies
+from pipelines.page.tree_page import Headline, PageRoom, TreePage
+from pipelines.plain.counted import counted_noun
+
+
+def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -> TreePage:
+    """The mean, the total and the number of rows, of the keys with most rows."""
+    tree = ReleasedMean(question, release.part)
+    description = mean_description(question)
+    shown = largest_rows(tree.rows, max(1, MAX_KEYS // room.trees))
+    labels: list[str | None] = shown["key"].to_pylist()
+    titles = [capitalized(clip(counted_noun(question))), "Mean", "Total"]
+    rows = [_values(tree, label) for label in labels]
+    if question.keys is not None:
+        titles = [clip(", ".join(question.keys.columns)), *titles]
+        rows = [[clip(str(label)), *row] for label, row in zip(labels, rows, strict=True)]
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "confidence": percent(question.confidence),
+        "values": {"titles": titles, "rows": rows},
+        "left_out": left_out(len(shown), question.key_count, "keys", "largest"),
+        "policies": list(policies(question, CELL_POLICIES)),
+    }
+    return TreePage(
+        said=said | page_values(question, description, release.plan.budget),
+        data={"kind": question.kind},
+        template="mean/page.html.j2",
+        headline=_headline(tree),
+        notes=description.notes,
+    )
+
+
+def _values(tree: ReleasedMean, label: str | None) -> list[str]:
+    """The number of rows, the mean and the total under a key, each with its margin."""
+    rows = tree.at_path("", label)
+    total = tree.statistic(StatisticKind.TOTAL, key=label)
+    return [
+        with_margin(rows.estimate or 0.0, rows.ci_low, rows.ci_high),
+        mean_text(tree, label),
+        with_margin(total.value, total.ci_low, total.ci_high),
+    ]
+
+
+def _headline(tree: ReleasedMean) -> Headline:
+    """The mean; that of the key with most rows where there are keys."""
+    question = tree.question
+    label, most = f"mean of {clip(question.domain.column)}", None
+    if question.keys is not None:
+        most = largest_rows(tree.rows, 1)["key"][0].as_py()
+        label += f" of {clip(most)}, the largest of {question.key_count:,} keys"
+    return Headline(figure=mean_text(tree, most), label=label)

@@ -1,0 +1,142 @@
+"""``objective: mean`` by the command and in Python: plan, release, queries, page, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import dptrees
+from tests.golden.hashes import said
+from tests.pipelines.conftest import NONCE, Workspace
+
+X = {"column": "x", "lower": 0, "upper": 100}
+KEYS = {"column": "place", "keys": ["north", "south"]}
+TREES = [
+    {"name": "all", "domain": X, "objective": "mean"},
+    {"name": "places", "domain": X, "objective": "mean", "by": KEYS},
+]
+
+
+def configured(workspace: Workspace, *trees: dict[str, Any], **privacy: Any) -> str:
+    given = privacy or {"epsilon": 1, "neighbors": "add_remove"}
+    return workspace.configure(lambda s: s.update(trees=list(trees), privacy=given))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A release with hardly any noise. Tests only read it."""
+    workspace = Workspace(tmp_path_factory.mktemp("means"))
+    path = configured(workspace, *TREES, epsilon=10**5, neighbors="add_remove")
+    outcome = workspace.run("release", path, *NONCE)
+    assert outcome.code == 0, outcome.err
+    workspace.summary = outcome.out  # type: ignore[attr-defined]
+    return workspace
+
+
+def true_means(workspace: Workspace) -> dict[str | None, float]:
+    rows = workspace.values()
+    clamped = np.clip(rows["x"].to_numpy(), 0, 100)
+    places = rows["place"].to_numpy()
+    by = {key: float(clamped[places == key].mean()) for key in KEYS["keys"]}
+    return {None: float(clamped.mean())} | by
+
+
+def test_queries_give_the_mean_and_the_total(made: Workspace) -> None:
+    truth = true_means(made)
+    found = json.loads(said("query", str(made.output), "mean", "--tree", "all", "--json")[2:])
+    (answer,) = found["answers"]
+    assert answer["value"] == pytest.approx(truth[None], abs=1e-3)
+    by = ("--tree", "places", "--key", "all", "--json")
+    answers = json.loads(said("query", str(made.output), "mean", *by)[2:])["answers"]
+    assert [each["value"] for each in answers] == pytest.approx(
+        [truth["north"], truth["south"]], abs=1e-3
+    )
+    total = json.loads(said("query", str(made.output), "total", "--tree", "all", "--json")[2:])
+    rows = made.values().num_rows
+    assert total["answers"][0]["value"] == pytest.approx(truth[None] * rows, rel=1e-4)
+    printed = said("query", str(made.output), "mean", "--tree", "all")
+    assert "all values" in printed
+
+
+def test_the_summary_and_the_page_have_the_mean(made: Workspace) -> None:
+    page = (made.output / "report.html").read_text()
+    mean = f"{true_means(made)[None]:.2f}"
+    assert f"mean {mean}" in made.summary  # type: ignore[attr-defined]
+    assert mean in page and "mean of x" in page and "kumquat" not in page
+    assert made.run("verify", made.output).code == 0
+
+
+def test_the_plan_says_how_far_off_a_mean_is(made: Workspace, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    path = configured(workspace, TREES[0])
+    outcome = workspace.run("plan", path)
+    assert "standard error of a mean: 100 / rows in the middle of the bounds, 141" in outcome.out
+    (entry,) = json.loads(workspace.run("plan", path, "--json").out)["trees"]
+    assert entry["parts_of_a_row"] == 2**20 - 1
+    target = workspace.run("plan", path, "--target-error", "all=50", "--json")
+    (entry,) = json.loads(target.out)["trees"]
+    assert entry["target"]["epsilon"] == pytest.approx(2, rel=1e-3)
+    assert entry["target"]["unit"] == "x times rows"
+
+
+def test_python_gives_means_and_refuses_the_rest(made: Workspace) -> None:
+    release = dptrees.open(made.output)
+    means = release["places"].mean()
+    assert means["value"] == pytest.approx(
+        [true_means(made)[key] for key in KEYS["keys"]], abs=1e-3
+    )
+    for ask in (
+        lambda: release["all"].std(),
+        lambda: release["all"].cdf([3]),
+        lambda: release["all"].cdf(),
+        lambda: release["all"].describe(),
+    ):
+        with pytest.raises(dptrees.Error, match="all"):
+            ask()
+
+
+def test_bounds_that_nobody_knows_go_with_it(tmp_path: Path) -> None:
+    rows = pa.table({"pay": np.random.default_rng(2).lognormal(3, 0.4, 20_000)})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    domain = {"column": "pay", "lower": 0, "upper": {"share": 0.2, "at_most": 10**6}}
+    tree = {"name": "pay", "domain": domain, "objective": "mean"}
+    privacy = {"epsilon": 2, "neighbors": "add_remove"}
+    release = dptrees.release(rows, {"privacy": privacy, "trees": [tree]})
+    found = release["pay"].mean()
+    assert found["value"][0] == pytest.approx(pc.mean(rows["pay"]).as_py(), abs=0.5)
+
+
+BAD = {
+    "quantiles": (
+        {"quantiles": [0.5]},
+        "trees[0].quantiles: a mean is measured alone (objective: mean), without a tree of "
+        "counts; leave it out",
+    ),
+    "mechanism": ({"mechanism": "tree"}, "trees[0].mechanism: a mean is measured alone"),
+    "for": ({"for": "counts"}, "trees[0].for: a mean is measured alone"),
+    "guess": ({"guess": {"rows": 3}}, "trees[0].guess: a mean is measured alone"),
+    "dates": (
+        {"domain": {"column": "day", "lower": "2020-01-01", "upper": "2021-01-01"}},
+        "values of type date have no mean",
+    ),
+    "categories": (
+        {"domain": {"column": "place", "categories": ["north", "south"]}},
+        "values of type category have no mean",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_in_one_sentence(name: str, tmp_path: Path) -> None:
+    changed, sentence = BAD[name]
+    workspace = Workspace(tmp_path)
+    outcome = workspace.run("plan", configured(workspace, TREES[0] | changed))
+    assert outcome.code == 2 and sentence in outcome.err, outcome.err
+    assert outcome.err.count("\n") == 1
