@@ -1,4 +1,4 @@
-"""The values of a column at a glance: how many, their mean and spread, their quartiles."""
+"""The values of a column at a glance: how many, their mean and spread, their quantiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pipelines.answers.figures import column_value, figure, quantile_numbers, wi
 from pipelines.answers.table import Column, TextTable
 
 QUARTILES = (0.25, 0.5, 0.75)
-_KINDS = (StatisticKind.MEAN, StatisticKind.STD)
+# What a tree has that is without an order.
+_KINDS = {"mean": (StatisticKind.MEAN, StatisticKind.TOTAL)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,24 +32,31 @@ class Figure:
 
 
 def overview(tree: Released, key: object) -> Iterator[Figure]:
-    """Yield the number of rows, the mean, the standard deviation and the quartiles of a tree.
+    """Yield the number of rows, the mean, the standard deviation and the quantiles of a tree.
+
+    The quantiles are the ones that the configuration lists, else the quartiles. A tree with a mean
+    alone has its total in place of both.
 
     Args:
-        tree: with an order.
+        tree: with an order, or with a mean.
         key: of a tree with keys.
 
     Raises:
-        ValueError: the tree has no order, or no such key.
+        ValueError: the tree has neither, or no such key.
     """
-    if not getattr(tree.question, "is_ordered", False):
+    kinds = _KINDS.get(tree.question.kind, (StatisticKind.MEAN, StatisticKind.STD))
+    shares: Sequence[float] = ()
+    if getattr(tree.question, "is_ordered", False):
+        shares = getattr(tree.question, "quantiles", ()) or QUARTILES
+    elif tree.question.kind not in _KINDS:
         raise ValueError(
             f"describe: tree {tree.question.name} has no order, so it has no quartiles; top has "
             "its largest counts"
         )
     (root,) = tree.top(1, 0, key)
-    quartiles = [(share, quantile_numbers(tree.quantile(share, key))) for share in QUARTILES]
+    quantiles = [(share, quantile_numbers(tree.quantile(share, key))) for share in shares]
     yield Figure(statistic="rows", value=root.estimate, ci_low=root.ci_low, ci_high=root.ci_high)
-    for kind in _KINDS:
+    for kind in kinds:
         try:
             found = tree.statistic(kind, None, None, key)
         except ValueError:  # the values are no numbers, or too few
@@ -57,7 +65,7 @@ def overview(tree: Released, key: object) -> Iterator[Figure]:
         yield Figure(
             statistic=kind.value, value=found.value, ci_low=found.ci_low, ci_high=found.ci_high
         )
-    for share, row in quartiles:
+    for share, row in quantiles:
         yield Figure(statistic=f"{100 * share:g} %", **row)
 
 

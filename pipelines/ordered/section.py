@@ -35,6 +35,7 @@ from pipelines.ordered.mechanisms import (
     refused_choice,
     whole_levels,
 )
+from pipelines.ordered.metrics import COUNT, PATTERN, WORDS, chosen_by, read_metrics, with_metrics
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
@@ -95,6 +96,18 @@ class OrderedTree(KnownLeavesSection):
             )
         ),
     ] = None
+    metrics: Annotated[
+        tuple[str, ...],
+        PlainValidator(read_metrics),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": {"anyOf": [{"enum": list(WORDS)}, {"pattern": f"^{PATTERN}$"}]},
+                "minItems": 1,
+                "uniqueItems": True,
+            }
+        ),
+    ] = ()
     quantiles: Annotated[
         tuple[Quantile, ...], BeforeValidator(rules.several), AfterValidator(rules.each_once)
     ] = ()
@@ -129,8 +142,10 @@ class OrderedTree(KnownLeavesSection):
     @section_rule(mode="wrap")
     @classmethod
     def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(value, Mapping) and value.get("objective") in OWN_OBJECTIVES:
-            value = with_finest_cells(value, FINEST)
+        if isinstance(value, Mapping):
+            value = with_metrics(value)
+            if value.get("objective") in OWN_OBJECTIVES:
+                value = with_finest_cells(value, FINEST)
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:
             return handler(value)
@@ -166,6 +181,21 @@ class OrderedTree(KnownLeavesSection):
     def without_auto(self) -> OrderedTree:
         """The section with its present bounds, as if they were given."""
         return self if self._auto is None else type(self).model_validate(self._values)
+
+    @section_rule(mode="after")
+    def _check_metrics(self) -> Self:
+        if self.metrics == (COUNT,) and self.domain.is_ordered:
+            raise RuleBroken(
+                "count alone needs no values: a tree over the groups, as categories, counts them",
+                at=".metrics",
+            )
+        if set(self.metrics) - {COUNT} and not self.domain.is_ordered:
+            raise RuleBroken("categories without an order have count alone", at=".metrics")
+        for key, value in chosen_by(self.metrics).items() if self.metrics else ():
+            given = getattr(self, key)
+            if given != (value if isinstance(value, str) else tuple(map(float, value))):
+                raise RuleBroken("is chosen by metrics; leave it out", at=f".{key}")
+        return self
 
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
