@@ -87,7 +87,10 @@ def _form(given: dict[str, Any]) -> tuple[Callable[..., SparseDomain], dict[str,
         default = "ipv4" if sum(widths["widths"]) == 32 else "hex"
         return CodeDomain, widths | {"notation": default} | given
     if "depth" not in given:
-        raise RuleBroken("needs, beside column, bits (for codes) or depth (for paths)")
+        _check_alone(
+            given, "a column of whole values; say bits for codes or depth for paths", ("column",)
+        )
+        return LabelDomain, {"label_columns": (given["column"],)}
     _check_alone(given, "depth", ("column", "separator"))
     return PathDomain, given
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+import dptrees
 from dpcore.release.guarantee import guarantee_in_words
 from pipelines import releasing
 from pipelines.configuration import Configuration, parse_configuration
@@ -245,10 +246,10 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "neither": (APPROXIMATE, {"domain": {"kind": "sparse"}}, "domain: needs column or columns"),
     "a column twice": (APPROXIMATE, {"domain": LABELS | {"columns": ["a", "a"]}}, "listed twice"),
-    "neither bits nor depth": (
+    "a separator of whole values": (
         APPROXIMATE,
-        {"domain": {"kind": "sparse", "column": "c"}},
-        "needs, beside column, bits (for codes) or depth (for paths)",
+        {"domain": {"kind": "sparse", "column": "c", "separator": ","}},
+        "domain.separator: does not go with a column of whole values; say bits for codes or depth",
     ),
     "bits and depth": (
         APPROXIMATE,
@@ -339,6 +340,16 @@ BAD = ["", str(2**63), str(2**64 - 1), "-5", "kumquat", "1.5", str(2**64)]
 def coded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Addresses:
     monkeypatch.setattr(releasing, "write_report", lambda output: None)
     return Addresses(tmp_path)
+
+
+def test_values_of_a_column_are_found_whole() -> None:
+    rows = {"product": ["salt/iodized"] * 400 + ["tea"] * 900 + [f"order {n}" for n in range(200)]}
+    tree = {"name": "p", "domain": {"kind": "sparse", "column": "product"}}
+    released = dptrees.release(rows, {"privacy": APPROXIMATE, "trees": [tree]})
+    assert [row["label"] for row in released["p"].top(20).to_dicts()] == [
+        "tea",
+        r"salt\/iodized",
+    ]
 
 
 def test_texts_that_are_no_codes_are_dropped(coded: Addresses) -> None:
