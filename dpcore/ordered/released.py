@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion, quantiles_table
 from dpcore.questions.answer_errors import LeafRun, merged_runs
@@ -267,7 +267,8 @@ class ReleasedCdf(ReleasedTree):
         upper: object = None,
         key: object = None,
     ) -> Statistic:
-        """Return the mean, the variance, the standard deviation or the total of the values.
+        """Return the mean, the variance, the standard deviation or the total of the values, or the
+        share of a range.
 
         Args:
             kind: which of them.
@@ -280,6 +281,8 @@ class ReleasedCdf(ReleasedTree):
         """
         code = self._code(key)
         try:
+            if kind is StatisticKind.SHARE:
+                return self._shares(lower, upper, code).statistic(kind)
             return self._values(lower, upper, code).statistic(kind)
         except ValueError as error:
             raise ValueError(f"{kind.value}: {error}") from None
@@ -297,40 +300,76 @@ class ReleasedCdf(ReleasedTree):
                 f"tree {name} counts missing values in its {missing} cell, where they would be "
                 "values; say missing: drop in the domain"
             )
-        if domain.cells > MOST_VALUES:
-            raise ValueError(
-                f"tree {name} has {domain.cells:,} cells, and all of them are held in memory: at "
-                f"most {MOST_VALUES:,} can be; a tree with fewer cells has a mean too"
-            )
+        self._check_size()
         start, stop = self._cells_between(lower, upper)
-        blocks = self.errors.leaf_blocks(code)
-        if blocks is None:
-            blocks = np.arange(domain.cells + 1)
+        blocks = self._blocks(code)
         edges = blocks[(blocks >= start) & (blocks <= stop)]
         if edges.size < 2 or edges[0] != start or edges[-1] != stop:
             raise ValueError(
                 f"the tree was not divided at an end of {self._label(start, stop)}: the rows "
                 "around it are known together; leave the range out or take a wider one"
             )
-        prefixes = np.concatenate([[0.0], self._cdf_rows(code)["estimate"].to_numpy()])
         middles, cells = domain.middles(0, domain.cells), np.diff(edges).astype(np.float64)
         first, last = middles[edges[:-1]], middles[edges[1:] - 1]
         step = (last - first) / np.maximum(cells - 1, 1)
-
-        def variance(weights: Floats) -> float:
-            whole = np.zeros(domain.cells)
-            whole[start:stop] = np.repeat(weights, np.diff(edges))
-            return self.errors.weighted(whole, code)
-
         return BlockedValues(
             label=self._label(start, stop),
-            estimates=np.diff(prefixes[edges]),
+            estimates=self._block_rows(edges, code),
             middles=first + (last - first) / 2,
             halves=(last - first) / 2 + half,
             spreads=spread + np.square(step) * (np.square(cells) - 1) / 12,
-            variance=variance,
+            variance=self._weighted_variance(edges, code),
             confidence=self.confidence,
         )
+
+    def _shares(self, lower: object, upper: object, code: int) -> BlockedValues:
+        """What is 1 in a range and 0 outside of it, in blocks that were estimated.
+
+        Raises:
+            ValueError: as of `statistic`, without its name.
+        """
+        self._check_order("share")
+        self._check_size()
+        start, stop = self._cells_between(lower, upper)
+        edges = self._blocks(code)
+        middles, halves = BlockedValues.shares(edges, start, stop)
+        return BlockedValues(
+            label=self._in_words(start, stop) or self._label(start, stop),
+            estimates=self._block_rows(edges, code),
+            middles=middles,
+            halves=halves,
+            spreads=np.zeros_like(middles),
+            variance=self._weighted_variance(edges, code),
+            confidence=self.confidence,
+        )
+
+    def _check_size(self) -> None:
+        domain, name = self.question.domain, self.question.name
+        if domain.cells > MOST_VALUES:
+            raise ValueError(
+                f"tree {name} has {domain.cells:,} cells, and all of them are held in memory: at "
+                f"most {MOST_VALUES:,} can be; a tree with fewer cells answers it"
+            )
+
+    def _blocks(self, code: int) -> Integers:
+        """The edges of the blocks of cells that were estimated, from 0 to the number of cells."""
+        blocks = self.errors.leaf_blocks(code)
+        return np.arange(self.question.domain.cells + 1) if blocks is None else blocks
+
+    def _block_rows(self, edges: Integers, code: int) -> Floats:
+        """The estimated rows between cells of a key."""
+        prefixes = np.concatenate([[0.0], self._cdf_rows(code)["estimate"].to_numpy()])
+        return np.diff(prefixes[edges])
+
+    def _weighted_variance(self, edges: Integers, code: int) -> Callable[[Floats], float]:
+        """What gives the variance of a weighted sum of estimates between cells of a key."""
+
+        def variance(weights: Floats) -> float:
+            whole = np.zeros(self.question.domain.cells)
+            whole[edges[0] : edges[-1]] = np.repeat(weights, np.diff(edges))
+            return self.errors.weighted(whole, code)
+
+        return variance
 
     def _cells_between(self, lower: object, upper: object) -> tuple[int, int]:
         """The cells of a range whose ends may be open."""

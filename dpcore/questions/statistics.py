@@ -4,6 +4,7 @@ All of them are functions of weighted sums of the estimates of blocks of cells: 
 estimate of block b and m_b the middle of its values,
 
     total     T = sum m_b x_b
+    share     a mean of values that are 1 inside a range and 0 outside
     mean      M = T / N,  N = sum x_b
     variance  V = sum (m_b - M)^2 x_b / N + the variance of values that lie evenly in their block
 
@@ -37,7 +38,7 @@ import numpy as np
 from dpcore.arithmetic.elementary import log
 from dpcore.arithmetic.normal import normal_quantile
 from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Integers
 
 # Standard errors that a bound of a bound is taken at: it fails in less than 1 of 10,000 cases.
 _SURE = 6.6
@@ -50,6 +51,7 @@ class StatisticKind(Enum):
     VARIANCE = "variance"
     STD = "std"
     TOTAL = "total"
+    SHARE = "share"  # the part of all rows that a range holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,7 @@ class BlockedValues:
     confidence: float
 
     def statistic(self, kind: StatisticKind) -> Statistic:
-        """The statistic.
+        """The statistic; a share is the mean of middles that `shares` gives.
 
         Raises:
             ValueError: the number of rows is not separated from 0.
@@ -127,8 +129,24 @@ class BlockedValues:
             StatisticKind.VARIANCE: self._variance,
             StatisticKind.STD: self._std,
             StatisticKind.TOTAL: self._total,
+            StatisticKind.SHARE: self._mean,
         }
         return compute[kind]()
+
+    @staticmethod
+    def shares(edges: Integers, start: int, stop: int) -> tuple[Floats, Floats]:
+        """The middles and the halves of blocks whose rows are 1 in cells start..stop-1, else 0.
+
+        Args:
+            edges: (m + 1,) the first cell of each block, and the end of the last.
+            start, stop: the cells of the range.
+
+        >>> BlockedValues.shares(np.array([0, 2, 6, 7]), 4, 7)
+        (array([0. , 0.5, 1. ]), array([0. , 0.5, 0. ]))
+        """
+        inside = np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start)
+        middles = np.where(inside <= 0, 0.0, np.where(inside < np.diff(edges), 0.5, 1.0))
+        return middles, np.where(middles == 0.5, 0.5, 0.0)
 
     @property
     def _width(self) -> float:

@@ -15,6 +15,7 @@ _HEADINGS = {
     StatisticKind.VARIANCE: "variance",
     StatisticKind.STD: "standard deviation",
     StatisticKind.TOTAL: "total",
+    StatisticKind.SHARE: "share",
 }
 
 

@@ -38,12 +38,14 @@ def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
     quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
     quantile.add_argument("values", nargs="+", metavar="Q")
     quantile.set_defaults(exact=False)
+    median = kinds.add_parser("median", help="the value below which half of the rows lies")
+    median.set_defaults(exact=False, kind="quantile", values=["0.5"])
     between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
     between.add_argument("lower", metavar="LOWER")
     between.add_argument("upper", metavar="UPPER")
     for kind in (cdf, between):
         _add_exact(kind)
-    return [cdf, quantile, between]
+    return [cdf, quantile, median, between]
 
 
 def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
@@ -54,11 +56,13 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
         ("variance", "the variance of the values"),
         ("std", "the standard deviation of the values"),
         ("total", "the values added up"),
+        ("share", "the part of all rows that a range of values holds"),
     ):
         parser = kinds.add_parser(name, help=what)
         parser.add_argument(
             "--range",
             nargs=2,
+            required=name == "share",
             metavar=("LOWER", "UPPER"),
             help='only values in [LOWER, UPPER), edges of cells; "" leaves a side open',
         )

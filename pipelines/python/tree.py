@@ -198,6 +198,18 @@ class TreeAnswers:
         """All values added up, as `mean`."""
         return self._statistics(StatisticKind.TOTAL, lower, upper, key)
 
+    def median(self, *, key: object = None) -> Answers:
+        """The value below which half of the rows lies, as `quantiles`."""
+        return self.quantiles(0.5, key=key)
+
+    def share(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
+        """The part of all rows whose value lies in [lower, upper); a None leaves a side open.
+
+        Raises:
+            Error: a bound is no edge of a cell, there is no such key, or too few rows.
+        """
+        return self._statistics(StatisticKind.SHARE, lower, upper, key)
+
     def describe(self, *, key: object = None) -> Answers:
         """The number of rows, the mean, the standard deviation and the quartiles of the values.
 

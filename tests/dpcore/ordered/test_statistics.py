@@ -30,7 +30,7 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.statistics import BlockedValues, StatisticKind
+from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.least_squares import estimation_weights, weighted_variance
@@ -44,6 +44,7 @@ EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 DAYS = DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 3, 1))
 VALUES = np.arange(CELLS, dtype=np.float64)
+INNER = (5, 20)
 
 
 def dense_variance(
@@ -165,7 +166,13 @@ def truth(counts: Any) -> dict[StatisticKind, float]:
         StatisticKind.VARIANCE: variance,
         StatisticKind.STD: math.sqrt(variance),
         StatisticKind.TOTAL: float(VALUES @ counts),
+        StatisticKind.SHARE: float(counts[slice(*INNER)].sum() / rows),
     }
+
+
+def statistic(tree: ReleasedCdf, kind: StatisticKind) -> Statistic:
+    """The statistic of all values; a share of the values in INNER."""
+    return tree.statistic(kind, *(INNER if kind is StatisticKind.SHARE else ()))
 
 
 def coverage(name: str, rows: Sequence[int], releases: int) -> dict[StatisticKind, float]:
@@ -177,7 +184,7 @@ def coverage(name: str, rows: Sequence[int], releases: int) -> dict[StatisticKin
         for number in range(releases):
             tree = released(mechanism, counts, number)
             for kind in StatisticKind:
-                found = tree.statistic(kind)
+                found = statistic(tree, kind)
                 held[kind] += found.ci_low <= true[kind] <= found.ci_high
     return {kind: number / len(rows) / releases for kind, number in held.items()}
 
@@ -275,7 +282,7 @@ def test_intervals_hold_wherever_rows_lie_in_their_cells(name: str, place: float
     tree = released(MECHANISMS[name](), counts, domain=domain)
     values = (VALUES + place) * 6
     mean = float(values @ counts / counts.sum())
-    found = {kind: tree.statistic(kind) for kind in StatisticKind}
+    found = {kind: tree.statistic(kind) for kind in truth(counts)}
     assert found[StatisticKind.MEAN].ci_low <= mean <= found[StatisticKind.MEAN].ci_high
     std = math.sqrt(float((values - mean) ** 2 @ counts / counts.sum()))
     assert found[StatisticKind.STD].ci_low <= std <= found[StatisticKind.STD].ci_high
@@ -292,6 +299,25 @@ def test_a_range_of_values() -> None:
     assert found.label == "[10, 25)"
     assert abs(found.value - float(VALUES[10:25] @ inside / inside.sum())) < 6 * found.std_error
     assert tree.statistic(StatisticKind.MEAN, None, 25).label == "[0, 25)"
+
+
+def test_a_share_of_blocks_that_a_bound_lies_in_is_not_known_within_them() -> None:
+    counts = np.bincount([3], minlength=CELLS) * 5_000
+    tree = released(adaptive(), counts)
+    blocks: Any = tree.errors.leaf_blocks(0)
+    between = next(each for each in range(CELLS) if each not in blocks)
+    found = tree.statistic(StatisticKind.SHARE, between, None)
+    assert found.ci_low <= counts[between:].sum() / 5_000 <= found.ci_high and found.within > 0
+    aligned = tree.statistic(StatisticKind.SHARE, int(blocks[1]), None)
+    assert aligned.within == 0
+
+
+def test_shares_of_dates_add_up() -> None:
+    tree = released(whole_levels(), skewed(10_000), domain=DAYS)
+    edges = (None, date(2024, 1, 11), date(2024, 2, 3), None)
+    shares = [tree.statistic(StatisticKind.SHARE, *each) for each in itertools.pairwise(edges)]
+    assert sum(each.value for each in shares) == pytest.approx(1)
+    assert all(0 <= each.ci_low <= each.value <= each.ci_high <= 1 for each in shares)
 
 
 @pytest.mark.parametrize(

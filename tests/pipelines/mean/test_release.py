@@ -96,7 +96,7 @@ def test_python_gives_means_and_refuses_the_rest(made: Workspace) -> None:
         lambda: release["all"].std(),
         lambda: release["all"].cdf([3]),
         lambda: release["all"].cdf(),
-        lambda: release["all"].describe(),
+        lambda: release["all"].share(3, 4),
     ):
         with pytest.raises(dptrees.Error, match="all"):
             ask()
