@@ -5,10 +5,11 @@
     release = dptrees.release(frame, {"privacy": {...}, "trees": [...]})
     release["age"].cdf().plot()
 
-`release` makes a release of rows in memory, `open` reads one from a folder, `plan` reports the
-errors to expect, `check` what a release would leave out, and `Session` adds up what is spent. A
-configuration has the same entries as a file of the command ``dptrees``, which is also ``python -m
-dptrees``. See docs/python.md.
+`of` begins one by questions, without a configuration: ``dptrees.of(frame, epsilon=1).mean("hours",
+(0, 80)).release()``. `release` makes a release of rows in memory, `open` reads one from a folder,
+`plan` reports the errors to expect, `check` what a release would leave out, and `Session` adds up
+what is spent. A configuration has the same entries as a file of the command ``dptrees``, which is
+also ``python -m dptrees``. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pipelines.python.checked import RowCheck
     from pipelines.python.planned import Plan
     from pipelines.python.release import Release
+    from pipelines.python.request import Request
     from pipelines.python.session import Session
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "__version__",
     "check",
     "keygen",
+    "of",
     "open",
     "plan",
     "release",
@@ -98,6 +101,46 @@ def release(
         )
         made: Release = making.release(rows, call)
         return made
+
+
+def of(
+    rows: Any,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    neighbors: str = "add_remove",
+    unit: str | Sequence[str] | None = None,
+    max_rows: int | None = None,
+    max_keys: int | None = None,
+) -> Request:
+    """Begin a request: questions about a table, one after the other, and one release of all.
+
+        dptrees.of(frame, epsilon=1).by("sex", keys=["f", "m"]).mean("hours", (0, 80)).release()
+
+    Nothing is read or spent before `Request.release`; `Request.plan` shows the errors before that,
+    and ``print(request)`` the configuration.
+
+    Args:
+        rows: as of `release`.
+        epsilon, delta, rho: the budget of all questions together; one of epsilon and rho.
+        neighbors: ``add_remove`` or ``substitute``.
+        unit: the column of the people (or whatever else) to protect; None: each row.
+        max_rows: how many rows of a unit count in each question; needed with `unit`.
+        max_keys: in how many groups a unit counts.
+    """
+    from pipelines.python.request import Request
+
+    privacy = Privacy(
+        neighbors=neighbors,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        unit=unit,
+        max_rows=max_rows,
+        max_keys=max_keys,
+    )
+    return Request(rows=rows, privacy=privacy)
 
 
 def plan(

@@ -136,8 +136,8 @@ class TreeAnswers:
         """Values below which parts of the rows lie, each with the interval for the true one.
 
         Args:
-            quantiles: one between 0 and 1, or several; None: the deciles, or of a tree of quantiles
-                alone those that it has.
+            quantiles: one between 0 and 1, or several; None: the ones that the configuration
+                lists, else the deciles.
             key: of a tree with keys; None: all.
 
         Raises:
@@ -145,7 +145,8 @@ class TreeAnswers:
                 1.
         """
         if quantiles is None:
-            quantiles = self._tree.released_quantiles or _DECILES
+            listed = getattr(self._tree.question, "quantiles", ())
+            quantiles = self._tree.released_quantiles or listed or _DECILES
         values = _several(quantiles)
         rows = self._rows(
             key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]

@@ -104,11 +104,13 @@ def test_an_answer_to_something_else_says_so(release: Release) -> None:
 
 
 def test_quantiles(release: Release) -> None:
-    found = release["delay"].quantiles()
+    listed = release["delay"].quantiles()
+    assert listed["q"] == [0.5]
+    found = release["delay"].quantiles([each / 10 for each in range(1, 10)])
     assert found.table.column_names == ["q", "value", "ci_low", "ci_high"]
-    assert found["q"] == [each / 10 for each in range(1, 10)]
     assert found["value"] == sorted(found["value"])
     median = release["delay"].quantiles(0.5)
+    assert median["value"] == listed["value"]
     assert median.value == found["value"][4] and median.interval[0] <= median.value
     with pytest.raises(dptrees.Error, match=r"2"):
         release["delay"].quantiles(2)

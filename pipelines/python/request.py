@@ -1,0 +1,373 @@
+"""Questions about a table, one after the other: they build a configuration, and then a release."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import yaml
+
+from pipelines.python.config import By, Privacy, Tree, plain
+from pipelines.python.error import Error
+
+if TYPE_CHECKING:
+    from pipelines.python.checked import RowCheck
+    from pipelines.python.planned import Plan
+    from pipelines.python.release import Release
+    from pipelines.python.session import Session
+
+# The cells of a column of numbers, where nothing is said of them.
+CELLS = 1024
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_PRIVATE = "private"
+_WITH_CELLS = (float, Decimal, datetime)
+
+Bounds: TypeAlias = tuple[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Request:
+    """What is wanted of rows, as `dptrees.of` begins it.
+
+    Each method returns a new request with one more question. Nothing is read or spent before
+    `release`, which makes one release of all questions; they share its budget.
+
+    Args:
+        rows: as of `dptrees.release`.
+        privacy: the budget, and whom it protects.
+        groups: the groups of the questions that come next; None: all rows.
+        trees: of the questions up to now.
+
+    >>> request = Request(rows=None, privacy=Privacy(epsilon=1))
+    >>> print(request.by("sex", ["f", "m"]).mean("hours", (0, 80)))
+    privacy: {neighbors: add_remove, epsilon: 1}
+    trees:
+    - name: hours
+      domain: {column: hours, lower: 0, upper: 80}
+      by:
+        column: sex
+        keys: [f, m]
+      objective: mean
+    """
+
+    rows: Any
+    privacy: Privacy
+    groups: By | None = None
+    trees: tuple[Tree, ...] = ()
+
+    def by(
+        self,
+        columns: str | Sequence[str] = (),
+        keys: Sequence[Any] | Mapping[str, Any] | str | None = None,
+    ) -> Request:
+        """Answer the questions that come next once for each group.
+
+        Args:
+            columns: one of the groups, or several; none: the next questions are about all rows.
+            keys: the groups, which must be known without the rows: a list of values, of several
+                columns a dictionary of lists (all combinations); or "private": groups of many
+                rows are selected, which needs a delta.
+
+        Raises:
+            Error: no keys.
+        """
+        if not columns:
+            return replace(self, groups=None)
+        named = {"column": columns} if isinstance(columns, str) else {"columns": columns}
+        if keys is None:
+            of = columns if isinstance(columns, str) else ", ".join(columns)
+            raise Error(
+                f"by: say which groups of {of} there are, as keys=[...]; a list made from the rows "
+                "would show who is in them; keys='private' selects them"
+            )
+        return replace(self, groups=By(**named, keys=keys))
+
+    def count(
+        self,
+        column: str | None = None,
+        values: Sequence[Any] | None = None,
+        *,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Count rows: of each value of a column, or of each group.
+
+        Args:
+            column: whose values are counted; None: the groups are.
+            values: of the column, known without the rows.
+            name: of the tree; by default the column's.
+            weight: its part of the budget, relative to the other questions'.
+
+        Raises:
+            Error: no values, or no groups of one column.
+        """
+        asked = self
+        if column is None:
+            groups = self.groups
+            if groups is None or groups.column is None or groups.keys == _PRIVATE:
+                raise Error(
+                    "count: give a column and its values, or groups of one column by "
+                    "by(column, keys=[...])"
+                )
+            column, values, asked = groups.column, groups.keys, replace(self, groups=None)  # type: ignore[assignment]
+        if values is None:
+            raise Error(
+                f"count: say which values of {column} are counted, as values=[...]; where nobody "
+                "knows them, most_frequent finds them"
+            )
+        counted = asked._with(column, {"categories": values}, "count", name, weight=weight)
+        return replace(counted, groups=self.groups)
+
+    def cdf(
+        self,
+        column: str,
+        bounds: Bounds,
+        *,
+        cells: int | None = None,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Count rows below every value, so that any range, quantile or mean can be read.
+
+        Args:
+            column: of whole numbers, numbers, dates or times.
+            bounds: the first and the last value: whole numbers, each with a cell of its own, where
+                values between them are rounded down; floats; dates; or times, the last of them
+                outside. Numbers outside count as the nearest one, dates and times do not count.
+            cells: of a column of numbers or times, 1,024 by default.
+            name, weight: as of `count`.
+        """
+        return self._with(column, _domain(bounds, cells), "cdf", name, weight=weight)
+
+    def quantiles(
+        self,
+        column: str,
+        quantiles: Sequence[float],
+        bounds: Bounds,
+        *,
+        cells: int | None = None,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Find the values below which parts of the rows lie.
+
+        Args:
+            column, bounds, cells, name, weight: as of `cdf`.
+            quantiles: the parts, from 0 to 1.
+        """
+        chosen = {"objective": "quantiles", "quantiles": quantiles, "weight": weight}
+        return self._with(column, _domain(bounds, cells), "quantiles", name, **chosen)
+
+    def median(self, column: str, bounds: Bounds, **more: Any) -> Request:
+        """Find the value below which half of the rows lies, as `quantiles`."""
+        return self.quantiles(column, [0.5], bounds, **more)
+
+    def mean(
+        self,
+        column: str,
+        bounds: Bounds,
+        *,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Measure the mean of a column of numbers, with its total and the number of rows.
+
+        Args:
+            column: of numbers.
+            bounds: the least and the largest value; others count as the nearer of them.
+            name, weight: as of `count`.
+        """
+        lower, upper = _pair(bounds)
+        domain = {"lower": lower, "upper": upper}
+        return self._with(column, domain, "mean", name, objective="mean", weight=weight)
+
+    def total(self, column: str, bounds: Bounds, **more: Any) -> Request:
+        """Measure the sum of a column of numbers, as `mean`."""
+        return self.mean(column, bounds, **more)
+
+    def metrics(
+        self,
+        column: str,
+        metrics: Sequence[str],
+        bounds: Bounds,
+        *,
+        cells: int | None = None,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Measure several of ``count``, ``mean``, ``total``, ``std``, ``median``, ``p90``.
+
+        Args:
+            column, bounds, cells, name, weight: as of `cdf`.
+            metrics: what `TreeAnswers.describe` will show.
+        """
+        more = {"metrics": list(metrics)}
+        return self._with(column, _domain(bounds, cells), "metrics", name, more=more, weight=weight)
+
+    def distinct(
+        self,
+        column: str,
+        *,
+        max_values: int | None = None,
+        name: str | None = None,
+        weight: float | None = None,
+    ) -> Request:
+        """Count the different values of a column.
+
+        Args:
+            column: of any values.
+            max_values: the most values of a privacy unit that count.
+            name, weight: as of `count`.
+        """
+        domain = {"kind": "distinct"}
+        more = {} if max_values is None else {"max_values": max_values}
+        return self._with(column, domain, "distinct", name, more=more, weight=weight)
+
+    def most_frequent(
+        self, column: str, *, name: str | None = None, weight: float | None = None
+    ) -> Request:
+        """Find the values of many rows, without a list of values, and count them; needs a delta.
+
+        Args:
+            column: of strings or whole numbers.
+            name, weight: as of `count`.
+
+        Raises:
+            Error: there are groups.
+        """
+        if self.groups is not None:
+            raise Error("most_frequent: goes without groups; begin with by() to leave them out")
+        return self._with(column, {"kind": "sparse"}, "most_frequent", name, weight=weight)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as `dptrees.release` takes it.
+
+        Raises:
+            Error: there is no question yet.
+        """
+        if not self.trees:
+            raise Error("nothing is requested yet: add a question such as .mean('age', (0, 120))")
+        return {
+            "privacy": self.privacy.values(),
+            "trees": [
+                {
+                    key: each.values() if isinstance(each, By) else each
+                    for key, each in tree.values().items()
+                }
+                for tree in self.trees
+            ],
+        }
+
+    @property
+    def yaml(self) -> str:
+        """The configuration as a file of the command has it."""
+        return yaml.safe_dump(
+            _written(plain(self.config)),
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None,
+            width=100,
+        )
+
+    def plan(self) -> Plan:
+        """Return the errors to expect; reads no rows and spends nothing."""
+        import dptrees
+
+        return dptrees.plan(self.config)
+
+    def check(self) -> RowCheck:
+        """Say what a release would leave out: **exact, not private**; spends nothing."""
+        import dptrees
+
+        return dptrees.check(self.rows, self.config)
+
+    def release(
+        self,
+        *,
+        key: str | os.PathLike[str] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        session: Session | None = None,
+    ) -> Release:
+        """Make one release of all questions: **this spends the budget**, anew at each call.
+
+        Args:
+            key, output: as of `dptrees.release`.
+            session: that pays for it; it is then in memory.
+
+        Raises:
+            Error: as of `dptrees.release`, or a session with an output.
+        """
+        import dptrees
+
+        if session is None:
+            return dptrees.release(self.rows, self.config, key=key, output=output)
+        if output is not None:
+            raise Error("output: a session makes releases in memory; Release.save writes one")
+        return session.release(self.rows, self.config, key=key)
+
+    def _with(
+        self, column: str, domain: Mapping[str, Any], kind: str, name: str | None, **keys: Any
+    ) -> Request:
+        taken = {tree.name for tree in self.trees}
+        chosen = name
+        if chosen is None:
+            plainly = _UNSAFE.sub("_", column)
+            chosen = f"{plainly}_{kind}" if plainly in taken else plainly
+        if chosen in taken:
+            raise Error(
+                f"name: there is a question called {chosen!r} already; give it another name"
+            )
+        by = None if domain.get("kind") == "sparse" else self.groups
+        tree = Tree(chosen, domain={"column": column, **domain}, by=by, **keys)
+        return replace(self, trees=(*self.trees, tree))
+
+    def __str__(self) -> str:
+        return self.yaml.rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Request, nothing spent:\n{self}>" if self.trees else "<Request without questions>"
+
+
+def _pair(bounds: Bounds) -> Bounds:
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise Error("bounds: must be the first and the last value, as (0, 100)")
+    lower, upper = bounds
+    return lower, upper
+
+
+def _domain(bounds: Bounds, cells: int | None) -> dict[str, Any]:
+    """The keys of a domain whose first and last value are the bounds.
+
+    >>> _domain((0, 100), None), _domain((0.0, 1.5), 8)
+    ({'values': [0, 100]}, {'lower': 0.0, 'upper': 1.5, 'cells': 8})
+    """
+    lower, upper = _pair(bounds)
+    if isinstance(lower, _WITH_CELLS) or isinstance(upper, _WITH_CELLS):
+        return {"lower": lower, "upper": upper, "cells": CELLS if cells is None else cells}
+    if cells is not None:
+        raise Error(
+            "cells: whole numbers and dates have a cell each; of a column of numbers write the "
+            "bounds as floats, (0.0, 100.0)"
+        )
+    return {"values": [lower, upper]}
+
+
+def _written(value: Any) -> Any:
+    """Values that YAML writes as a person would: numbers for decimals."""
+    if isinstance(value, Mapping):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    if isinstance(value, Decimal):
+        return (
+            int(value)
+            if value == value.to_integral_value() and "." not in str(value)
+            else float(value)
+        )
+    return value

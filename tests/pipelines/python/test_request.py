@@ -1,0 +1,171 @@
+"""Requests build the configuration that a person would write, and one release of it."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import dptrees
+
+ROWS = 6_000
+HOURS = np.random.default_rng(1).integers(0, 81, ROWS)
+SEX = np.where(np.arange(ROWS) % 3 == 0, "f", "m")
+TABLE = pa.table({"hours": HOURS, "sex": SEX, "person": np.arange(ROWS) // 2})
+BY = {"column": "sex", "keys": ["f", "m"]}
+DAYS = (datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))
+
+
+def begun(**more: Any) -> Any:
+    return dptrees.of(TABLE, **{"epsilon": 1, **more})
+
+
+@pytest.mark.parametrize(
+    ("request_", "tree"),
+    [
+        (
+            begun().cdf("hours", (0, 80)),
+            {"name": "hours", "domain": {"column": "hours", "values": [0, 80]}},
+        ),
+        (
+            begun().cdf("pay", (0.0, 9.5)),
+            {"name": "pay", "domain": {"column": "pay", "lower": 0.0, "upper": 9.5, "cells": 1024}},
+        ),
+        (
+            begun().cdf("day", DAYS, name="days"),
+            {"name": "days", "domain": {"column": "day", "values": list(DAYS)}},
+        ),
+        (
+            begun().by("sex", ["f", "m"]).mean("hours", (0, 80)),
+            {
+                "name": "hours",
+                "domain": {"column": "hours", "lower": 0, "upper": 80},
+                "by": BY,
+                "objective": "mean",
+            },
+        ),
+        (
+            begun().quantiles("hours a week", [0.1], (0, 80), weight=2),
+            {
+                "name": "hours_a_week",
+                "domain": {"column": "hours a week", "values": [0, 80]},
+                "quantiles": [0.1],
+                "objective": "quantiles",
+                "weight": 2,
+            },
+        ),
+        (
+            begun().by("sex", ["f", "m"]).count(),
+            {"name": "sex", "domain": {"column": "sex", "categories": ["f", "m"]}},
+        ),
+        (
+            begun().by(["sex", "city"], {"sex": ["f"], "city": ["x"]}).distinct("person"),
+            {
+                "name": "person",
+                "domain": {"column": "person", "kind": "distinct"},
+                "by": {"columns": ["sex", "city"], "keys": {"sex": ["f"], "city": ["x"]}},
+            },
+        ),
+        (
+            begun(delta=1e-8).by("sex", ["f"]).by().most_frequent("city"),
+            {"name": "city", "domain": {"column": "city", "kind": "sparse"}},
+        ),
+        (
+            begun().metrics("hours", ["mean", "p90"], (0, 80)),
+            {
+                "name": "hours",
+                "domain": {"column": "hours", "values": [0, 80]},
+                "metrics": ["mean", "p90"],
+            },
+        ),
+    ],
+)
+def test_a_question_is_a_tree(request_: Any, tree: dict[str, Any]) -> None:
+    assert request_.config["trees"] == [tree]
+    assert len(request_.plan().entries["trees"]) == 1
+    assert yaml.safe_load(str(request_)) == yaml.safe_load(yaml.safe_dump(request_.config))
+
+
+def test_questions_share_one_release() -> None:
+    request = (
+        begun(epsilon=400)
+        .by("sex", ["f", "m"])
+        .mean("hours", (0, 80))
+        .count()
+        .median("hours", (0, 80))
+        .by()
+        .distinct("person")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        release = request.release()
+    assert list(release) == ["hours", "sex", "hours_quantiles", "person"]
+    assert release.guarantee == "epsilon = 400 per row, neighbors add_remove"
+    means = release["hours"].mean().to_dicts()
+    true = [HOURS[key == SEX].mean() for key in ("f", "m")]
+    assert [each["value"] for each in means] == pytest.approx(true, abs=0.01)
+    assert [each["count"] for each in release["sex"].top().to_dicts()] == [4_000, 2_000]
+    middle = release["hours_quantiles"].quantiles().to_dicts()
+    assert [each["value"] for each in middle] == [
+        np.quantile(HOURS[key == SEX], 0.5, method="inverted_cdf") for key in ("f", "m")
+    ]
+    assert release["person"].top().to_dicts()[0]["count"] == ROWS // 2
+
+
+def test_people_are_protected_where_a_unit_says_so() -> None:
+    request = begun(unit="person", max_rows=1).count("sex", ["f", "m"])
+    assert "per person (at most 1 row of each)" in request.plan().guarantee
+
+
+def test_a_request_is_not_changed_by_its_questions() -> None:
+    first = begun().mean("hours", (0, 80))
+    first.count("sex", ["f", "m"])
+    assert len(first.trees) == 1
+    assert repr(begun()) == "<Request without questions>"
+    assert repr(first).startswith("<Request, nothing spent:\nprivacy: {")
+
+
+def test_a_session_pays_for_it() -> None:
+    session = dptrees.Session(epsilon=1.5)
+    request = begun().count("sex", ["f", "m"])
+    request.release(session=session)
+    assert session.left == 0.5
+    with pytest.raises(dptrees.Error, match="more than what is left of the session"):
+        request.release(session=session)
+    with pytest.raises(dptrees.Error, match="output: a session makes releases in memory"):
+        request.release(session=session, output="out")
+
+
+def test_a_check_of_the_rows() -> None:
+    assert begun().count("sex", ["f"]).check().rows == ROWS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: begun().config, "^nothing is requested yet"),
+        (lambda: begun().by("sex"), "^by: say which groups of sex there are, as keys="),
+        (lambda: begun().count("sex"), "^count: say which values of sex are counted"),
+        (lambda: begun().count(), "^count: give a column and its values, or groups"),
+        (lambda: begun().by("sex", "private").count(), "^count: give a column and its values"),
+        (lambda: begun().cdf("hours", 80), "^bounds: must be the first and the last value"),
+        (lambda: begun().mean("hours", (0, 1, 2)), "^bounds: must be the first and the last"),
+        (lambda: begun().cdf("hours", (0, 80), cells=8), "^cells: whole numbers and dates have"),
+        (lambda: begun().by("sex", ["f"]).most_frequent("c"), "^most_frequent: goes without"),
+        (
+            lambda: begun().cdf("hours", (0, 80)).mean("hours", (0, 80), name="hours"),
+            "^name: there is a question called 'hours' already",
+        ),
+        (lambda: dptrees.of(TABLE).count("sex", ["f"]).plan(), "exactly one of epsilon and rho"),
+    ],
+)
+def test_mistakes_have_one_sentence(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(dptrees.Error, match=message) as caught:
+        wrong()
+    assert "\n" not in str(caught.value)
