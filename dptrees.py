@@ -2,18 +2,38 @@
 
     import dptrees
 
-    release = dptrees.release(frame, {"privacy": {...}, "trees": [...]})
-    release["age"].cdf().plot()
+    people = dptrees.of(frame, epsilon=1).by("sex", ["f", "m"])
+    request = people.mean("hours", (0, 80)).quantiles("age", [0.25, 0.5, 0.75], (0, 100))
+    request.plan()               # the errors to expect; nothing is read or spent
+    release = request.release()  # spends the budget; what comes out may be published
+    release["hours"].mean()
+    release["age"].quantiles().plot()
 
-`of` begins one by questions, without a configuration: ``dptrees.of(frame, epsilon=1).mean("hours",
-(0, 80)).release()``. `release` makes a release of rows in memory, `open` reads one from a folder,
-`plan` reports the errors to expect, `check` what a release would leave out, and `Session` adds up
-what is spent. A configuration has the same entries as a file of the command ``dptrees``, which is
-also ``python -m dptrees``. See docs/python.md.
+What there is; ``help(dptrees.Release)`` and so on has the whole of each:
+
+    of(rows, epsilon=...)     a Request: questions about a table, without a configuration
+    release(rows, config)     a Release by a configuration: a dictionary, a Config or a YAML file
+    open(folder)              the Release in a folder
+    plan(config)              a Plan: the errors to expect, before a row is read
+    check(rows, config)       what a release would leave out: exact, not private
+    keygen(path)              a new release key in a file
+
+    Release                   answers: release["age"] is a TreeAnswers; save, sample, verify, report
+    Plan                      the expected error of each tree, and of all as text
+    TreeAnswers               cdf, quantiles, range, mean, share, describe, top, nodes, plot ...
+    Session                   releases of a notebook that may spend one total together
+    ReleaseTrees              the transform for a Beam pipeline of your own
+    Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
+    Error                     what is raised; its message says what to fix
+
+A configuration has the same keys as a file of the command ``dptrees``, which is also ``python -m
+dptrees``. The documentation is in docs/python.md.
 """
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from dpcore import __version__
 from pipelines.python.config import AnyConfig, By, Config, Privacy, Tree
 from pipelines.python.error import Error, user_errors
+from pipelines.python.keywords import with_known_keywords
 
 if TYPE_CHECKING:
     from pipelines.python.checked import RowCheck
@@ -28,14 +49,21 @@ if TYPE_CHECKING:
     from pipelines.python.release import Release
     from pipelines.python.request import Request
     from pipelines.python.session import Session
+    from pipelines.python.tree import TreeAnswers
+    from transforms.release import ReleaseTrees
 
 __all__ = [
     "By",
     "Config",
     "Error",
+    "Plan",
     "Privacy",
+    "Release",
+    "ReleaseTrees",
+    "Request",
     "Session",
     "Tree",
+    "TreeAnswers",
     "__version__",
     "check",
     "keygen",
@@ -48,6 +76,7 @@ __all__ = [
 _Path = str | os.PathLike[str]
 
 
+@with_known_keywords
 def release(
     rows: Any,
     config: AnyConfig,
@@ -103,6 +132,7 @@ def release(
         return made
 
 
+@with_known_keywords
 def of(
     rows: Any,
     *,
@@ -143,6 +173,7 @@ def of(
     return Request(rows=rows, privacy=privacy)
 
 
+@with_known_keywords
 def plan(
     config: AnyConfig,
     *,
@@ -168,6 +199,7 @@ def plan(
         return planned(config, set, units.place)
 
 
+@with_known_keywords
 def check(
     rows: Any,
     config: AnyConfig,
@@ -240,16 +272,27 @@ def keygen(path: _Path) -> str:
     return place
 
 
+# The modules of what is slow to import, which is imported when it is first used.
+_LATER = {
+    "Plan": "pipelines.python.planned",
+    "Release": "pipelines.python.release",
+    "ReleaseTrees": "transforms.release",
+    "Request": "pipelines.python.request",
+    "Session": "pipelines.python.session",
+    "TreeAnswers": "pipelines.python.tree",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Import what is slow to import when it is first used."""
-    if name != "Session":
-        raise AttributeError(f"module 'dptrees' has no attribute {name!r}")
+    if name not in _LATER:
+        near = difflib.get_close_matches(name, __all__, n=1)
+        more = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
     from pipelines.python.beam import quiet_import
 
     quiet_import()
-    from pipelines.python.session import Session
-
-    return Session
+    return getattr(importlib.import_module(_LATER[name]), name)
 
 
 if __name__ == "__main__":

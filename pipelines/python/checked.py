@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,7 @@ from pipelines.checking.tally import Tally
 from pipelines.checking.texts import SeenBatch
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
+from pipelines.python.remarks import warn_caller
 from pipelines.python.requested import requested_configuration
 from pipelines.python.rows import HeldSource, file_paths, to_batches
 from pipelines.summary import guarantee_warnings
@@ -98,7 +98,7 @@ def row_check(
         _count_held(check, rows, most)
         made = RowCheck(check, 0)
     for line in guarantee_warnings(check.tally.plan):
-        warnings.warn(line.removeprefix("warning: "), stacklevel=3)
+        warn_caller(line.removeprefix("warning: "))
     return made
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
+from pipelines.python.keywords import with_known_fields
+
 
 @dataclass(frozen=True)
 class Written:
@@ -27,6 +29,7 @@ class Written:
         return named | dict(more)
 
 
+@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Written):
     """The section ``privacy``: the budget, and whom it protects.
@@ -57,6 +60,7 @@ class Privacy(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class By(Written):
     """The section ``by`` of a tree: once for each key of a column.
@@ -73,6 +77,7 @@ class By(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+@with_known_fields
 @dataclass(frozen=True)
 class Tree(Written):
     """One of ``trees``: what is counted.
@@ -89,6 +94,7 @@ class Tree(Written):
         mechanism: ``planned``, or one that you choose.
         guess: a public guess, such as ``{"rows": 1_000_000}``.
         fanouts: of each level, where you choose them.
+        metrics: what is wanted, in place of an objective: ``["count", "mean", "p90"]``.
         weight: its part of the budget, relative to the weights of the other trees.
         more: other keys of the tree.
 
@@ -107,10 +113,12 @@ class Tree(Written):
     mechanism: str | None = None
     guess: Mapping[str, Any] | None = None
     fanouts: Sequence[int] | None = None
+    metrics: Sequence[str] | None = None
     weight: float | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Config(Written):
     """A whole configuration.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.release import Release
+from pipelines.python.remarks import warn_caller
 from pipelines.python.requested import key_values, names_key, requested_configuration
 from pipelines.python.rows import HeldSource, file_paths, to_batches
 from pipelines.python.spent import note_spent
@@ -172,14 +172,11 @@ def release(rows: Any, call: Call) -> Release:
         stage = replace(stage, options=_options(call, stage))
         made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
         for line in total_warnings(ReleaseFolder(stage.output)):
-            warnings.warn(line.removeprefix("warning: "), stacklevel=3)
+            warn_caller(line.removeprefix("warning: "))
         if call.in_memory and rows is not None:
             made_release.together = note_spent(rows, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
-            warnings.warn(
-                f"{made_release.together}; dptrees.Session refuses what passes a total",
-                stacklevel=3,
-            )
+            warn_caller(f"{made_release.together}; dptrees.Session refuses what passes a total")
         return made_release
 
 
@@ -236,13 +233,12 @@ def _in_memory(stage: Stage) -> Release:
 
 def _in_folder(stage: Stage) -> Release:
     if stage.configuration.id_of_all:
-        warnings.warn(stage.configuration.id_remark, stacklevel=4)
+        warn_caller(stage.configuration.id_remark)
     stage, exists = made(stage)
     if exists:
-        warnings.warn(
+        warn_caller(
             f"{stage.output}: a release of this specification is already there; no row was read, "
-            "and nothing was drawn or spent again",
-            stacklevel=4,
+            "and nothing was drawn or spent again"
         )
     finished(stage, exists=exists)
     with redirect_stdout(StringIO()):

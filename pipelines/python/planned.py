@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -22,6 +21,7 @@ from pipelines.configuration import Configuration
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
 from pipelines.python.html import table_html
+from pipelines.python.remarks import warn_caller
 from pipelines.python.requested import requested_configuration
 from pipelines.summary import guarantee_warnings
 from pipelines.user_error import UserError
@@ -168,5 +168,5 @@ def planned(
     """
     made = Plan(requested_configuration(config, {}, parameters), units)
     for line in made.warnings:
-        warnings.warn(line, stacklevel=3)
+        warn_caller(line)
     return made

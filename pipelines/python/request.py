@@ -14,6 +14,7 @@ import yaml
 
 from pipelines.python.config import By, Privacy, Tree, plain
 from pipelines.python.error import Error
+from pipelines.python.keywords import with_known_methods
 
 if TYPE_CHECKING:
     from pipelines.python.checked import RowCheck
@@ -30,6 +31,7 @@ _WITH_CELLS = (float, Decimal, datetime)
 Bounds: TypeAlias = tuple[Any, Any]
 
 
+@with_known_methods
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Request:
     """What is wanted of rows, as `dptrees.of` begins it.
@@ -206,8 +208,8 @@ class Request:
             column, bounds, cells, name, weight: as of `cdf`.
             metrics: what `TreeAnswers.describe` will show.
         """
-        more = {"metrics": list(metrics)}
-        return self._with(column, _domain(bounds, cells), "metrics", name, more=more, weight=weight)
+        domain = _domain(bounds, cells)
+        return self._with(column, domain, "metrics", name, metrics=metrics, weight=weight)
 
     def distinct(
         self,
@@ -225,8 +227,8 @@ class Request:
             name, weight: as of `count`.
         """
         domain = {"kind": "distinct"}
-        more = {} if max_values is None else {"max_values": max_values}
-        return self._with(column, domain, "distinct", name, more=more, weight=weight)
+        bound = {} if max_values is None else {"max_values": max_values}
+        return self._with(column, domain, "distinct", name, more=bound, weight=weight)
 
     def most_frequent(
         self, column: str, *, name: str | None = None, weight: float | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,6 +22,8 @@ from pipelines.python.answers import Answers, to_table
 from pipelines.python.drawing import CURVES, HISTOGRAM, QUANTILES
 from pipelines.python.drawing import NODES as BARS
 from pipelines.python.error import Error, user_errors
+from pipelines.python.keywords import with_known_methods
+from pipelines.python.remarks import warn_caller
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder
 
@@ -31,6 +32,7 @@ _COLUMNS = ("label", *_ERRORS, "fraction")
 _DECILES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
+@with_known_methods
 class TreeAnswers:
     """The answers about a tree.
 
@@ -387,9 +389,8 @@ class TreeAnswers:
         )
         rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
         for asked, answered in rounded.items():
-            warnings.warn(
-                f"requested {asked}, answered {answered}: tree {self.name} has no edges there",
-                stacklevel=3,
+            warn_caller(
+                f"requested {asked}, answered {answered}: tree {self.name} has no edges there"
             )
         return self._answers(query, to_table(rows, (*self._key_column(key), *_COLUMNS)), BARS)
 

@@ -1,0 +1,18 @@
+"""Warnings that point at the line of the caller's own program."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_OWN = (*(f"{_ROOT / name}/" for name in ("pipelines", "transforms")), str(_ROOT / "dptrees.py"))
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the nearest line that is no part of this library, however deep the call is."""
+    level = 1
+    while sys._getframe(level).f_code.co_filename.startswith(_OWN):
+        level += 1
+    warnings.warn(message, stacklevel=level + 1)
