@@ -17,8 +17,8 @@ class DistinctWorkload(Workload[DistinctQuestion]):
 
     Args:
         domain: the column.
-        max_values: the most values of a unit that count; None, or more than its bounds let: as many
-            as these let.
+        max_values: the most values of a unit that count; more than its bounds let count as these.
+            None: as many as these let, and one where the units themselves are counted.
 
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget, Measure
@@ -39,10 +39,12 @@ class DistinctWorkload(Workload[DistinctQuestion]):
 
     def planned(self, share: Share, terms: ReleaseTerms) -> DistinctQuestion:
         most = most_values(terms.unit)
+        counts_units = self.keys is None and terms.unit.columns == (self.domain.column,)
+        wanted = (1 if counts_units else most) if self.max_values is None else self.max_values
         plan = DistinctPlan(
             release_unit=terms.unit,
             budget=share.budget,
-            max_values=most if self.max_values is None else min(self.max_values, most),
+            max_values=min(wanted, most),
             keyed=self.keys is not None,
         )
         return DistinctQuestion(

@@ -21,6 +21,7 @@ class Bar:
         count: consistent.
         low, high: the ends of the interval; the upper one may be infinite.
         estimate: None where there is none.
+        look: the class of its color.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Bar:
     low: float
     high: float
     estimate: float | None = None
+    look: str = ""
 
     @property
     def ends(self) -> tuple[float | None, float, float]:
@@ -80,6 +82,7 @@ class Bars:
             yield {
                 "place": place,
                 "name": bar.name,
+                "look": f"bar {bar.look}".rstrip(),
                 "exact": bar.count,
                 "about": figure(bar.count, (bar.high - bar.low) / 4),
                 "interval": interval(bar.low, bar.high, None),

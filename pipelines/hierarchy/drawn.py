@@ -147,6 +147,9 @@ def headline(
     below = levels[level]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
+    if not question.counts_rows and total.get("rows"):
+        label = f"{noun}; {name}, the largest {clip(names[level])}, {rows_text(below, place)}"
+        return Headline(figure=total["rows"], label=label, **total)
     label = f"{noun} of {name}, the largest {clip(names[level])}"
     return Headline(figure=rows_text(below, place), label=label, **total)
 

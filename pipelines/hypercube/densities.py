@@ -82,11 +82,11 @@ class Rectangles:
 
     @property
     def density(self) -> Floats:
-        """(n,) that of the whole box is 1; NaN of parts without rows."""
-        share = np.ones(len(self.rows))
+        """(n,) rows per unit of one axis and of the other; NaN of parts without rows."""
+        area = np.ones(len(self.rows))
         for axis, start, stop in zip(self.axes, self.starts, self.stops, strict=True):
-            share *= (stop - start) / axis.domain.cells
-        return np.where(self.rows > 0, self.rows / self.rows.sum() / share, np.nan)
+            area *= (axis.at(stop) - axis.at(start)) / axis.unit[1]
+        return np.where(self.rows > 0, self.rows / area, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -205,7 +205,11 @@ def _curve_caption(tree: ReleasedHypercube, curve: Curve) -> str:
 
 def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
     every = len(tree.partition.parts.counts)
-    text = "Density of each part, in multiples of that of the whole box; blank: estimated count 0"
+    across, up = parts.axes
+    text = (
+        f"Rows per {across.unit[0]} of {across.name} and {up.unit[0]} of {up.name}; blank: "
+        "estimated count 0"
+    )
     if len(parts.rows) == every:
         return text
     return (

@@ -16,6 +16,9 @@ from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.plain.counted import counted_noun
 
+# Keys whose means are together at the top of the page.
+_FEW_KEYS = 3
+
 
 def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -> TreePage:
     """The mean, the total and the number of rows, of the keys with most rows."""
@@ -56,10 +59,21 @@ def _values(tree: ReleasedMean, label: str | None) -> list[str]:
 
 
 def _headline(tree: ReleasedMean) -> Headline:
-    """The mean; that of the key with most rows where there are keys."""
+    """The means of all keys; where these are many that of the key with most rows."""
     question = tree.question
-    label, most = f"mean of {clip(question.domain.column)}", None
-    if question.keys is not None:
-        most = largest_rows(tree.rows, 1)["key"][0].as_py()
-        label += f" of {clip(most)}, the largest of {question.key_count:,} keys"
+    label = f"mean of {clip(question.domain.column)}"
+    if question.keys is None:
+        return Headline(figure=mean_text(tree, None), label=label)
+    if question.key_count <= _FEW_KEYS:
+        named = largest_rows(tree.rows, _FEW_KEYS)["key"].to_pylist()
+        figure = " \u00b7 ".join(_short(mean_text(tree, each)) for each in named)
+        label = f"means of {clip(question.domain.column)}: {', '.join(map(clip, named))}"
+        return Headline(figure=figure, label=label)
+    most = largest_rows(tree.rows, 1)["key"][0].as_py()
+    label += f" of {clip(most)}, the largest of {question.key_count:,} keys"
     return Headline(figure=mean_text(tree, most), label=label)
+
+
+def _short(text: str) -> str:
+    """A mean without its margin; a dash for one that is not known."""
+    return text.partition(" ")[0] if text[:1].isdigit() or text[:1] == "-" else "\u2013"

@@ -62,13 +62,15 @@ def shares_chart(
     curves: Sequence[pa.Table],
     shown: Sequence[str | None],
 ) -> Chart:
-    """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first."""
+    """The CDFs of all shown keys as shares of their rows, with bands where these are few; the
+    largest keys are seen at first."""
     layers, drawn_series = [], []
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
-        places, _, count = _shares(question, columns)
-        shape = ChartShape(look=f"line {curve_style(key)}", path=line(places, count))
-        layers.append(Layer(shapes=(shape,), shown=key < KEYS_AT_FIRST))
+        places, _, _ = _shares(question, columns)
+        own = _panel(question, curve, curve_style(key))
+        shapes = own if len(curves) <= KEYS_AT_FIRST else own[1:]
+        layers.append(Layer(shapes=shapes, shown=key < KEYS_AT_FIRST))
         drawn_series.append(_series(question, columns, places, clip(shown[key])))
     return Chart(
         title=f"Share of each key's rows {_lead(question)} each value of "

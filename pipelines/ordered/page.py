@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pipelines.answers.figures import QUANTILE_VALUES, percent
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
-from pipelines.ordered.curves import cdf_curves, curve_style, value_texts
+from pipelines.ordered.curves import KEYS_AT_FIRST, cdf_curves, curve_style, value_texts
 from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
@@ -39,6 +40,7 @@ from pipelines.plain.counted import counted_noun
 _RISES = ("count", "The CDF never falls.")
 # Categories that have a bar each.
 _MAX_BARS = 60
+_MEDIAN = "0.5"
 
 
 def ordered_tree(
@@ -71,7 +73,7 @@ def ordered_tree(
         | drawn.said(),
         data=_data(question, levels, keys.labels, description.digits[: len(levels)]),
         template="ordered/page.html.j2",
-        headline=_headline(question, keys, levels, rows),
+        headline=_headline(question, keys, levels, _medians(question, keys, rows, curves)),
         scripts=("ordered/page.js",),
         notes=(*description.notes, _RISES) if question.is_ordered else description.notes,
         charts=drawn.charts(),
@@ -162,7 +164,7 @@ class _Drawn:
             return None
         return Bars(
             name=clip(", ".join(question.keys.columns)),
-            bars=list(table_bars(roots, self._keys.labels)),
+            bars=list(table_bars(roots, self._keys.labels, map(curve_style, count()))),
             title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
             confidence=percent(question.confidence),
             noun=clip(counted_noun(question)),
@@ -207,19 +209,22 @@ def _headline(
     question: OrderedQuestion[Any],
     keys: ShownKeys,
     levels: Sequence[pa.Table],
-    quantiles: Mapping[str, Any] | None,
+    medians: Sequence[Mapping[str, str]],
 ) -> Headline:
-    """Return the median of the largest key where there is one; else the rows of this key, of the
-    largest category, or of the tree."""
+    """Return the medians of all keys, or of the largest where they are many; without a median the
+    rows of the largest key, of the largest category, or of the tree."""
     roots, column = levels[0], clip(question.domain.column)
     noun = clip(counted_noun(question))
     total = headline_total(roots, noun) if len(keys) == keys.size else {}
     largest = ""
     if question.keys is not None:
         largest = f"{clip(keys.labels[0])}, the largest of {keys.size:,} keys"
-    median = _median(quantiles)
-    if median:
-        value, between = median["value"], median["interval"].strip("()")
+    if len(medians) > 1:
+        named = ", ".join(clip(name) for name in keys.labels)
+        figure = " \u00b7 ".join(each["value"] for each in medians)
+        return Headline(figure=figure, label=f"medians of {column}: {named}", **total)
+    if medians:
+        value, between = medians[0]["value"], medians[0]["interval"].strip("()")
         label = f"median of {column}" + (f", {between}" if between else "")
         label += f", of {largest}" if largest else ""
         return Headline(figure=value, label=label, **total)
@@ -234,16 +239,43 @@ def _headline(
     return Headline(figure=total.get("rows", ""), label=f"{noun}, by {column}", **total)
 
 
-def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
-    """The cell of the median, of the first key where there are several."""
+def _medians(
+    question: OrderedQuestion[Any],
+    keys: ShownKeys,
+    quantiles: Mapping[str, Any] | None,
+    curves: Sequence[pa.Table],
+) -> list[Mapping[str, str]]:
+    """The medians of all keys, or of the first where they are many: as released, else read off the
+    CDF where all of its points are here; none where one is not known."""
+    wanted = len(keys) if len(keys) == keys.size <= KEYS_AT_FIRST else 1
+    found = _released_medians(quantiles, keyed=question.keys is not None)[:wanted]
+    if not found:
+        found = [_read_median(question, curve) for curve in curves[:wanted]]
+    return found if all(each["value"] != "unknown" for each in found) else []
+
+
+def _released_medians(
+    quantiles: Mapping[str, Any] | None, *, keyed: bool
+) -> list[Mapping[str, str]]:
     if quantiles is None:
-        return None
+        return []
     titles, rows = quantiles["titles"], quantiles["rows"]
-    if "0.5" in titles[1:]:
-        result: Mapping[str, str] = rows[0][titles.index("0.5")]
-        return result
-    cells: list[Mapping[str, str]] = [row[1] for row in rows if row[0] == "0.5"]
-    return cells[0] if cells else None
+    if not keyed:
+        return [row[1] for row in rows if row[0] == _MEDIAN]
+    return [row[titles.index(_MEDIAN)] for row in rows] if _MEDIAN in titles[1:] else []
+
+
+def _read_median(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, str]:
+    counts = curve["count"].to_numpy()
+    if len(counts) < question.domain.cells or not counts[-1]:
+        return {"value": "unknown", "interval": ""}
+    half = counts[-1] / 2
+    place = int(np.searchsorted(counts, half))
+    before = counts[place - 1] if place else 0
+    share = np.array([(half - before) / (counts[place] - before)])
+    value = question.domain.value_at(np.array([place]), share)
+    (text,) = value_texts(question, pa.chunked_array([value]))
+    return {"value": clip(question.domain.clamped_value(text) or text), "interval": ""}
 
 
 def _share_note(question: OrderedQuestion[Any]) -> str:

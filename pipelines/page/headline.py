@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,20 @@ def rows_text(rows: pa.Table, place: int = 0) -> str:
     return with_margin(estimate, low, high)
 
 
-def table_bars(rows: pa.Table, names: Sequence[str | None]) -> Iterator[Bar]:
+def table_bars(
+    rows: pa.Table, names: Sequence[str | None], looks: Iterable[str] = repeat("")
+) -> Iterator[Bar]:
     """The rows of a table of nodes as bars.
 
     Args:
         rows: of nodes.
         names: of the bars.
+        looks: the classes of their colors; none: all have one color.
     """
     columns = (rows[name].to_pylist() for name in ("count", "ci_low", "ci_high", "estimate"))
-    for name, count, low, high, estimate in zip(names, *columns, strict=True):
-        yield Bar(name=clip(name), count=count, low=low, high=high, estimate=estimate)
+    named = zip(names, *columns, strict=True)
+    for (name, count, low, high, estimate), look in zip(named, looks, strict=False):
+        yield Bar(name=clip(name), count=count, low=low, high=high, estimate=estimate, look=look)
 
 
 def largest_rows(rows: pa.Table, most: int) -> pa.Table:

@@ -49,6 +49,7 @@ const paths = (() => {
   function sentence(...parts) {
     const made = element("p", "note");
     for (const part of parts) made.append(part);
+    if (made.querySelector("code")) made.append(" RELEASE is the folder of this release.");
     return made;
   }
 

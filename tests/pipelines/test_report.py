@@ -201,14 +201,32 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     assert '<details id="guarantee">' in rest and guarantee_in_words(made.plan) not in top
 
 
-def test_the_top_says_the_median_of_the_largest_key() -> None:
-    keys = KeyList(column="shop", keys=("north", "south"), unknown="other")
+def top_text(page: str) -> str:
+    """What is above the trees of a page."""
+    top = page.split("</style>")[1].split("</nav>")[0]
+    return " ".join(parse_elements(top).text.split())
+
+
+def test_the_top_says_the_medians_of_few_keys_or_of_the_largest() -> None:
     domain = NumberDomain(column="price", lower=0, upper=1, cells=10)
-    page = Made(question("shops", domain, (10,), keys, (0.5, 0.9))).page()
-    text = " ".join(parse_elements(page.split("</style>")[1].split("</nav>")[0]).text.split())
+    few = KeyList(column="shop", keys=("north", "south"), unknown="other")
+    text = top_text(Made(question("shops", domain, (10,), few, (0.5, 0.9))).page())
+    assert re.search(r"0\.\d+ · 0\.\d+ · 0\.\d+ ?medians of price: \w+, \w+, \w+", text), text
+    many = KeyList(column="shop", keys=("north", "south", "east"), unknown="other")
+    text = top_text(Made(question("shops", domain, (10,), many, (0.5, 0.9))).page())
     assert re.search(
-        r"0\.\d+median of price, 0\S* to 0\.\d+, of \w+, the largest of 3 keys", text
+        r"0\.\d+ ?median of price, 0\S* to 0\.\d+, of \w+, the largest of 4 keys", text
     ), text
+
+
+def test_the_top_says_the_median_that_the_cdf_has() -> None:
+    domain = NumberDomain(column="price", lower=0, upper=1, cells=10)
+    made = Made(question("prices", domain, (10,), None, ()))
+    counts = made.rows(CDF, "prices")["count"].to_numpy()
+    found = re.search(r"(0\.\d+) ?median of price", top_text(made.page()))
+    assert found is not None
+    below = np.interp(float(found[1]), np.arange(11) / 10, np.append(0, counts))
+    assert below == pytest.approx(counts[-1] / 2, rel=0.05)
 
 
 def test_curves_are_the_released_rows(made: Made, page: str) -> None:
