@@ -19,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -32,6 +32,7 @@ help:
 	@echo "make mutants     small faults in changed lines of dpcore, which tests should catch (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
+	@echo "make axe         fetch axe-core into build/ (needs npm), which checks the pages of releases"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make test-engines-golden  one release of each kind on every engine: the same bytes"
 	@echo "make container   the images of worker and launcher, by docker or buildah"
@@ -243,6 +244,17 @@ accuracy: $(INSTALLED) $(FLIGHTS) $(PEERS)/installed
 	@echo "Measuring accuracy (hours; what was measured before is not measured again)"
 	@$(BIN)/python -m benchmarks.accuracy --write docs/accuracy.md
 	@sed -n '/measured: begin/,/## Every method/p' docs/accuracy.md
+
+AXE_VERSION := 4.14.1
+AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
+
+axe: build/axe/axe.min.js
+
+build/axe/axe.min.js:
+	@$(CACHED) axe build/axe --text "$(AXE_VERSION)" -- sh -c '$(call needs,npm,which fetches axe-core); \
+		cd "$$INTO" && npm pack --silent axe-core@$(AXE_VERSION) >/dev/null \
+		&& tar -xzf axe-core-*.tgz --strip-components=1 package/axe.min.js && rm axe-core-*.tgz \
+		&& echo "$(AXE_SHA256)  axe.min.js" | sha256sum --check --quiet'
 
 golden: $(INSTALLED)
 	@$(BIN)/python -m tests.golden.hashes
