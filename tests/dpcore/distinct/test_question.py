@@ -20,12 +20,14 @@ from scipy import stats
 from dpcore.distinct.domain import DistinctDomain
 from dpcore.distinct.plan import DistinctPlan
 from dpcore.distinct.question import DistinctQuestion
+from dpcore.distinct.workload import DistinctWorkload
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import distinct_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan, plan_from_spec
@@ -287,6 +289,23 @@ def test_a_bound_beyond_the_unit_is_refused() -> None:
         replace(make_question(), keys=GROUPS)
     with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
         make_question(shards=0)
+
+
+def test_a_unit_whose_own_column_is_counted_has_one_value() -> None:
+    share, terms = Share(budget=EPSILON), ReleaseTerms(unit=PERSON)
+    units = DistinctWorkload(name="d", domain=DistinctDomain(column="user"))
+    others = replace(units, domain=DistinctDomain(column="city"))
+    keyed = replace(units, keys=GROUPS)
+    wanted = replace(units, max_values=4)
+    found = [each.planned(share, terms).plan for each in (units, others, keyed, wanted)]
+    assert [each.max_values for each in found] == [1, 8, 8, 4]
+    assert found[0].law == DiscreteLaplace(scale=Fraction(1))
+    rows = {"user": pa.array(["a"] * 20 + ["b", None, "c"])}
+    question = replace(units.planned(share, terms), name="d")
+    question.plan.__dict__["law"] = ZeroNoise()
+    batches = pa.table(rows).to_batches()
+    (answer,) = release_rows(make_plan(question), batches, KEY).tree("d").top(5, 0)
+    assert answer.estimate == 3
 
 
 def test_answers_are_of_one_number_for_each_key() -> None:
