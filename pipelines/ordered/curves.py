@@ -17,6 +17,7 @@ from dpcore.arithmetic.sums import decimal_exponent
 from dpcore.arrays import Integers
 from dpcore.ordered.question import OrderedQuestion
 from pipelines.page.extent import MAX_POINTS, key_codes
+from pipelines.page.keys import ShownKeys
 
 KEYS_AT_FIRST = 3
 COLORS, DASHES = 7, 3
@@ -123,6 +124,13 @@ def _value_digits(question: OrderedQuestion[Any]) -> int:
         return 0
     low, high = axis_bounds(question)
     return min(12, max(0, 1 - decimal_exponent((high - low) / question.domain.cells)))
+
+
+def key_styles(keys: ShownKeys) -> list[str]:
+    """The classes of the curves of keys: where each key can have a color, in the order in which
+    they are listed, as in drawings from Python; else from the largest on."""
+    places = keys.codes if keys.size <= COLORS else range(len(keys))
+    return [curve_style(place) for place in places]
 
 
 def curve_style(place: int) -> str:

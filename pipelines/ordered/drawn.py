@@ -17,7 +17,7 @@ from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time
 from pipelines.charts.bars import capitalized
 from pipelines.charts.chart import Chart, ChartShape, Layer, series
 from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
-from pipelines.ordered.curves import KEYS_AT_FIRST, axis_bounds, curve_style, value_texts
+from pipelines.ordered.curves import KEYS_AT_FIRST, axis_bounds, value_texts
 from pipelines.page.extent import clip
 from pipelines.page.nodes import error_digits, outwards
 from pipelines.plain.counted import counted_noun
@@ -61,6 +61,7 @@ def shares_chart(
     question: OrderedQuestion[Any],
     curves: Sequence[pa.Table],
     shown: Sequence[str | None],
+    looks: Sequence[str],
 ) -> Chart:
     """The CDFs of all shown keys as shares of their rows, with bands where these are few; the
     largest keys are seen at first."""
@@ -68,7 +69,7 @@ def shares_chart(
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
         places, _, _ = _shares(question, columns)
-        own = _panel(question, curve, curve_style(key))
+        own = _panel(question, curve, looks[key])
         shapes = own if len(curves) <= KEYS_AT_FIRST else own[1:]
         layers.append(Layer(shapes=shapes, shown=key < KEYS_AT_FIRST))
         drawn_series.append(_series(question, columns, places, clip(shown[key])))
@@ -89,6 +90,7 @@ def key_charts(
     curves: Sequence[pa.Table],
     shown: Sequence[str | None],
     totals: Sequence[str],
+    looks: Sequence[str],
 ) -> list[Chart]:
     """A small chart of each key, with its band."""
     x, y = x_axis(question, _PANEL_TICKS), share_axis(1.0, 1.0)
@@ -102,9 +104,9 @@ def key_charts(
             look="small",
             x=x,
             y=y,
-            layers=(Layer(shapes=_panel(question, curve, curve_style(key))),),
+            layers=(Layer(shapes=_panel(question, curve, look)),),
         )
-        for key, (name, curve, total) in enumerate(zip(shown, curves, totals, strict=True))
+        for name, curve, total, look in zip(shown, curves, totals, looks, strict=True)
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from pipelines.answers.figures import QUANTILE_VALUES, percent
 from pipelines.charts.bars import Bars, capitalized
 from pipelines.charts.chart import Chart
 from pipelines.description.writers import page_values
-from pipelines.ordered.curves import KEYS_AT_FIRST, cdf_curves, curve_style, value_texts
+from pipelines.ordered.curves import KEYS_AT_FIRST, cdf_curves, key_styles, value_texts
 from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
 from pipelines.ordered.lines import cells_in_words, ordered_description
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
@@ -132,7 +131,7 @@ class _Drawn:
             "category_bars": self._category_bars(),
             "crosstab": self._crosstab(),
             "panels": self._panels(),
-            "looks": [curve_style(place) for place in range(len(keys))],
+            "looks": key_styles(keys),
             "key_names": [clip(name) for name in keys.labels],
             "thinned": f"Drawn with a part of its {question.domain.cells:,} points."
             if thinned
@@ -148,7 +147,9 @@ class _Drawn:
         if self._curves and question.keys is None:
             found["cdf"] = cdf_chart(question, self._curves[0])
         elif self._curves:
-            found["shares"] = shares_chart(question, self._curves, self._keys.labels)
+            found["shares"] = shares_chart(
+                question, self._curves, self._keys.labels, key_styles(self._keys)
+            )
         return {name: chart for name, chart in found.items() if chart is not None}
 
     def _panels(self) -> list[Chart]:
@@ -156,7 +157,8 @@ class _Drawn:
         if self._question.keys is None or not self._curves:
             return []
         totals = [rows_text(self._levels[0], place) for place in range(len(self._keys))]
-        return key_charts(self._question, self._curves, self._keys.labels, totals)
+        looks = key_styles(self._keys)
+        return key_charts(self._question, self._curves, self._keys.labels, totals, looks)
 
     def _key_bars(self) -> Bars | None:
         question, roots = self._question, self._levels[0]
@@ -164,7 +166,7 @@ class _Drawn:
             return None
         return Bars(
             name=clip(", ".join(question.keys.columns)),
-            bars=list(table_bars(roots, self._keys.labels, map(curve_style, count()))),
+            bars=list(table_bars(roots, self._keys.labels, key_styles(self._keys))),
             title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
             confidence=percent(question.confidence),
             noun=clip(counted_noun(question)),

@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 from pipelines.python.error import Error
 
 CURVES, QUANTILES, NODES, HISTOGRAM = "curves", "quantiles", "nodes", "histogram"
+POINTS, NO_DRAWING = "points", "no drawing"
 # More lines or bars than these cannot be distinguished.
 MOST_KEYS, MOST_BARS = 10, 60
 # Labels of cells below a histogram.
 _TICKS = 12
-_INK, _WHISKER = "#20639b", "#555555"
+# Of keys, as on the page of a release (charts/chart.css).
+COLORS = ("#0a66a8", "#c04a00", "#00775a", "#a8487f", "#8f6500", "#2b87b8", "#1b1f24")
+_INK, _WHISKER = COLORS[0], "#555555"
 _BAND = {"alpha": 0.25, "linewidth": 0}
 
 
@@ -28,8 +31,8 @@ class Drawing:
         table: the answers.
         title: above the drawing.
         form: `CURVES`, steps with bands; `QUANTILES`, lines with bands; `HISTOGRAM`, steps with
-            bands over cells that follow one another; or `NODES`, bars with whiskers, or lines with
-            bands where the labels are days or months.
+            bands over cells that follow one another; `POINTS`, values with whiskers; `NODES`, bars
+            with whiskers, or lines with bands where the labels are days or months; or `NO_DRAWING`.
         noun: what is counted, on the axes.
         column: whose values are on the axis.
         keys: the columns of keys, above their names.
@@ -62,16 +65,21 @@ class Drawing:
             raise Error("plot: needs matplotlib: pip install matplotlib") from None
         if not self.table.num_rows:
             raise Error(f"{self.title}: there is nothing to draw")
-        if self.form in (QUANTILES, NODES) and self.share:
+        if self.form == NO_DRAWING:
+            raise Error(f"{self.title}: has several units; draw one of them, as mean().plot()")
+        if self.form in (QUANTILES, NODES, POINTS) and self.share:
             raise Error(f"{self.title}: share is for a CDF, or for the nodes of one level")
         parts = self._by_key()
         if ax is None:
             _, ax = pyplot.subplots(layout="constrained")
         ax.set_title(self.title, fontsize="medium")
+        ax.set_prop_cycle(color=COLORS)
         if self.form == CURVES:
             return self._curves(ax, parts)
-        if self.form == QUANTILES:
+        if self.form == QUANTILES and len(self.table["q"].unique()) > 1:
             return self._quantiles(ax, parts)
+        if self.form in (QUANTILES, POINTS):
+            return self._points(ax, parts)
         if self.form == HISTOGRAM:
             return self._histogram(ax, parts)
         if _days(self.table["label"].to_pylist()):
@@ -135,6 +143,30 @@ class Drawing:
             ax.set_xticks(shown, [labels[place] for place in shown], rotation=30, ha="right")
         ax.set_xlabel(self.column)
         return self._finished(ax, parts, "in a cell", counts=True)
+
+    def _points(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
+        """One value of each key, or of each label where there are no keys."""
+        table, values = self.table, _placed(self.table["value"])
+        for place, (value, low, high) in enumerate(
+            zip(values, _placed(table["ci_low"]), _placed(table["ci_high"]), strict=True)
+        ):
+            color = COLORS[place % len(COLORS)] if "" not in parts else _INK
+            ax.plot([low, high], [place, place], color=color, linewidth=2, alpha=0.5)
+            ax.plot([value], [place], color=color, marker="o")
+        kept = table.column_names
+        named = next((name for name in ("key", "label") if name in kept), None)
+        labels = [""] * len(values) if named is None else table[named].to_pylist()
+        ax.set_yticks(range(len(labels)), labels)
+        ax.set_ylim(len(labels) - 0.5, -0.5)
+        if self.form == POINTS:
+            what = self.noun
+        else:
+            (q,) = self.table["q"].unique().to_pylist()
+            what = "median" if q == 0.5 else f"{100 * q:g} % quantile"
+        ax.set_xlabel(f"{what} of {self.column}")
+        if "" not in parts and self.keys:
+            ax.set_ylabel(self.keys)
+        return ax
 
     def _quantiles(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
         for key, table in parts.items():

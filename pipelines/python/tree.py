@@ -19,7 +19,7 @@ from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantil
 from pipelines.answers.overview import overview
 from pipelines.plain.counted import counted_note, counted_noun
 from pipelines.python.answers import Answers, to_table
-from pipelines.python.drawing import CURVES, HISTOGRAM, QUANTILES
+from pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
 from pipelines.python.drawing import NODES as BARS
 from pipelines.python.error import Error, user_errors
 from pipelines.python.keywords import with_known_methods
@@ -231,7 +231,8 @@ class TreeAnswers:
             for row in rows:
                 row |= {name: _text(row[name]) for name in QUANTILE_VALUES}
         columns = ("statistic", "value", "ci_low", "ci_high")
-        return self._answers("describe", to_table(rows, (*self._key_column(key), *columns)), BARS)
+        table = to_table(rows, (*self._key_column(key), *columns))
+        return self._answers("describe", table, NO_DRAWING)
 
     def _statistics(
         self, kind: StatisticKind, lower: object, upper: object, key: object
@@ -241,7 +242,8 @@ class TreeAnswers:
         for row in rows:
             row["std_error"] = None if math.isnan(row["std_error"]) else row["std_error"]
         columns = ("label", "value", "std_error", "ci_low", "ci_high", "within")
-        return self._answers(kind.value, to_table(rows, (*self._key_column(key), *columns)), BARS)
+        table = to_table(rows, (*self._key_column(key), *columns))
+        return replace(self._answers(kind.value, table, POINTS), noun=kind.value)
 
     def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
         """How many rows a node holds.

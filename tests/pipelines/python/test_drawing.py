@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import dptrees
+from pipelines import charts
 from pipelines.python.drawing import (
+    COLORS,
     CURVES,
     HISTOGRAM,
     MOST_BARS,
@@ -153,3 +157,36 @@ def test_a_whole_band_and_a_whole_level_of_a_release() -> None:
     assert len(release["age"].nodes(level=leaves).plot().lines) == 1
     with pytest.raises(dptrees.Error, match=r"no band .* whole levels have one \(for: estimates\)"):
         release["grown"].cdf(simultaneous=True)
+
+
+def test_statistics_are_points_with_whiskers() -> None:
+    release = (
+        dptrees.of({"x": [1, 2, 3] * 500, "k": ["a", "b", "c"] * 500}, epsilon=1)
+        .by("k", ["a", "b", "c"])
+        .metrics("x", ["mean", "median"], (0, 9))
+        .release()
+    )
+    means = release["x"].mean()
+    axes = means.plot()
+    assert axes.get_xlabel() == "mean of x" and axes.get_ylabel() == "k"
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["a", "b", "c"]
+    whiskers, points = axes.lines[::2], axes.lines[1::2]
+    assert [line.get_xdata()[0] for line in points] == means["value"]
+    assert [list(line.get_xdata()) for line in whiskers] == [
+        list(ends) for ends in zip(means["ci_low"], means["ci_high"], strict=True)
+    ]
+    assert [line.get_color() for line in points] == list(COLORS[:3])
+    assert release["x"].median().plot().get_xlabel() == "median of x"
+    assert release["x"].quantiles(0.9, key="a").plot().get_xlabel() == "90 % quantile of x"
+    with pytest.raises(dptrees.Error, match="has several units; draw one of them"):
+        release["x"].describe().plot()
+    with pytest.raises(dptrees.Error, match="share is for a CDF"):
+        means.plot(share=True)
+
+
+def test_keys_have_the_colors_of_the_page() -> None:
+    style = Path(charts.__file__).with_name("chart.css").read_text()
+    listed = re.findall(r"--s\d: (#\w+)", style.splitlines()[0])
+    assert tuple(listed) == COLORS
+    axes = drawn(CURVES, key=["a", "b"], upper=[1, 1], **errors([1.0, 2.0]))
+    assert [line.get_color() for line in axes.lines] == list(COLORS[:2])
