@@ -1,0 +1,63 @@
+"""Which large packages a command imports: what it does not need, it does not wait for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+LARGE = ("pandas", "apache_beam", "scipy", "sqlalchemy", "matplotlib", "pydantic", "grpc", "jinja2")
+PROGRAM = f"""
+import sys
+from pipelines.command import main
+code = main()
+print(*(name for name in {LARGE} if name in sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def imported(folder: Path, *arguments: object) -> list[str]:
+    """The large packages that a command imports in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stderr.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        (("query", "out", "median", "--tree", "all"), []),
+        (("query", "out", "describe", "--tree", "all"), []),
+        (("export", "out", "--to", "csv", "--into", "tables"), []),
+        (("plan", "release.yaml"), ["pydantic"]),
+        (("schema",), ["pydantic"]),
+        (("keygen", "other.key"), []),
+    ],
+)
+def test_a_command_imports_what_it_needs(
+    released: Workspace, arguments: tuple[str, ...], allowed: list[str], tmp_path: Path
+) -> None:
+    released.configure()
+    elsewhere = ("other.key", "tables")
+    used = [str(tmp_path / each) if each in elsewhere else each for each in arguments]
+    assert imported(released.folder, *used) == allowed
+
+
+def test_pandas_is_there_for_whoever_imports_it_afterwards() -> None:
+    pytest.importorskip("pandas")
+    program = (
+        "from pipelines.quick_start import leave_pandas_out; leave_pandas_out(); import sys; "
+        "assert 'pandas' not in sys.modules; import pandas; print(pandas.DataFrame({'a': [1]}))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
