@@ -15,7 +15,6 @@ from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind,
 from dpcore.questions.tables import NODES
 
 _NAMES = ("label", "estimate", "std_error", "count")
-_ANSWERED = (StatisticKind.MEAN, StatisticKind.TOTAL)
 
 
 class ReleasedMean(Released):
@@ -27,6 +26,7 @@ class ReleasedMean(Released):
     """
 
     unordered = "has a mean alone (objective: mean), which gives no CDF"
+    only_statistics = (StatisticKind.MEAN, StatisticKind.TOTAL)
     question: MeanQuestion
 
     def __init__(
@@ -91,7 +91,7 @@ class ReleasedMean(Released):
         Raises:
             ValueError: a range, another statistic, no such key, or too few rows to divide by.
         """
-        if kind not in _ANSWERED:
+        if kind not in self.only_statistics:
             raise ValueError(
                 f"{kind.value}: tree {self._name} has a mean alone; a tree without objective: mean "
                 f"has a {kind.value} too"

@@ -6,6 +6,7 @@ The list is public by declaration; a value that is not on it follows a policy an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from dpcore.codec import coded
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
 from dpcore.refusal import Refusal
 from dpcore.rows.column import missing_rows
-from dpcore.rows.keys import find_position, needed_type, value_list
+from dpcore.rows.keys import check_names, find_named, needed_type, value_list
 from dpcore.rows.policies import DROPPED, check_column, check_policy
 from dpcore.rows.value_list import ValueList
 
@@ -36,6 +37,7 @@ class CategoryDomain(OrderedDomain):
         missing: what happens to null and NaN: the same choices.
         ordered: the order of the list means something. Where it does not, the categories are
             counted, and have no CDF.
+        value_names: the labels of the categories, in their order; none: the values themselves.
 
     Raises:
         ValueError: naming the field and the rule.
@@ -47,7 +49,7 @@ class CategoryDomain(OrderedDomain):
     2
     """
 
-    written = ("column", "categories", "ordered", "unknown", "missing")
+    written = ("column", "categories", "ordered", "unknown", "missing", "value_names")
     kind: ClassVar[str] = "category"
     column: str
     categories: tuple[str, ...] | tuple[int, ...]
@@ -55,6 +57,7 @@ class CategoryDomain(OrderedDomain):
     missing: str = "drop"
     # Releases from before there was a choice name none, and are ordered.
     ordered: bool = field(default=True, metadata=coded(omit=True))
+    value_names: tuple[str, ...] = field(default=(), metadata=coded(omit=()))
     cells: int = field(init=False)
     _list: ValueList = field(init=False, repr=False, compare=False)
 
@@ -69,6 +72,12 @@ class CategoryDomain(OrderedDomain):
         object.__setattr__(self, "_list", value_list(self.column, "categories", self.categories))
         object.__setattr__(self, "cells", len(self.categories))
         check_cells(self.column, self.cells)
+        check_names(self.column, self.categories, self.value_names)
+
+    @cached_property
+    def _shown(self) -> pa.Array:
+        """What represents each category in a release."""
+        return pa.array(self.value_names, pa.string()) if self.value_names else self._list.array
 
     @property
     def is_ordered(self) -> bool:
@@ -88,14 +97,14 @@ class CategoryDomain(OrderedDomain):
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)
-        return self._list.array[start:stop]
+        return self._shown[start:stop]
 
     def upper_edges(self, start: int, stop: int) -> pa.Array:
         return self.lower_edges(start, stop)
 
     def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
-        first = self._list.array.take(pa.array(start)).cast(pa.string())
-        last = self._list.array.take(pa.array(stop - 1)).cast(pa.string())
+        first = self._shown.take(pa.array(start)).cast(pa.string())
+        last = self._shown.take(pa.array(stop - 1)).cast(pa.string())
         runs = pc.binary_join_element_wise(first, last, "..")
         return pc.if_else(pa.array(stop - start == 1), first, runs)
 
@@ -106,10 +115,10 @@ class CategoryDomain(OrderedDomain):
         return True
 
     def find_cell(self, value: object) -> int:
-        return find_position(self.column, "category", self._list, value)
+        return find_named(self.column, "category", self._list, self.value_names, value)
 
     def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
-        return self._list.array.take(pa.array(cell))
+        return self._shown.take(pa.array(cell))
 
     def _accepts(self, type: pa.DataType) -> str | None:
         return needed_type(self._list, type)

@@ -107,6 +107,8 @@ class Released(ABC):
     unordered: ClassVar[str] = "has no order"
     # Whether synthetic rows can be drawn from it.
     draws_rows: ClassVar[bool] = False
+    # What it has of its values, where it has no order and still has something.
+    only_statistics: ClassVar[tuple[StatisticKind, ...]] = ()
 
     question: Any
 

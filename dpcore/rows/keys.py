@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.codec import Coded
+from dpcore.codec import Coded, coded
 from dpcore.refusal import Refusal
 from dpcore.rows.column import is_text, map_chunks, value_type
 from dpcore.rows.policies import (
@@ -116,6 +116,7 @@ class KeyList(Keys):
         keys: the values, all strings or all integers, without duplicates, at most 1e6.
         unknown: what happens to null and to a value that is not listed: "drop", or "other", one
             more key at the end, labeled "other".
+        value_names: the labels of the keys, in their order; none: the keys themselves.
 
     Raises:
         ValueError: naming the field and the rule.
@@ -125,13 +126,17 @@ class KeyList(Keys):
     [1, 2, 2, 0]
     >>> carrier.size, carrier.labels
     (3, ('UA', 'AA', 'other'))
+    >>> sex = KeyList(column="sex", keys=(1, 2), value_names=("men", "women"))
+    >>> sex.labels, sex.find_code(2), sex.find_code("women")
+    (('men', 'women'), 1, 1)
     """
 
-    written = ("map_version", "column", "keys", "unknown")
+    written = ("map_version", "column", "keys", "unknown", "value_names")
 
     column: str
     keys: tuple[str, ...] | tuple[int, ...]
     unknown: str = "drop"
+    value_names: tuple[str, ...] = field(default=(), metadata=coded(omit=()))
     _list: ValueList = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -146,6 +151,8 @@ class KeyList(Keys):
             raise Refusal.from_value(
                 "keys", f"must not hold {OTHER!r} when unknown is {OTHER!r}.", column=self.column
             )
+        taken = (OTHER,) if self.unknown == OTHER else ()
+        check_names(self.column, self.keys, self.value_names, taken)
 
     @property
     def value_type(self) -> pa.DataType:
@@ -169,7 +176,7 @@ class KeyList(Keys):
     def labels(self) -> tuple[str, ...]:
         """Labels of all keys, in the order of their codes."""
         other = (OTHER,) if self.unknown == OTHER else ()
-        return tuple(map(str, self.keys)) + other
+        return (self.value_names or tuple(map(str, self.keys))) + other
 
     def labels_between(self, start: int, stop: int) -> pa.StringArray:
         return pa.array(self.labels[start:stop], pa.string())
@@ -177,7 +184,7 @@ class KeyList(Keys):
     def find_code(self, value: object) -> int:
         if self.unknown == OTHER and value == OTHER:
             return len(self.keys)
-        return find_position(self.column, "key", self._list, value)
+        return find_named(self.column, "key", self._list, self.value_names, value)
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.check_type(types[self.column])
@@ -262,11 +269,57 @@ def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     return None if is_number(type) else _WHOLE
 
 
-def find_position(column: str, noun: str, values: ValueList, value: object) -> int:
+def find_named(
+    column: str, noun: str, values: ValueList, names: Sequence[str], value: object
+) -> int:
+    """The place of a value in a list, or of the name that it has there.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if value in names:
+        return names.index(str(value))
     position = values.position(value)
     if position is None:
-        raise ValueError(not_listed(column, noun, value, values.values))
+        raise ValueError(not_listed(column, noun, value, names or values.values))
     return position
+
+
+def check_names(
+    column: str, values: Sequence[object], names: Sequence[str], taken: Sequence[str] = ()
+) -> None:
+    """Check that listed values have a name each, and that nothing else has it.
+
+    Args:
+        column: of the values.
+        values: listed.
+        names: in their order; none at all is right too.
+        taken: what no name may be.
+
+    Raises:
+        Refusal: at ``labels``.
+
+    >>> check_names("sex", (1, 2), ("women", "1"))
+    Traceback (most recent call last):
+    dpcore.refusal.Refusal: column 'sex': labels '1' is another value of the list.
+    """
+    if not names:
+        return
+
+    def refused(rule: str) -> Refusal:
+        return Refusal.from_value("labels", rule, column=column)
+
+    if len(names) != len(values):
+        raise refused(f"must be {len(values)}, one for each value, not {len(names)}.")
+    others = {str(value): place for place, value in enumerate(values)}
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise refused(f"{name!r} must be a line of text.")
+        if name in taken or others.get(name, place) != place:
+            raise refused(f"{name!r} is another value of the list.")
+    if len(set(names)) < len(names):
+        twice, _ = Counter(names).most_common(1)[0]
+        raise refused(f"hold {twice!r} more than once.")
 
 
 def not_listed(column: str, noun: str, value: object, listed: Sequence[object]) -> str:
@@ -299,4 +352,6 @@ def make_key_list(values: Mapping[str, object]) -> KeyList:
     check_version(given)
     if isinstance(keys := given.get("keys"), list):
         given["keys"] = listed_values(keys)
+    if isinstance(names := given.get("value_names"), list):
+        given["value_names"] = tuple(names)
     return made(KeyList, "a key list", given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from dpcore.questions.released import Released
 from dpcore.questions.statistics import StatisticKind
@@ -11,8 +12,7 @@ from pipelines.answers.figures import column_value, figure, quantile_numbers, wi
 from pipelines.answers.table import Column, TextTable
 
 QUARTILES = (0.25, 0.5, 0.75)
-# What a tree has that is without an order.
-_KINDS = {"mean": (StatisticKind.MEAN, StatisticKind.TOTAL)}
+_STATISTICS = (StatisticKind.MEAN, StatisticKind.STD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ def overview(tree: Released, key: object) -> Iterator[Figure]:
     Raises:
         ValueError: the tree has neither, or no such key.
     """
-    kinds = _KINDS.get(tree.question.kind, (StatisticKind.MEAN, StatisticKind.STD))
-    shares: Sequence[float] = ()
+    kinds, shares = tree.only_statistics, cast("Sequence[float]", ())
     if getattr(tree.question, "is_ordered", False):
+        kinds = _STATISTICS
         shares = getattr(tree.question, "quantiles", ()) or QUARTILES
-    elif tree.question.kind not in _KINDS:
+    elif not kinds:
         raise ValueError(
             f"describe: tree {tree.question.name} has no order, so it has no quartiles; top has "
             "its largest counts"

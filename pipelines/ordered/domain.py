@@ -6,14 +6,21 @@ there; a refusal is put at the key that it names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
+from dpcore.ordered.make import (
+    DOMAIN_KINDS,
+    CategoryDomain,
+    DateDomain,
+    OrderedDomain,
+    make_domain,
+)
 from pipelines.schema.values import (
     BOUND,
+    LABELS,
     TEXT,
     Schema,
     number,
@@ -38,6 +45,7 @@ _KEYS: dict[str, Schema] = {
     "most": whole(minimum=1),
     "categories": several({"type": ["string", "integer"]}),
     "ordered": rule_schema(rules.truth),
+    "labels": LABELS,
     "outside": words("clamp", "drop"),
     "unknown": words("drop", "first", "last"),
     "missing": words("drop", "first", "last"),
@@ -46,6 +54,8 @@ _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
 # Keys of a domain of numbers that say how many cells it has.
 _SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
+# Of categories: what represents each of them in a release.
+_LABELS = "labels"
 # The first and the last value, both inside, in place of the bounds.
 _VALUES = "values"
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
@@ -57,7 +67,23 @@ def read_tree_domain(value: object) -> OrderedDomain:
     given = _with_bounds(rules.section(value))
     if given.setdefault("type", _inferred_type(given)) == "category":
         given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
+        if _LABELS in given:
+            return _labelled(read_domain, given)
     return read_domain(given)
+
+
+def _labelled(
+    read: Callable[[object], OrderedDomain], given: Mapping[str, object]
+) -> OrderedDomain:
+    """The domain of categories that have labels."""
+    labels = rules.at(f".{_LABELS}", rules.labels, given[_LABELS])
+    domain = read({key: each for key, each in given.items() if key != _LABELS})
+    assert isinstance(domain, CategoryDomain)
+    names = rules.at(f".{_LABELS}", lambda each: rules.names_of(domain.categories, each), labels)
+    try:
+        return replace(domain, value_names=names)
+    except ValueError as error:
+        raise from_dpcore(error, {_LABELS: labels}) from None
 
 
 def read_domain(value: object) -> OrderedDomain:
@@ -120,12 +146,13 @@ def _auto_schema(side: str) -> Schema:
 
 
 def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
-    given = [field for field in fields(domain) if field.init]  # type: ignore[arg-type]
+    given = _known_fields(domain)
     needed = [field.name for field in given if field.default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {field.name: _KEYS.get(field.name, {}) for field in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
+    known |= {_LABELS: _KEYS[_LABELS]} if domain is CategoryDomain and with_auto else {}
     if with_auto and name in AUTO_TYPES:
         known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
@@ -139,8 +166,14 @@ def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> 
     return {"anyOf": [bounded, listed]}
 
 
+def _known_fields(domain: type[OrderedDomain]) -> list[Field[Any]]:
+    """The fields of a domain that are keys of its section; names come by `labels`."""
+    own = fields(domain)  # type: ignore[arg-type]
+    return [field for field in own if field.init and field.name != "value_names"]
+
+
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
-    known = {field.name: field for field in fields(domain) if field.init}  # type: ignore[arg-type]
+    known = {field.name: field for field in _known_fields(domain)}
     instead_of_days = ["cells"] if domain is DateDomain else []
     rules.known_keys(given, ["kind", "type", *known, *instead_of_days])
     for name, field in known.items():

@@ -144,7 +144,7 @@ class OrderedTree(KnownLeavesSection):
     def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(value, Mapping):
             value = with_metrics(value)
-            if value.get("objective") in OWN_OBJECTIVES:
+            if any(value.get("objective") == own for own in OWN_OBJECTIVES):
                 value = with_finest_cells(value, FINEST)
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:

@@ -68,12 +68,14 @@ class By(Written):
     Args:
         column: of the keys; or `columns`, several.
         keys: a list of them, or ``private``: they are then selected, and paid for.
+        labels: of listed keys, in their order, or by key.
         more: other keys of the section.
     """
 
     column: str | None = None
     columns: Sequence[str] | None = None
     keys: Sequence[Any] | Mapping[str, Any] | str | None = None
+    labels: Sequence[str] | Mapping[Any, str] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

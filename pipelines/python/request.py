@@ -71,15 +71,18 @@ class Request:
 
         Args:
             columns: one of the groups, or several; none: the next questions are about all rows.
-            keys: the groups, which must be known without the rows: a list of values, of several
-                columns a dictionary of lists (all combinations); or "private": groups of many
-                rows are selected, which needs a delta.
+            keys: the groups, which must be known without the rows: a list of values, or a
+                dictionary of their labels; of several columns a dictionary of lists (all
+                combinations); or "private": groups of many rows are selected, which needs a delta.
 
         Raises:
             Error: no keys.
         """
         if not columns:
             return replace(self, groups=None)
+        if isinstance(columns, str) and isinstance(keys, Mapping):
+            labels = list(keys.values())
+            return replace(self, groups=By(column=columns, keys=list(keys), labels=labels))
         named = {"column": columns} if isinstance(columns, str) else {"columns": columns}
         if keys is None:
             of = columns if isinstance(columns, str) else ", ".join(columns)
@@ -92,7 +95,7 @@ class Request:
     def count(
         self,
         column: str | None = None,
-        values: Sequence[Any] | None = None,
+        values: Sequence[Any] | Mapping[Any, str] | None = None,
         *,
         name: str | None = None,
         weight: float | None = None,
@@ -101,14 +104,14 @@ class Request:
 
         Args:
             column: whose values are counted; None: the groups are.
-            values: of the column, known without the rows.
+            values: of the column, known without the rows: a list, or a dictionary of labels.
             name: of the tree; by default the column's.
             weight: its part of the budget, relative to the other questions'.
 
         Raises:
             Error: no values, or no groups of one column.
         """
-        asked = self
+        without = self
         if column is None:
             groups = self.groups
             if groups is None or groups.column is None or groups.keys == _PRIVATE:
@@ -116,13 +119,19 @@ class Request:
                     "count: give a column and its values, or groups of one column by "
                     "by(column, keys=[...])"
                 )
-            column, values, asked = groups.column, groups.keys, replace(self, groups=None)  # type: ignore[assignment]
+            column, without = groups.column, replace(self, groups=None)
+            values = list(groups.keys or ())
+            if groups.labels:
+                values = dict(zip(values, groups.labels, strict=True))
         if values is None:
             raise Error(
                 f"count: say which values of {column} are counted, as values=[...]; where nobody "
                 "knows them, most_frequent finds them"
             )
-        counted = asked._with(column, {"categories": values}, "count", name, weight=weight)
+        domain: dict[str, Any] = {"categories": list(values)}
+        if isinstance(values, Mapping):
+            domain["labels"] = list(values.values())
+        counted = without._with(column, domain, "count", name, weight=weight)
         return replace(counted, groups=self.groups)
 
     def cdf(

@@ -43,6 +43,11 @@ def several(item: Schema) -> Schema:
     return {"type": "array", "items": item, "minItems": 1}
 
 
+LABELS: Schema = {
+    "anyOf": [several(TEXT), {"type": "object", "additionalProperties": TEXT, "minProperties": 1}]
+}
+
+
 def section(
     properties: Mapping[str, Schema], required: tuple[str, ...], description: str = ""
 ) -> Schema:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import PlainValidator
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -17,6 +17,7 @@ from dpcore.rows.key_table import KeyTable, product_table
 from dpcore.rows.keys import KeyList, Keys, listed_values
 from dpcore.rows.table_keys import TableKeys, UnlistedKeys
 from dpcore.selection.key_columns import TYPES, KeyColumns
+from pipelines.schema.values import LABELS
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.key_lists import Keys as ListedKeys
@@ -82,6 +83,7 @@ class BySection(Section):
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_columns)] = None
     keys: Annotated[Any, PlainValidator(_keys)] = None
     keys_file: Text | None = None
+    labels: Annotated[Any, PlainValidator(rules.labels), WithJsonSchema(LABELS)] = None
     unknown: Annotated[str, PlainValidator(rules.choice("drop", "other"))] = "drop"
     share: Annotated[Fraction, PlainValidator(rules.share)] = DEFAULT_SHARE
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
@@ -126,9 +128,11 @@ class BySection(Section):
     @cached_property
     def listed(self) -> Keys:
         """The keys, read once if they are in a file; placeholders if they are to be selected."""
+        large = self.keys_file is not None and is_large(self.keys_file)
+        if self.labels is not None and (self.is_private or self.columns is not None or large):
+            raise RuleBroken("goes with the listed keys of one column", at=".labels")
         if (private := self.private) is not None:
             return UnlistedKeys(table=_placeholder_table(private.columns), unknown=self.unknown)
-        large = self.keys_file is not None and is_large(self.keys_file)
         if self.columns is None and not isinstance(self.keys, dict) and not large:
             return self._key_list
         try:
@@ -141,10 +145,15 @@ class BySection(Section):
     @property
     def _key_list(self) -> KeyList:
         keys = self._keys_of_file() if self.keys is None else self.keys
+        names: tuple[str, ...] = ()
+        if self.labels is not None:
+            names = rules.at(".labels", lambda given: rules.names_of(keys, given), self.labels)
         try:
-            return KeyList(column=str(self.column), keys=keys, unknown=self.unknown)
+            return KeyList(
+                column=str(self.column), keys=keys, unknown=self.unknown, value_names=names
+            )
         except ValueError as error:
-            broken = from_dpcore(error, {"keys": keys})
+            broken = from_dpcore(error, {"keys": keys, "labels": self.labels})
             if broken.at and self.keys is None:
                 raise RuleBroken(f"its keys {broken}", at=".keys_file") from None
             raise broken from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
@@ -181,6 +181,34 @@ def several(value: object) -> tuple[object, ...]:
     if not value:
         raise RuleBroken("must hold at least one value")
     return tuple(value)
+
+
+def labels(value: object) -> tuple[object, ...] | dict[str, object]:
+    """A list of labels, or a section of them by value."""
+    if isinstance(value, Mapping):
+        return {str(key): at(f".{key}", text, each) for key, each in value.items()}
+    return each_by(text, several(value))
+
+
+def names_of(values: Iterable[object], given: Any) -> tuple[str, ...]:
+    """The labels of listed values, in their order.
+
+    Args:
+        values: listed.
+        given: of `labels`.
+
+    >>> names_of((1, 2), {"2": "women", "1": "men"})
+    ('men', 'women')
+    """
+    if not isinstance(given, Mapping):
+        return tuple(map(str, given))
+    listed = [str(value) for value in values]
+    if set(given) != set(listed):
+        missing = [each for each in listed if each not in given]
+        strange = [each for each in given if each not in listed]
+        what = f"has none of {missing[0]}" if missing else f"{strange[0]} is not listed"
+        raise RuleBroken(f"{what}; each listed value needs one, and nothing else has one")
+    return tuple(str(given[each]) for each in listed)
 
 
 def one_or_several(value: object) -> tuple[object, ...]:

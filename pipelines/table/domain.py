@@ -86,6 +86,8 @@ def _axis(place: int, section: object, cells: int) -> OrderedDomain:
         # One column out of its bounds would take the row from all others.
         given.setdefault("outside", "clamp")
     try:
+        if "labels" in given:
+            raise RuleBroken("go with the categories of a tree of their own", at=".labels")
         return read_tree_domain(given)
     except RuleBroken as broken:
         raise RuleBroken(str(broken), at=at + broken.at) from None

@@ -515,7 +515,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("domain", None, "trees[0].domain: is required"),
         ("mechanism", "privhp", "trees[0].mechanism: 'privhp' must be planned, tree, binary"),
         ("mechanism", "magic", "trees[0].mechanism: 'magic' must be planned, tree, binary"),
-        ("objective", "mean", "counts or nodes; docs/questions.md has more"),
+        ("objective", "mode", "counts, nodes or mean; docs/questions.md has more"),
         ("objective", "[cdf]", "trees[0].objective: a list must be cdf, quantiles, ranges,"),
         ("objective", "nodes", "trees[0].fanouts: is needed for the objective nodes"),
         ("widths", "[3]", "trees[0].widths: belongs to the objective ranges"),

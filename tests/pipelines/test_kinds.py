@@ -29,15 +29,19 @@ from transforms.errors import ConservationError
 from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
-ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse", "hypercube", "table", "exponential")
+ROOMS_OF_KINDS = (
+    *("ordered", "hierarchy", "sparse", "hypercube", "table", "exponential", "distinct", "mean"),
+)
 # Packages of dpcore that are mechanisms, and the one of pipelines that describes them.
 MECHANISM_ROOMS = ("adaptive", "factorised", "levels", "mechanisms")
 ROOMS = (*ROOMS_OF_KINDS, *MECHANISM_ROOMS)
 # Where they are names of nothing else: adaptive trees are mechanisms of other kinds too, and
-# much else is called a table.
-NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"} - {"table"}
+# much else is called a table or a mean.
+NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"} - {"table", "mean"}
 # The registries: kinds.py of dpcore and of pipelines, and this file.
 MECHANISMS = "dpcore/release/mechanisms.py"
+# It writes a configuration, as a person does.
+REQUESTS = "pipelines/python/request.py"
 # Kinds that are parts of a release as well, and the files that handle them there.
 FILES_OF_PARTS = {
     "selection": {
@@ -201,7 +205,7 @@ def knows_kinds(
 ) -> Iterator[str]:
     """What a source says of a single kind of trees: its packages, its name, its class."""
     place = PurePosixPath(path).parts
-    if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path == MECHANISMS:
+    if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path in (MECHANISMS, REQUESTS):
         return
     for module, name in find_imports(source):
         parts = module.split(".")

@@ -73,6 +73,22 @@ def begun(**more: Any) -> Any:
             },
         ),
         (
+            begun().by("sex", {0: "women", 1: "men"}).count(),
+            {
+                "name": "sex",
+                "domain": {"column": "sex", "categories": [0, 1], "labels": ["women", "men"]},
+            },
+        ),
+        (
+            begun().by("sex", {0: "women", 1: "men"}).mean("hours", (0, 80)),
+            {
+                "name": "hours",
+                "domain": {"column": "hours", "lower": 0, "upper": 80},
+                "by": {"column": "sex", "keys": [0, 1], "labels": ["women", "men"]},
+                "objective": "mean",
+            },
+        ),
+        (
             begun(delta=1e-8).by("sex", ["f"]).by().most_frequent("city"),
             {"name": "city", "domain": {"column": "city", "kind": "sparse"}},
         ),
