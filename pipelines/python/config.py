@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
@@ -148,28 +148,30 @@ class Config(Written):
 AnyConfig: TypeAlias = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
 
 
-# The key whose value may be a frame, a row for each leaf.
-_LEAVES = "leaves"
+# The keys whose value may be a frame: a row for each leaf, key or category.
+_LISTS = ("leaves", "keys", "categories")
 
 
 def _is_frame(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__")
+    """Whether it has columns; a single column of values has none."""
+    columns = hasattr(value, "columns") or hasattr(value, "column_names")
+    return columns and hasattr(value, "__arrow_c_stream__")
 
 
 def plain(value: Any) -> Any:
     """A value as one of a YAML file would be read: decimals for floats, lists for tuples.
 
-    >>> plain({"epsilon": 0.1, "keys": ("UA", "AA")})
-    {'epsilon': Decimal('0.1'), 'keys': ['UA', 'AA']}
+    >>> plain({"epsilon": 0.1, "keys": ("UA", "AA"), "categories": range(3)})
+    {'epsilon': Decimal('0.1'), 'keys': ['UA', 'AA'], 'categories': [0, 1, 2]}
     """
     if isinstance(value, Written):
         return plain(value.values())
     if isinstance(value, Mapping):
         return {
-            key: _frame_rows(each) if key == _LEAVES and _is_frame(each) else plain(each)
+            key: _frame_rows(each) if key in _LISTS and _is_frame(each) else plain(each)
             for key, each in value.items()
         }
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range, KeysView, ValuesView)):
         return [plain(each) for each in value]
     if isinstance(value, float):
         return Decimal(repr(float(value)))
@@ -177,7 +179,7 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
         return value
-    for name in ("tolist", "as_py"):  # of NumPy, pandas, Arrow
+    for name in ("tolist", "to_pylist", "to_list", "as_py"):  # of NumPy, pandas, Arrow, Polars
         if hasattr(value, name):
             return plain(getattr(value, name)())
     return value
