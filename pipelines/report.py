@@ -34,6 +34,7 @@ from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.plain.titles import column_titles, titled
 
 TEMPLATES = Path(__file__).parent
 
@@ -81,9 +82,10 @@ def _pages(
     questions: Sequence[Question],
     requested_paths: Mapping[str, Sequence[str]],
 ) -> Iterator[TreePage]:
+    titles = column_titles(release.manifest)
     for question in questions:
         room = PageRoom(trees=len(questions), paths=requested_paths.get(question.name, ()))
-        yield find_kind(question).page(release, question, room)
+        yield find_kind(question).page(release, titled(question, titles), room)
 
 
 def _page_values(page: TreePage) -> dict[str, object]:

@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpcore.questions.tables import CDF, NODES
 from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from pipelines.answers.overview import overview
 from pipelines.plain.counted import counted_note, counted_noun
+from pipelines.plain.titles import column_titles, titled
 from pipelines.python.answers import Answers, to_table
 from pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
 from pipelines.python.drawing import NODES as BARS
@@ -421,14 +423,19 @@ class TreeAnswers:
             keys=", ".join(self._key_columns),
         )
 
+    @cached_property
+    def _shown(self) -> Any:
+        """The question with the titles of its columns."""
+        return titled(self._tree.question, column_titles(self._folder.manifest))
+
     @property
     def _key_columns(self) -> tuple[str, ...]:
-        keys = self._tree.question.keys
+        keys = self._shown.keys
         return () if keys is None else tuple(keys.columns)
 
     @property
     def _value_columns(self) -> list[str]:
-        return [each for each in self._tree.question.columns if each not in self._key_columns]
+        return [each for each in self._shown.columns if each not in self._key_columns]
 
     def _described(self) -> tuple[str, str, str]:
         """Return the columns, the keys and the rows of the tree, for a person."""

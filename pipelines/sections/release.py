@@ -19,7 +19,7 @@ from typing_extensions import Self
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken
+from pipelines.sections.error import RuleBroken, unknown_key
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.report import ReportSection
 from pipelines.sections.section import Name, Section, Text
@@ -61,6 +61,18 @@ class ReleaseSection(Section):
         return self
 
     @section_rule(mode="after")
+    def _columns_of_trees(self) -> Self:
+        """A column with a label is one of a tree."""
+        named = {} if self.report is None else self.report.columns
+        if not named:
+            return self
+        known = {column for tree in self.trees for column in _columns_of(tree)}
+        for column in named:
+            if column not in known:
+                raise RuleBroken(unknown_key(column, known), at=f".report.columns.{column}")
+        return self
+
+    @section_rule(mode="after")
     def _bounds_of_keys(self) -> Self:
         """Kinds without a group-by have no section of one."""
         has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
@@ -68,6 +80,13 @@ class ReleaseSection(Section):
             if getattr(self.privacy, bound) is not None and not has_keys:
                 raise RuleBroken("has no effect: no tree has by", at=f".privacy.{bound}")
         return self
+
+
+def _columns_of(tree: TreeSection) -> set[str]:
+    """The columns that a tree is about."""
+    by, measure = getattr(tree, "by", None), getattr(tree, "measure", None)
+    found = {*tree.domain.columns, *(() if by is None else by.names)}
+    return found | (set() if measure is None else {measure.column})
 
 
 def release_section() -> type[ReleaseSection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -111,6 +112,11 @@ class WindowFolder:
     def plan(self) -> ReleasePlan:
         """Plan of the last run whose estimates are used: it names the trees and the guarantee."""
         return self._series.run(self.window.arrived).plan
+
+    @property
+    def manifest(self) -> Mapping[str, object]:
+        """The manifest of that run."""
+        return self._series.run(self.window.arrived).manifest
 
     @property
     def release(self) -> WindowFolder:
