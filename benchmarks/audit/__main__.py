@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.audit.attack import FAULTS, NOTHING, Attack, attacks
 from benchmarks.audit.bounds import audit_bounds
+from benchmarks.audit.columns import WORKLOADS, audit_columns
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
 from benchmarks.audit.published import audit_sparse
 from benchmarks.audit.selection import audit_selection
@@ -77,6 +78,8 @@ LIMITS = """\
   by a conversion that section 1 tries with other kinds. Their target in section 2 attacks the noise
   of one pair. No tiny table loses nearly all by its choices alone: these are paid for scores that
   move in opposite directions. So a fault of their rate is for section 1 to find.
+- Section 2 attacks no means and no numbers of different values. Their noise is compared with its
+  exact law in tests/dpcore/mean and tests/dpcore/distinct.
 - A delta is looked at in the exact audit only: what a sparse tree or a search shows with it is
   enumerated there. Section 2 attacks private keys at a delta of 5 %, where one coin shows most.
 - Both take the key as secret and the keystream as random: the guarantee is computational. Neither
@@ -91,7 +94,8 @@ def exact_findings(plans: int) -> list[tuple[str, str, Finding]]:
     found.append(("sparse trees", both, audit_sparse(plans=plans, pairs=4)))
     found.append(("searches between thresholds", both, audit_thresholds(plans=plans, pairs=4)))
     found.append(("all kinds at once", both, audit_whole(plans=plans // 2 + 1, pairs=3)))
-    return found + unit_findings(plans) + table_findings(plans) + bound_findings(plans)
+    found += unit_findings(plans) + table_findings(plans) + bound_findings(plans)
+    return found + column_findings(plans)
 
 
 def kind_findings(plans: int, kind: str) -> list[tuple[str, str, Finding]]:
@@ -123,6 +127,15 @@ def bound_findings(plans: int) -> list[tuple[str, str, Finding]]:
     ]
 
 
+def column_findings(plans: int) -> list[tuple[str, str, Finding]]:
+    """The same of means and numbers of different values, of rows and of units of many rows."""
+    return [
+        (kind, measure, audit_columns(kind, measure, plans=plans, pairs=8))
+        for kind in WORKLOADS
+        for measure in PURE_MEASURES
+    ]
+
+
 def adaptive_box_findings(plans: int) -> list[tuple[str, str, Finding]]:
     """The same of adaptive boxes, whose counts are averaged in a third of the plans."""
     kind = "boxes, adaptive"
@@ -147,6 +160,7 @@ EXACT_PARTS: dict[str, Callable[[int], list[ExactFinding]]] = {
     "exact, adaptive boxes": adaptive_box_findings,
     "exact, wide tables": table_findings,
     "exact, bounds of units": bound_findings,
+    "exact, means and different values": column_findings,
 }
 
 
@@ -187,6 +201,9 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         are one choice, whose whole law is enumerated. Choices are laws in floating point; of a rho
         the loss is the largest Renyi divergence of some orders, over the order, and only choices at
         even odds come near the claim.""",
+        """"Means" (objective: mean) and "different values" (kind: distinct) differ in a row or in a
+        unit of up to nine rows, with and without keys; values lie at the bounds, beyond them, and
+        are missing.""",
         """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),

@@ -186,11 +186,24 @@ def recorded_release(
     counts: Mapping[str, Integers],
     wanted: Wanted = lambda place, draw: None,
 ) -> Recorded:
-    """A release with a record of its draws.
+    """A release of exact counts with a record of its draws.
 
     Args:
         plan, counts: as for `dpcore.release.in_memory.release_counts`.
         wanted: the noisy counts to use at a place instead of exact counts and noise, if any.
+    """
+    return recorded(lambda key: release_counts(plan=plan, counts=counts, key=key), wanted)
+
+
+def recorded(
+    make: Callable[[ReleaseKey], ReleaseReader],
+    wanted: Wanted = lambda place, draw: None,
+) -> Recorded:
+    """A release with a record of its draws.
+
+    Args:
+        make: makes it under a key.
+        wanted: as of `recorded_release`.
     """
     found, key = Recorded(), NamingKey(SECRET)
     publish = sparse_question.publish_shard
@@ -217,7 +230,7 @@ def recorded_release(
         return given
 
     with exchanged_samples(drawn), patch.object(sparse_question, "publish_shard", published):
-        found.release = release_counts(plan=plan, counts=counts, key=key)
+        found.release = make(key)
     found.names = key.names
     found.check()
     return found

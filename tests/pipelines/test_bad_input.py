@@ -452,7 +452,10 @@ def small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
 
-def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
+def test_write_cut_off_by_the_system(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python does not notice that its own files of compiled modules are cut off too.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
     def fine(settings: Settings) -> None:
         """Make every part larger than the plan, which is written first."""
         for tree in settings["trees"]:
