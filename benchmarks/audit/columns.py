@@ -53,7 +53,7 @@ def mean_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
 
 
 def distinct_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
-    """A random number of different values, of which a unit counts with one or several."""
+    """A random number of different values; a unit counts with one of them or with several."""
     most = rng.choice([None, 1, 2, 3])
     return DistinctWorkload(
         name="t", domain=DistinctDomain(column="value"), keys=keys, max_values=most
@@ -75,9 +75,9 @@ def unit_rows(rng: Random, unit: str, most: int) -> list[Row]:
 def neighboring_tables(rng: Random, unit: PrivacyUnit) -> Iterator[list[Row]]:
     """Yield two tables that differ in a unit, which is a row where none is named."""
     most = 9 if unit.columns else 1
-    others = [
-        row for number in range(rng.choice([0, 0, 3, 20])) for row in unit_rows(rng, f"u{number}", 5)
-    ]
+    others: list[Row] = []
+    for number in range(rng.choice([0, 0, 3, 20])):
+        others += unit_rows(rng, f"u{number}", 5)
     before = unit_rows(rng, "x", most) if unit.neighbors is Neighbors.SUBSTITUTE else []
     for own in (before, unit_rows(rng, "x", most)):
         rows = [*others, *own]
