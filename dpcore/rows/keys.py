@@ -175,11 +175,15 @@ class KeyList(Keys):
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels of all keys, in the order of their codes."""
-        other = (OTHER,) if self.unknown == OTHER else ()
-        return (self.value_names or tuple(map(str, self.keys))) + other
+        return tuple(self._labels_between(0, self.size))
 
     def labels_between(self, start: int, stop: int) -> pa.StringArray:
-        return pa.array(self.labels[start:stop], pa.string())
+        return pa.array(self._labels_between(start, stop), pa.string())
+
+    def _labels_between(self, start: int, stop: int) -> list[str]:
+        """The labels of some keys; those of all are not made for one of them."""
+        labels = list(map(str, (self.value_names or self.keys)[start:stop]))
+        return labels + [OTHER] * (self.unknown == OTHER and start <= len(self.keys) < stop)
 
     def find_code(self, value: object) -> int:
         if self.unknown == OTHER and value == OTHER:
