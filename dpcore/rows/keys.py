@@ -181,7 +181,7 @@ class KeyList(Keys):
         return pa.array(self._labels_between(start, stop), pa.string())
 
     def _labels_between(self, start: int, stop: int) -> list[str]:
-        """The labels of some keys; those of all are not made for one of them."""
+        """The labels of some keys, without making the labels of all."""
         labels = list(map(str, (self.value_names or self.keys)[start:stop]))
         return labels + [OTHER] * (self.unknown == OTHER and start <= len(self.keys) < stop)
 
