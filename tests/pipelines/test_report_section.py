@@ -34,7 +34,7 @@ def test_it_is_read_and_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("section", "sentence"),
     [
-        ("{}", "must hold title, source, contact or date"),
+        ("{}", "must hold title, source, contact, date or columns"),
         ("{titel: a}", "titel"),
         ("{title: 5}", "report.title"),
         ("{title: ''}", "report.title: must not be empty"),
