@@ -157,7 +157,9 @@ class Configuration:
         series: dict[str, Any] = {}
         if self.series is not None:
             series = {"periods": self.series.periods, "period": self.series.period}
-            series |= {} if self.series.fanout is None else {"fanout": self.series.fanout}
+            for name in ("fanout", "max_periods"):
+                value = getattr(self.series, name)
+                series |= {} if value is None else {name: value}
         parts = {"input": requested(rows), "series": series}
         return {
             "release": self.release,

@@ -236,7 +236,10 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
 
 def _protected(plan: ReleasePlan) -> dict[str, str]:
     """What is protected, what of it is hidden, and where its budgets are summed up."""
-    unit, period = plan.unit, "" if plan.run is None else " in one period"
+    unit, run = plan.unit, plan.run
+    period = "" if run is None else " in one period"
+    if run is not None and run.max_periods is not None:
+        period = " in all periods"
     counted = "" if plan.dataset is None else f" A ledger sums them up for {plan.dataset}."
     if unit.is_row:
         return {
@@ -248,10 +251,20 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
     return {
         "protected": f"all rows of one {unit.name} together{period}",
         "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
-        "left_out": f"Of each {unit.name} {unit.bounds_in_words}{period} are counted. Numbers "
+        "left_out": f"Of each {unit.name} {_counted_rows(plan)} are counted. Numbers "
         "speak of the rows that are, not of those that are left out.",
         "counted": counted,
     }
+
+
+def _counted_rows(plan: ReleasePlan) -> str:
+    """How much of a unit is counted."""
+    rows, run = plan.unit.bounds_in_words, plan.run
+    if run is None:
+        return rows
+    if run.max_periods is None:
+        return f"{rows} in one period"
+    return f"{rows} of a period, in at most {run.max_periods} of the {run.periods} periods,"
 
 
 def _composition(plan: ReleasePlan) -> str:

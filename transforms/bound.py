@@ -19,20 +19,22 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
 from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding
 from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
+from dpcore.questions.place import UNIT_SHARDS
 from dpcore.release.plan import ReleasePlan
 from transforms.conservation import unit_rows, unit_shards
 from transforms.counting import CountingDoFn, PlaceKey, in_window, read_rows
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.readers.read import BALANCE
+from transforms.record import pack_digest
+from transforms.unit_periods import EARLIER, ShardKey
 
-ShardKey = tuple[str, int]  # tree, and the shard of units
-
-_COUNTS = "counts"
+_COUNTS, _DIGEST, _UNITS = "counts", "digest", "units"
 # Sorted counts wait for so many shards; how many must not depend on their rows.
 _SHARDS_AT_ONCE = 8
 
@@ -56,21 +58,38 @@ class BoundRows(beam.PTransform):
     Args:
         plan: the questions and the unit.
         key: where the release key lies.
+        earlier: what runs before counted of every unit, `transforms.unit_periods.OpenUnits`; None:
+            it does not matter.
 
     Returns:
-        by name: `counts`, PCollection[tuple[PlaceKey, bytes]], and the balance
-        PCollection[tuple[str, int]].
+        by name: `counts`, PCollection[tuple[PlaceKey, bytes]]; the balance
+        PCollection[tuple[str, int]]; where a series bounds the periods of a unit also `units`, what
+        the next run must know, PCollection[tuple[ShardKey, bytes]] with each tree and shard once,
+        and `digest`, PCollection[bytes], a digest of each.
 
     Raises:
-        InputError: a number of shards out of range.
+        InputError: a number of shards out of range, or another one than that in which a series
+            remembers its units.
     """
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, earlier: beam.PTransform | None = None
+    ) -> None:
         super().__init__()
-        self._plan, self._key = plan, key
+        self._plan, self._key, self._earlier = plan, key, earlier
 
     def expand(self, batches: Any) -> Any:
         shards = unit_shard_count(batches.pipeline.options)
+        remembers = any(each.counted_periods is not None for each in self._plan.questions)
+        if remembers and shards != UNIT_SHARDS:
+            raise InputError(
+                f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "
+                "remembers its units"
+            )
+        remembered = (_DIGEST, _UNITS) if remembers else ()
+        earlier: tuple[Any, ...] = ()
+        if self._earlier is not None:
+            earlier = batches.pipeline | "Earlier" >> self._earlier
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
@@ -87,16 +106,19 @@ class BoundRows(beam.PTransform):
             >> beam.ParDo(_EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
         )
         bounded = (
-            (sent["rows"], empty["rows"])
+            (sent["rows"], empty["rows"], *earlier[:1])
             | "AllShards" >> beam.Flatten()
             # -> (ShardKey, [bytes])
             | "ByShard" >> beam.GroupByKey()
             # -> (PlaceKey, bytes)
             | "Stay"
-            >> beam.ParDo(_CountBounded(self._plan, self._key)).with_outputs(BALANCE, main=_COUNTS)
+            >> beam.ParDo(_CountBounded(self._plan, self._key)).with_outputs(
+                BALANCE, *remembered, main=_COUNTS
+            )
         )
-        parts = (sent[BALANCE], empty[BALANCE], bounded[BALANCE])
+        parts = (sent[BALANCE], empty[BALANCE], bounded[BALANCE], *earlier[1:])
         return {
+            **{name: bounded[name] for name in remembered},
             _COUNTS: (sent[_COUNTS], bounded[_COUNTS]) | "Counts" >> beam.Flatten(),
             BALANCE: parts | "Balance" >> beam.Flatten(),
         }
@@ -196,7 +218,10 @@ def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units
         ) from None
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes],
+    **{BALANCE: tuple[str, int], _DIGEST: bytes, _UNITS: tuple[ShardKey, bytes]},
+)
 class _CountBounded(CountingDoFn):
     """Counts the rows of shards that stay."""
 
@@ -209,12 +234,18 @@ class _CountBounded(CountingDoFn):
         self._waiting = dict.fromkeys((each.name for each in self._plan.questions), 0)
 
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
-        (name, _), messages = element
+        (name, shard), messages = element
         question = self._plan.question(name)
         bounding, received = TreeBounding(question, self._choices), list(messages)
-        bounded = bounding.bounded(received)
+        earlier = [each for each in received if each.startswith(EARLIER)]
+        rows = [each for each in received if not each.startswith(EARLIER)]
+        bounded = bounding.bounded(rows, _counted_units(earlier))
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= bounded.rows + len(received)
+        if bounded.units is not None:
+            yield beam.pvalue.TaggedOutput(_UNITS, ((name, shard), bounded.units.to_bytes()))
+            digest = bounded.units.digest(self._key, self._plan.name, name, shard)
+            yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
         self.counter(
             question
         )  # also without rows: the messages must not reveal whether there are any
@@ -225,3 +256,10 @@ class _CountBounded(CountingDoFn):
         if not is_dense and self._waiting[name] == _SHARDS_AT_ONCE:
             self._waiting[name] = 0
             yield from self.taken(question)
+
+
+def _counted_units(messages: list[bytes]) -> CountedUnits | None:
+    """What runs before counted of a shard's units; that it came once is seen by the balance."""
+    if not messages:
+        return None
+    return CountedUnits.from_bytes(messages[0][len(EARLIER) :])

@@ -174,7 +174,7 @@ class _Open(KeyedDoFn):
 
     def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
         tree, group, number, file, checksum = element
-        sealed = _sealed(files.join(self._folder, *file.split("/")), checksum)
+        sealed = sealed_part(files.join(self._folder, *file.split("/")), checksum)
         question, place = self._plan.question(tree), Place(group, number)
         assert isinstance(question, SeriesQuestion)
         try:
@@ -188,8 +188,12 @@ class _Open(KeyedDoFn):
             yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
 
 
-def _sealed(path: str, checksum: str) -> bytes:
+def sealed_part(path: str, checksum: str) -> bytes:
     """The sealed bytes of a part.
+
+    Args:
+        path: of its file.
+        checksum: that the manifest names.
 
     Raises:
         SeriesError: the file is not the one that the manifest names.

@@ -9,7 +9,7 @@ stay inside the job. How many increments a bundle gives follows from the plan al
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dpcore.questions.place import Place
+from dpcore.questions.place import UNIT_SHARDS, Place
 from dpcore.questions.roles import TreeCounting
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import ConservationError
@@ -93,6 +93,12 @@ def tree_carried(tree: str) -> str:
     return f"carried counts of tree {tree}"
 
 
+def tree_units(tree: str) -> str:
+    """The name of the count of shards of a tree whose units, as runs before counted them, were
+    opened."""
+    return f"remembered units of tree {tree}"
+
+
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     """What is not zero in a balanced job: every chunk of the plan was summed once, and matched
     once where that is needed; and what was carried on was opened once."""
@@ -107,7 +113,12 @@ def expected_balance(plan: ReleasePlan) -> dict[str, int]:
         for question in plan.questions
         if question.carried_places
     }
-    return chunks | carried
+    units = {
+        tree_units(question.name): UNIT_SHARDS
+        for question in plan.questions
+        if question.counted_periods is not None and plan.run is not None and plan.run.period > 1
+    }
+    return chunks | carried | units
 
 
 def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:
@@ -134,7 +145,8 @@ def check_digests(plan: ReleasePlan, chunks: int) -> None:
     Raises:
         ConservationError: a chunk's digest was lost or repeated.
     """
-    if chunks != sum(len(question.places) for question in plan.questions):
+    shards = UNIT_SHARDS * sum(each.counted_periods is not None for each in plan.questions)
+    if chunks != shards + sum(len(question.places) for question in plan.questions):
         raise ConservationError(
             "the engine lost or repeated data: digests of chunks do not balance, so nothing was "
             "released"

@@ -47,17 +47,23 @@ class CountRows(beam.PTransform):
         plan: the questions.
         key: where the release key lies.
         carry: what else is counted: what an earlier run carried on; None: nothing.
+        earlier: what runs before counted of every unit; None: it does not matter.
 
     Returns:
-        PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
-        PCollection[bytes], a digest of each; and the balance PCollection[tuple[str, int]].
+        by name: `counts`, PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
+        `digest`, PCollection[bytes], a digest of each; the balance PCollection[tuple[str, int]];
+        and `units`, what the next run of a series must know of units, None where that is nothing.
     """
 
     def __init__(
-        self, plan: ReleasePlan, key: KeyReference, carry: beam.PTransform | None = None
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        carry: beam.PTransform | None = None,
+        earlier: beam.PTransform | None = None,
     ) -> None:
         super().__init__()
-        self._plan, self._key, self._carry = plan, key, carry
+        self._plan, self._key, self._carry, self._earlier = plan, key, carry, earlier
 
     def expand(self, batches: Any) -> Any:
         carried = [] if self._carry is None else [batches.pipeline | "Carry" >> self._carry]
@@ -67,7 +73,7 @@ class CountRows(beam.PTransform):
             tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
             partial = batches | "Partial" >> step.with_outputs(*tags, main="counts")
         else:
-            partial = batches | "Bound" >> BoundRows(self._plan, self._key)
+            partial = batches | "Bound" >> BoundRows(self._plan, self._key, self._earlier)
         empty = (
             batches.pipeline
             | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
@@ -99,8 +105,16 @@ class CountRows(beam.PTransform):
             *(balance for _, balance in carried),
             *(each[BALANCE] for each in results),
         )
-        balance = balances | "Balance" >> beam.Flatten()
-        return merged["counts"], merged[_DIGEST], balance
+        result = {
+            "counts": merged["counts"],
+            _DIGEST: merged[_DIGEST],
+            BALANCE: balances | "Balance" >> beam.Flatten(),
+            "units": None,
+        }
+        if any(each.counted_periods is not None for each in self._plan.questions):
+            both = (merged[_DIGEST], partial[_DIGEST])
+            result |= {_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
+        return result
 
 
 @beam.typehints.with_output_types(tuple[PlaceKey, bytes])

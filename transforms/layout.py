@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.questions.place import Part
+from dpcore.questions.place import UNITS, Part
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import STATE
@@ -39,7 +39,7 @@ MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
 PLAN = "plan.json"
 SIGNATURE = "manifest.sig"
 # The folders of parts.
-PART_KINDS = (NODES, CDF, STATE)
+PART_KINDS = (NODES, CDF, STATE, UNITS)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -18,10 +18,18 @@ from transforms.existing_release import is_released, read_manifest
 from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
-from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
+from transforms.nonce import folder_nonce, restored_nonce
 from transforms.readers.collection import ReadCollection
+from transforms.readers.read import BALANCE
 from transforms.record import RecordDraw, Witness
 from transforms.rounds import Rounds, round_count
+from transforms.unit_periods import (
+    OpenUnits,
+    SealUnits,
+    begun_key_id,
+    has_earlier_units,
+    leaves_units,
+)
 from transforms.universe_file import share_universes
 
 
@@ -99,7 +107,7 @@ class ReleaseTrees(beam.PTransform):
         # Before anything is written: what is wrong with the key or the rows leaves no folder.
         key = self._key
         if not key.check_value:
-            key = key.checked(key_id_of_folder(self._output))
+            key = key.checked(begun_key_id(self._plan, self._again or self._output))
         if not isinstance(rows, tuple):
             rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
         if exists:
@@ -130,13 +138,19 @@ class ReleaseTrees(beam.PTransform):
         batches, given = rows
         own = self._again or self._output
         carry = Carry(plan, key, own) if carries(plan) else None
-        counts, digests, counted = batches | "Count" >> CountRows(plan, key, carry)
-        balance = (given, counted) | "Balance" >> beam.Flatten()
+        earlier = OpenUnits(plan, key, own) if has_earlier_units(plan) else None
+        counted = batches | "Count" >> CountRows(plan, key, carry, earlier)
+        counts, digests = counted["counts"], counted["digest"]
+        balance = (given, counted[BALANCE]) | "Balance" >> beam.Flatten()
         record = RecordDraw(plan, key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
         if round_count(plan):
             counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
+        if leaves_units(plan):
+            step = SealUnits(plan, key, self._output)
+            units = (counted["units"], recorded) | "Units" >> step
+            receipts = (receipts, units) | "Receipts" >> beam.Flatten()
         entries = plan_manifest(plan) | {name: each for name, each in self._public.items() if each}
         commit = Commit(plan, key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit

@@ -103,6 +103,18 @@ class UnitRuns:
             counts=self.counts[kept],
         )
 
+    def of_units(self, kept: Flags) -> UnitRuns:
+        """The runs of some of the units, without the others.
+
+        Args:
+            kept: (units,) which.
+        """
+        if kept.all():
+            return self
+        result = self.taken(kept[self.codes])
+        codes = (np.cumsum(kept) - 1)[result.codes]
+        return replace(result, units=self.units[kept], codes=codes)
+
     def increments(self, counts: Integers) -> Increments:
         """So many rows of each run, row by row."""
         cells: Integers | pa.Array = np.repeat(self.cells, counts)

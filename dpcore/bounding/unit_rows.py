@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.bounding.choice import RowBounds, RowChoice
+from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.runs import (
     Form,
     RowArrays,
@@ -59,10 +60,13 @@ class BoundedRows(NamedTuple):
     Attributes:
         increments: of the rows that stay, as the question's counters take them; None: no row came.
         rows: how many came.
+        units: in how many periods units have been counted, this one included; None: nothing is
+            remembered.
     """
 
     increments: Increments | None
     rows: int
+    units: CountedUnits | None = None
 
 
 class TreeBounding:
@@ -120,22 +124,31 @@ class TreeBounding:
         kept = self._choice.select_keys(runs, self._question.cell_keys(runs.cells))
         return runs if kept is None else runs.taken(kept)
 
-    def bounded(self, messages: Iterable[bytes]) -> BoundedRows:
+    def bounded(
+        self, messages: Iterable[bytes], earlier: CountedUnits | None = None
+    ) -> BoundedRows:
         """The retained rows of a shard.
 
         Args:
             messages: all `ShardRows.data` of the shard, in any order.
+            earlier: in how many periods its units were counted before this one; None: in none.
         """
+        most = self._question.counted_periods
+        known = None if most is None else earlier or CountedUnits.none()
         runs = merged(messages)
         if runs is None:
-            return BoundedRows(None, 0)
+            return BoundedRows(None, 0, known)
+        came = runs.rows
+        if known is not None and most is not None:
+            counted, known = known.admit(runs.units, most)
+            runs = runs.of_units(counted)
         cells = self._question.counts_unit_cells
         numbers = runs.cells_of_units if cells else runs.rows_of_units
         units = self._question.unit_increments(numbers)
         if units is not None:
-            return BoundedRows(units, runs.rows)
+            return BoundedRows(units, came, known)
         kept = self._choice.kept(runs, self._question.cell_keys(runs.cells))
-        return BoundedRows(self._question.regrouped(runs.increments(kept)), runs.rows)
+        return BoundedRows(self._question.regrouped(runs.increments(kept)), came, known)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

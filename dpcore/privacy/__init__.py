@@ -20,6 +20,7 @@ FACE = {
         "level_law",
         "level_sensitivity",
         "noise_law",
+        "periods_sensitivity",
         "prefix_sensitivity",
         "rank_sensitivity",
         "sketch_sensitivity",

@@ -396,6 +396,36 @@ def tail_sensitivity(unit: PrivacyUnit) -> int:
     return 2 * moved
 
 
+def periods_sensitivity(max_periods: int, span: int) -> tuple[int, int]:
+    """The factors by which L1 and the squared L2 of one period grow over the nodes of a temporal
+    level, for a unit that is counted in at most p periods.
+
+    Let v_t be what the unit adds to the counts of period t, at one level of a tree, |v_t|_1 <= m_1
+    and |v_t|_2^2 <= m_2; v_t = 0 but for p periods. A node of a temporal level with spans of s
+    periods is moved by the sum of its v_t, and each period is in at most one node. So the nodes
+    move by at most p m_1 in L1. A node with k of the p periods moves by at most k sqrt(m_2) in L2
+    (triangle inequality), and the squares of nodes add up: m_2 sum k^2, where every k is at most
+    s and they sum to p. That is convex, so largest where as many nodes as possible have s of them:
+    q = floor(p / s) nodes, and one with the rest. Attained by rows of one leaf in p successive
+    periods from the first period of a node on.
+
+    Under ``substitute`` it does not hold: the unit and the one in its place may be counted in
+    2 p periods together, where the root of one period moves by m_1 in each.
+
+    Args:
+        max_periods: p, at least 1.
+        span: s, the periods of a node.
+
+    Returns:
+        (p, q s^2 + (p - q s)^2).
+
+    >>> periods_sensitivity(5, 1), periods_sensitivity(5, 2), periods_sensitivity(5, 8)
+    ((5, 5), (5, 9), (5, 25))
+    """
+    full, rest = divmod(max_periods, span)
+    return max_periods, full * span**2 + rest**2
+
+
 def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
     """The noise that spends ``budget`` on counts of the given sensitivity.
 

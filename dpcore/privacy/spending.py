@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import Moved, keeps, moved_by
+from dpcore.privacy.loss import Moved, MovedTogether, keeps, moved_by
 
 MovedCounts = tuple[tuple[Moved, int], ...]
 
@@ -71,6 +71,29 @@ class Spending:
             moved=(*(self.moved or ()), *(other.moved or ())) if known else None,
         )
 
+    def for_periods(self, l1: int, l2_squared: int) -> Spending:
+        """The same on a unit that is counted in several periods.
+
+        The losses of noise are proportional to L1 (Laplace: epsilon) and to L2^2 (Gaussian: rho),
+        where the scale stays.
+
+        Args:
+            l1, l2_squared: by which its sensitivities grow (`periods_sensitivity`).
+
+        Raises:
+            ValueError: a delta beside an epsilon, which does not grow in proportion.
+
+        >>> Spending(epsilon=Fraction(1, 10)).for_periods(5, 9).epsilon
+        Fraction(1, 2)
+        """
+        if self.delta:
+            raise ValueError("delta: a tree that spends one is not counted over several periods")
+        return Spending(
+            epsilon=l1 * self.epsilon,
+            rho=l2_squared * self.rho,
+            moved=None if self.moved is None else _moved_over_periods(self.moved, l1, l2_squared),
+        )
+
     def keeps(self, epsilon: Fraction, delta: Fraction, *, rho: Fraction = Fraction(0)) -> bool:
         """Whether all of it together is (epsilon, delta)-DP: what has an epsilon and a delta of its
         own adds up, and what shares a rho keeps what these leave, by certificate or conversion.
@@ -89,3 +112,17 @@ class Spending:
             return False
         whole = max(self.rho, rho)
         return whole <= zcdp_rho(*left) if self.moved is None else keeps(self.moved, whole, *left)
+
+
+def _moved_over_periods(moved: MovedCounts, l1: int, l2_squared: int) -> MovedCounts | None:
+    """What moves over several periods: more counts by one each, or the same ones by more."""
+    found: list[tuple[Moved, int]] = []
+    for law, number in moved:
+        if isinstance(law, MovedTogether):
+            found.append((law, l2_squared * number))
+        else:
+            entry = moved_by(law, l1 * number, l2_squared * number)
+            if entry is None:
+                return None
+            found.append(entry)
+    return tuple(found)

@@ -34,6 +34,8 @@ FACE = {
         "Place",
         "ReleasedPart",
         "RowIncrements",
+        "UNITS",
+        "UNIT_SHARDS",
     ),
     "question": ("PublicTable", "Question", "SeriesRun"),
     "released": ("Answer", "ReadPart", "Released", "Total", "in_natural_order", "named_level"),

@@ -146,6 +146,12 @@ class Drawn(NamedTuple):
     kept: bytes | None
 
 
+# The kind of part that holds in how many periods of a series each unit has been counted.
+UNITS = "units"
+# In so many parts, which follow from the units' ids; fixed, since runs read what others wrote.
+UNIT_SHARDS = 64
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class Part:
     """A part of a release, one table.

@@ -80,10 +80,13 @@ class SeriesRun(NamedTuple):
     Attributes:
         period: which, from 1 on.
         periods: how many there are, fixed before the first.
+        max_periods: in how many of them a unit is counted at most, where all its rows are protected
+            together; None: its rows of one period are.
     """
 
     period: int
     periods: int
+    max_periods: int | None = None
 
 
 class PublicTable(Protocol):

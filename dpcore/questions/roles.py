@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.codec import Coded
+from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -202,6 +203,42 @@ class UnitRows(_ReadTree):
     @abstractmethod
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         """Return the increments of each row by itself; see `TreeCounting.increments`."""
+
+    @property
+    def counted_periods(self) -> int | None:
+        """Return the most periods of a series in which a unit is counted, where it matters what
+        earlier runs counted; None where it does not."""
+        return None
+
+    @property
+    def leaves_units(self) -> bool:
+        """Whether the next run of a series needs to know in how many periods units have been
+        counted: the parts of kind `UNITS`."""
+        return False
+
+    def seal_units(self, shard: int, units: bytes, noise: NoiseSource) -> ReleasedPart:
+        """Return the part that holds what the next run must know of the units of a shard.
+
+        Args:
+            shard: of units.
+            units: `dpcore.bounding.counted_units.CountedUnits.to_bytes`.
+            noise: the release's source.
+        """
+        raise ValueError(f"tree {self.name} leaves no units to a next run")
+
+    def opened_units(self, shard: int, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
+        """Return what `seal_units` sealed.
+
+        Args:
+            shard: of units.
+            sealed: of the part of kind `UNITS` of this run.
+            key: the release key.
+            name: the release and the nonce of this run's folder.
+
+        Raises:
+            ValueError: it was sealed under another key, or in another run.
+        """
+        raise ValueError(f"tree {self.name} leaves no units to a next run")
 
     def regrouped(self, increments: Increments) -> Increments:
         """Return increments row by row as `TreeCounting.counter` takes them."""

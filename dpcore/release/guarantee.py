@@ -12,7 +12,7 @@ from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
-from dpcore.series.words import run_in_words, run_numbers
+from dpcore.series.words import protected_period, run_in_words, run_numbers
 
 # The entry of a manifest that shows whether the others are as they were written.
 CHECKSUM = "checksum"
@@ -76,8 +76,12 @@ def protected_unit(plan: ReleasePlan) -> str:
         return f"{unit.name} ({plan.bounds.in_words} chosen first)"
     if unit.is_row:
         return unit.name
-    period = "" if plan.run is None else " and period"
-    return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
+    run = plan.run
+    if run is None or run.max_periods is None:
+        period = "" if run is None else " and period"
+        return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
+    periods = f"{run.max_periods} of {run.periods} periods"
+    return f"{unit.name} ({unit.bounds_in_words} of each a period, in at most {periods})"
 
 
 def invariants(plan: ReleasePlan) -> tuple[str, ...]:
@@ -112,7 +116,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"with rho = {amount} allows"
         )
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
-    if plan.run is not None and not plan.unit.is_row:
+    of_period = plan.run is not None and plan.run.max_periods is None
+    if of_period and not plan.unit.is_row:
         neighbors = _UNITS_OF_PERIODS[plan.unit.neighbors]
     sentence = (
         f"{_chosen(plan)}{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
@@ -149,14 +154,16 @@ def _unit(plan: ReleasePlan) -> str:
             f"The privacy unit is the row: a person in several rows is protected less, with {times}"
         )
     nulls = "left out" if unit.nulls is NullUnits.DROP else "units of their own"
-    of_period = "" if plan.run is None else " in one period"
+    run, in_each = plan.run, ""
+    of_period = "" if run is None else " in one period"
+    if run is not None and run.max_periods is not None:
+        of_period, in_each = " in all periods", " of a period"
     as_type = "" if unit.type is None else f", read as {unit.type.value}"
     return (
         f"The privacy unit is {unit.name}{as_type}: all rows of one value{of_period} are protected "
-        f"together. Of each a "
-        f"tree counts {unit.bounds_in_words}, which a keyed hash of them chooses; rows whose "
-        f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "
-        f"less, with {times}"
+        f"together. Of each a tree counts {unit.bounds_in_words}{in_each}, which a keyed hash of "
+        f"them chooses; rows whose {unit.name} is null are {nulls}. Who has several values of "
+        f"{unit.name} is protected less, with {times}"
     )
 
 
@@ -228,7 +235,7 @@ def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
         "neighbors": plan.unit.neighbors.value,
         "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
         **({} if plan.dataset is None else {"dataset": plan.dataset}),
-        **({} if plan.run is None else {"period": "per_period"}),
+        **({} if plan.run is None else {"period": protected_period(plan.run)}),
         **({"invariants": list(exact_counts)} if (exact_counts := invariants(plan)) else {}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),

@@ -6,22 +6,36 @@ exact counts -> digests -> draw -> gather -> finish -> conclude
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import UnitIds, check_unit_types
 from dpcore.bounding.unit_rows import TreeBounding
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
 from dpcore.privacy.unit import NullUnits
-from dpcore.questions.place import Increments, Part, Partial, Place, ReleasedPart
+from dpcore.questions.place import (
+    UNIT_SHARDS,
+    UNITS,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+)
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import ReleaseReader
+from dpcore.series.question import STATE, SeriesQuestion
 
 ExactCounts = dict[Place, bytes]
 # A tree, what rows add to it, and how many rows were read for that.
 CountedRows = tuple[Question, Increments, int]
+# In how many periods units have been counted, by tree and shard; empty where that is not bounded.
+ShardUnits = dict[tuple[str, int], CountedUnits]
 
 
 def release_counts(
@@ -52,12 +66,25 @@ def release_counts(
     return _released(plan, partials, key, nonce)
 
 
+class RunBefore(NamedTuple):
+    """The run of a series before one, with what it hands on under seal.
+
+    Attributes:
+        release: of the run.
+        nonce: of its folder.
+    """
+
+    release: ReleaseReader
+    nonce: bytes
+
+
 def release_rows(
     plan: ReleasePlan,
     batches: Iterable[pa.RecordBatch],
     key: ReleaseKey,
     *,
     nonce: bytes = b"",
+    before: RunBefore | None = None,
 ) -> ReleaseReader:
     """A release of rows held in memory, the same as the pipeline's.
 
@@ -65,15 +92,20 @@ def release_rows(
         plan: the questions.
         batches: the rows, with all columns that are requested.
         key, nonce: as for `release_counts`.
+        before: of a run of a series but the first.
 
     Raises:
         ValueError, OverflowError, pyarrow.ArrowException: a column cannot be read as it must be.
+        ValueError: the run before is missing, or was made under another key.
     """
+    if plan.run is not None and plan.run.period > 1 and before is None:
+        raise ValueError(f"before: period {plan.run.period} goes on from the run before it")
     choices = KeyedChoices(key=key, release=plan.name)
     counters = {q.name: q.counter(dense=True, choices=choices) for q in plan.questions}
     partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
+    units: ShardUnits = {} if before is None else dict(_earlier_units(before, key))
     reading = _plain_increments if plan.unit.is_row else _bounded_increments
-    for question, increments, rows in reading(plan, batches, choices):
+    for question, increments, rows in reading(plan, batches, choices, units):
         counter = counters[question.name]
         counter.add(increments, rows)
         if counter.is_due:
@@ -83,7 +115,32 @@ def release_rows(
     for question in plan.questions:
         if question.is_matched:
             partials[question.name] = list(_matched(question, partials[question.name]))
-    return _released(plan, partials, key, nonce)
+    for name, carried in () if before is None else _carried(before, key):
+        partials[name].append(carried)
+    return _released(plan, partials, key, nonce, units)
+
+
+def _carried(before: RunBefore, key: ReleaseKey) -> Iterator[tuple[str, Partial]]:
+    """The exact counts that a run carries on, by tree."""
+    plan = before.release.plan
+    for question in plan.questions:
+        assert isinstance(question, SeriesQuestion)
+        for place in question.places if question.temporal.carried(question.period) else ():
+            sealed = _sealed(before.release.part(STATE, question.name, *place))
+            counts = question.opened(place, sealed, key, plan.name, before.nonce)
+            yield question.name, Partial(place, counts)
+
+
+def _earlier_units(
+    before: RunBefore, key: ReleaseKey
+) -> Iterator[tuple[tuple[str, int], CountedUnits]]:
+    """What a run says of the units that were counted so far, by tree and shard."""
+    plan = before.release.plan
+    for question in plan.questions:
+        for shard in range(UNIT_SHARDS) if question.leaves_units else ():
+            sealed = _sealed(before.release.part(UNITS, question.name, 0, shard))
+            units = question.opened_units(shard, sealed, key, plan.name, before.nonce)
+            yield (question.name, shard), CountedUnits.from_bytes(units)
 
 
 def _matched(question: Question, partials: Iterable[Partial]) -> Iterator[Partial]:
@@ -98,8 +155,16 @@ def _by_place(question: Question, partials: Iterable[Partial]) -> dict[Place, li
     return received
 
 
+def _sealed(table: pa.Table) -> bytes:
+    data: bytes = table["sealed"][0].as_py()
+    return data
+
+
 def _plain_increments(
-    plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
+    plan: ReleasePlan,
+    batches: Iterable[pa.RecordBatch],
+    choices: KeyedChoices,
+    known: ShardUnits | None = None,
 ) -> Iterator[CountedRows]:
     """Increments of each tree by the rows of each batch."""
     for batch in batches:
@@ -109,9 +174,13 @@ def _plain_increments(
 
 
 def _bounded_increments(
-    plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
+    plan: ReleasePlan,
+    batches: Iterable[pa.RecordBatch],
+    choices: KeyedChoices,
+    known: ShardUnits | None = None,
 ) -> Iterator[CountedRows]:
-    """The same of the rows of each privacy unit that stay."""
+    """The same of the rows of each privacy unit that stay; what is known of units goes on."""
+    known = {} if known is None else known
     unit, ids = plan.unit, UnitIds(choices, plan.unit.type)
     bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
@@ -126,16 +195,25 @@ def _bounded_increments(
     for question in plan.questions:
         for rows in bounding[question.name].take():
             sent.setdefault((question.name, rows.shard), []).append(rows.data)
-    for (name, _), messages in sent.items():
-        bounded = bounding[name].bounded(messages)
+    for shard, messages in sent.items():
+        name = shard[0]
+        bounded = bounding[name].bounded(messages, known.get(shard))
+        if bounded.units is not None:
+            known[shard] = bounded.units
         if bounded.increments is not None:
             yield plan.question(name), bounded.increments, 0
 
 
 def _released(
-    plan: ReleasePlan, partials: Mapping[str, Iterable[Partial]], key: ReleaseKey, nonce: bytes
+    plan: ReleasePlan,
+    partials: Mapping[str, Iterable[Partial]],
+    key: ReleaseKey,
+    nonce: bytes,
+    units: Mapping[tuple[str, int], CountedUnits] = MappingProxyType({}),
 ) -> ReleaseReader:
     digest, exact = 0, {}
+    for (tree, shard), known in units.items():
+        digest += known.digest(key, plan.name, tree, shard)
     for question in plan.questions:
         received = _by_place(question, partials[question.name])
         merged = {place: question.merge(place, parts) for place, parts in received.items()}
@@ -150,6 +228,11 @@ def _released(
         nonce=nonce,
     )
     parts: dict[Part, pa.Table] = {}
+    for (tree, shard), known in units.items():
+        question = plan.question(tree)
+        if question.leaves_units:
+            part = question.seal_units(shard, known.to_bytes(), noise)
+            parts[part.part] = part.table
     concluded: dict[str, list[pa.Table]] = {}
     for question in plan.questions:
         solved = sorted(

@@ -12,6 +12,6 @@ FACE = {
     "temporal": ("Span", "mean_variance"),
     "window_tables": ("WindowTables",),
     "windows": ("Window",),
-    "words": ("run_in_words", "run_numbers"),
-    "workload": ("Series", "SeriesWorkload"),
+    "words": ("counted_in_words", "protected_period", "run_in_words", "run_numbers"),
+    "workload": ("Series", "SeriesWorkload", "check_whole_units"),
 }

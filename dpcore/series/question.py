@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,14 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, counts_digest
-from dpcore.privacy.budget import Budget
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.sensitivity import periods_sensitivity
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
 from dpcore.questions.place import (
+    UNIT_SHARDS,
+    UNITS,
     Counter,
     Drawn,
     Gathered,
@@ -99,7 +103,9 @@ class SeriesQuestion(Question):
         temporal: the tree over the periods.
         period: t, the one whose rows are counted, from 1 on.
         levels: for each temporal level, the tree as it is measured at a node of it. They differ in
-            their budgets alone.
+            their budgets alone, which are for a unit's rows of one period.
+        max_periods: in how many periods a unit is counted at most, where all its rows are protected
+            together; None: its rows of one period are.
 
     Raises:
         ValueError: a period that is none of the tree's, or levels that do not fit it.
@@ -111,6 +117,7 @@ class SeriesQuestion(Question):
     temporal: TemporalTree
     period: int
     levels: tuple[TreeQuestion[Any], ...]
+    max_periods: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,17 +125,25 @@ class SeriesQuestion(Question):
             raise ValueError(f"period: {self.period} is not from 1 to {self.temporal.periods}")
         if len(self.levels) != len(self.temporal.spans):
             raise ValueError(f"levels: {len(self.levels)} for {len(self.temporal.spans)} spans")
+        if not 1 <= (self.max_periods or 1) <= self.temporal.periods:
+            raise ValueError(f"max_periods: {self.max_periods} is no number of the periods")
         if any(level.branches for level in self.levels):
             raise ValueError(f"domain: tree {self.name} is too large to be released in a series")
 
     @classmethod
     def from_trees(
-        cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion[Any]], name: str
+        cls,
+        temporal: TemporalTree,
+        period: int,
+        levels: Sequence[TreeQuestion[Any]],
+        name: str,
+        *,
+        max_periods: int | None = None,
     ) -> SeriesQuestion:
         """The question of some trees, whose names become the names of temporal levels.
 
         Args:
-            temporal, period: as of the class.
+            temporal, period, max_periods: as of the class.
             levels: for each temporal level.
             name: of the tree.
         """
@@ -140,6 +155,7 @@ class SeriesQuestion(Question):
             weight=first.weight,
             temporal=temporal,
             period=period,
+            max_periods=max_periods,
             # Streams of noise are distinguished by the names of trees. A universe is held once.
             levels=tuple(
                 replace(each, name=f"{name}@{span}", domain=first.domain, keys=first.keys)
@@ -149,7 +165,7 @@ class SeriesQuestion(Question):
 
     @property
     def run(self) -> SeriesRun:
-        return SeriesRun(period=self.period, periods=self.temporal.periods)
+        return SeriesRun(self.period, self.temporal.periods, self.max_periods)
 
     @property
     def measured_trees(self) -> Sequence[Question]:
@@ -274,6 +290,31 @@ class SeriesQuestion(Question):
     def _state_name(self, place: Place, *name: bytes | str) -> tuple[bytes | str | int, ...]:
         return ("series state", *name, self.name, self.period, *place)
 
+    # In how many periods units have been counted
+
+    @property
+    def counted_periods(self) -> int | None:
+        most = self.max_periods
+        return most if most is not None and most < self.temporal.periods else None
+
+    @property
+    def leaves_units(self) -> bool:
+        return self.counted_periods is not None and self.period < self.temporal.periods
+
+    def seal_units(self, shard: int, units: bytes, noise: NoiseSource) -> ReleasedPart:
+        sealed = noise.key.seal(units, *self._units_name(shard, noise.release, noise.nonce))
+        table = pa.table({"sealed": pa.array([sealed], pa.large_binary())})
+        return ReleasedPart(self._units_part(shard), table)
+
+    def opened_units(self, shard: int, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
+        return key.opened(sealed, *self._units_name(shard, *name))
+
+    def _units_name(self, shard: int, *name: bytes | str) -> tuple[bytes | str | int, ...]:
+        return ("series units", *name, self.name, self.period, shard)
+
+    def _units_part(self, shard: int) -> Part:
+        return Part(kind=UNITS, tree=self.name, key=0, index=shard)
+
     # From exact counts to what is released
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
@@ -346,6 +387,8 @@ class SeriesQuestion(Question):
             yield replace(part, tree=self.name)
         if self.temporal.carried(self.period):
             yield from map(self._state_part, self.places)
+        if self.leaves_units:
+            yield from map(self._units_part, range(UNIT_SHARDS))
 
     def holds_upper(self, part: Part, levels: int) -> bool:
         return self.levels[0].holds_upper(part, levels)
@@ -393,15 +436,37 @@ class SeriesQuestion(Question):
 
     @property
     def budget(self) -> Budget | None:
-        own = [each.budget for each in self.levels]
-        if own[0] is None:
+        own = self.level_budgets
+        if not own:
             return None
-        amount = sum((each.amount for each in own[1:] if each is not None), own[0].amount)
-        return Budget(measure=own[0].measure, amount=amount)
+        return replace(own[0], amount=sum((each.amount for each in own), Fraction(0)))
+
+    @property
+    def level_budgets(self) -> list[Budget]:
+        """What each temporal level spends on a unit over all periods in which it is counted; empty
+        where trees spend a delta of their own."""
+        found = []
+        for level, (l1, l2_squared) in zip(self.levels, self._sensitivities, strict=True):
+            own = level.budget
+            if own is None:
+                return []
+            factor = l1 if own.measure is Measure.EPSILON else l2_squared
+            found.append(replace(own, amount=own.amount * factor))
+        return found
 
     @property
     def spending(self) -> Spending:
-        return sum((each.spending for each in self.levels), start=Spending())
+        if self.max_periods is None:
+            return sum((each.spending for each in self.levels), start=Spending())
+        spent = (
+            each.spending.for_periods(*factors)
+            for each, factors in zip(self.levels, self._sensitivities, strict=True)
+        )
+        return sum(spent, start=Spending())
+
+    @property
+    def _sensitivities(self) -> list[tuple[int, int]]:
+        return [periods_sensitivity(self.max_periods or 1, span) for span in self.temporal.spans]
 
     @property
     def declared_public(self) -> str | None:
@@ -412,11 +477,9 @@ class SeriesQuestion(Question):
         return self.shown(0).clamped
 
     def entry(self) -> dict[str, object]:
-        budgets = [each.budget for each in self.levels]
         levels = [
             {"periods": span, own.measure.value: str(own.amount)}
-            for span, own in zip(self.temporal.spans, budgets, strict=True)
-            if own is not None
+            for span, own in zip(self.temporal.spans, self.level_budgets, strict=False)
         ]
         released = [
             {"first": span.first, "last": span.last} | self.shown(span.level).entry()
@@ -440,7 +503,7 @@ class SeriesQuestion(Question):
             "spans": list(self.temporal.spans),
             "period": self.period,
             "levels": levels,
-        }
+        } | ({} if self.max_periods is None else {"max_periods": self.max_periods})
 
 
 def _set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[bytes]:
@@ -467,4 +530,5 @@ def series_question_from_spec(
         int(spec["period"]),
         levels,
         str(spec["name"]),
+        max_periods=None if spec.get("max_periods") is None else int(spec["max_periods"]),
     )

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcore.arithmetic.elementary import cube_root
+from dpcore.privacy.sensitivity import periods_sensitivity
 from dpcore.refusal import Refusal
 
 # More would be read for one answer than a query can wait for.
@@ -212,41 +213,44 @@ class TemporalSplit:
 
 
 @lru_cache(maxsize=16)
-def best_split(periods: int, power: int) -> TemporalSplit:
+def best_split(periods: int, power: int, max_periods: int = 1) -> TemporalSplit:
     """The tree and the split of a budget with which totals to date are best on average.
 
     The variance of a level's noise is its share to the power of -2 (discrete Laplace under
-    epsilon) or -1 (discrete Gaussian under rho), up to a constant. At the best shares s, with F the
-    mean variance, s_l^(p + 1) is proportional to dF/dv_l; iterated from equal shares. A level whose
-    best share is next to nothing is not measured: under epsilon, of few periods, none but the
-    periods themselves is worth it.
+    epsilon) or -1 (discrete Gaussian under rho), times the square of the level's sensitivity g_l.
+    At the best shares s, with F the mean variance, s_l^(p + 1) is proportional to g_l^2 dF/dv_l;
+    iterated from equal shares. A level whose best share is next to nothing is not measured: under
+    epsilon, of few periods, none but the periods themselves is worth it.
 
     Args:
         periods: T.
         power: p, 2 for epsilon and 1 for rho.
+        max_periods: in how many periods a unit is counted (`periods_sensitivity`).
 
     >>> best_split(14, 1).tree.spans, round(best_split(14, 1).error, 2)
     ((1, 2, 4, 8), 2.21)
     >>> best_split(14, 2).tree.spans, round(best_split(14, 2).error, 2)
     ((1,), 2.74)
+    >>> round(best_split(14, 2, 7).error / best_split(14, 2).error, 9)
+    7.0
     """
     # Wider trees have a root above the periods, which few totals to date use.
     widest = max(2, min(periods, _WIDEST))
     trees = (TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1))
-    found = (_earning(_split(tree, power), power) for tree in trees)
+    found = (_earning(_split(tree, power, max_periods), power, max_periods) for tree in trees)
     # Of equals up to rounding the first, on every machine.
     return min(found, key=lambda each: round(each.error, 9))
 
 
 @lru_cache(maxsize=16)
-def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
+def split_of_fanout(periods: int, fanout: int, power: int, max_periods: int = 1) -> TemporalSplit:
     """The tree of a fan-out, all of whose levels are measured, and the split with which totals to
     date are best on average while no level gets less than half an equal share.
 
     Args:
         periods: T.
         fanout: b.
-        power: as for `best_split`.
+        power, max_periods: as for `best_split`.
 
     Raises:
         Refusal: periods or fan-out out of range.
@@ -256,7 +260,7 @@ def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
     """
     tree = TemporalTree.from_fanout(periods, fanout)
     least = 1 / (2 * len(tree.spans))
-    free, fixed = list(_split(tree, power).shares), [False] * len(tree.spans)
+    free, fixed = list(_split(tree, power, max_periods).shares), [False] * len(tree.spans)
     while any(share < least and not held for share, held in zip(free, fixed, strict=True)):
         fixed = [held or share < least for share, held in zip(free, fixed, strict=True)]
         left = 1 - least * sum(fixed)
@@ -264,25 +268,30 @@ def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
         free = [
             least if held else share * left / rest for share, held in zip(free, fixed, strict=True)
         ]
-    return TemporalSplit(tree=tree, shares=tuple(free), error=_error(tree, free, power))
+    error = _error(tree, free, power, max_periods)
+    return TemporalSplit(tree=tree, shares=tuple(free), error=error)
 
 
-def _earning(split: TemporalSplit, power: int) -> TemporalSplit:
+def _earning(split: TemporalSplit, power: int, max_periods: int) -> TemporalSplit:
     """The split without levels whose share is next to nothing."""
     while min(split.shares) < _LEAST_SHARE:
         worst = min(range(1, len(split.shares)), key=lambda level: split.shares[level])
         spans = split.tree.spans[:worst] + split.tree.spans[worst + 1 :]
-        split = _split(replace(split.tree, spans=spans), power)
+        split = _split(replace(split.tree, spans=spans), power, max_periods)
     return split
 
 
-def _split(tree: TemporalTree, power: int) -> TemporalSplit:
+def _split(tree: TemporalTree, power: int, max_periods: int) -> TemporalSplit:
     """The best split. The last step's and not that of the least error, which many would share up to
     rounding: every run of a series must find the same one, on whatever machine."""
     shares = [1 / len(tree.spans)] * len(tree.spans)
+    squares = _squared_sensitivities(tree, power, max_periods)
     for _ in range(_STEPS):
-        slopes = _slopes(tree, _variances(shares, power))
-        wanted = [math.sqrt(slope) if power == 1 else cube_root(slope) for slope in slopes]
+        slopes = _slopes(tree, _variances(tree, shares, power, max_periods))
+        wanted = [
+            math.sqrt(slope * square) if power == 1 else cube_root(slope * square)
+            for slope, square in zip(slopes, squares, strict=True)
+        ]
         total, before = math.fsum(wanted), shares
         shares = [
             max((share + each / total) / 2, _NOTHING)
@@ -290,15 +299,28 @@ def _split(tree: TemporalTree, power: int) -> TemporalSplit:
         ]
         if max(abs(one - other) for one, other in zip(shares, before, strict=True)) < _SETTLED:
             break
-    return TemporalSplit(tree=tree, shares=tuple(shares), error=_error(tree, shares, power))
+    error = _error(tree, shares, power, max_periods)
+    return TemporalSplit(tree=tree, shares=tuple(shares), error=error)
 
 
-def _variances(shares: list[float], power: int) -> tuple[float, ...]:
-    return tuple(1 / (share if power == 1 else share * share) for share in shares)
+def _squared_sensitivities(tree: TemporalTree, power: int, max_periods: int) -> list[int]:
+    """The squared sensitivity of each level, L1 or L2, in that of one period."""
+    found = (periods_sensitivity(max_periods, span) for span in tree.spans)
+    return [l2_squared if power == 1 else l1 * l1 for l1, l2_squared in found]
 
 
-def _error(tree: TemporalTree, shares: list[float], power: int) -> float:
-    return math.sqrt(mean_variance(tree, _variances(shares, power)))
+def _variances(
+    tree: TemporalTree, shares: list[float], power: int, max_periods: int
+) -> tuple[float, ...]:
+    squares = _squared_sensitivities(tree, power, max_periods)
+    return tuple(
+        square / (share if power == 1 else share * share)
+        for share, square in zip(shares, squares, strict=True)
+    )
+
+
+def _error(tree: TemporalTree, shares: list[float], power: int, max_periods: int) -> float:
+    return math.sqrt(mean_variance(tree, _variances(tree, shares, power, max_periods)))
 
 
 def _slopes(tree: TemporalTree, variances: tuple[float, ...]) -> list[float]:

@@ -14,6 +14,13 @@ def run_in_words(run: SeriesRun | None) -> str:
     """
     if run is None:
         return ""
+    if run.max_periods is not None:
+        return (
+            f"This is run {run.period} of a series of {run.periods} periods. The data sets are "
+            "those of all periods together, and differ in one unit's rows of all periods. "
+            f"{counted_in_words(run)} The budget is spent once for the whole series: it bounds "
+            "what all its runs reveal together. "
+        )
     return (
         f"This is run {run.period} of a series of {run.periods} periods. The data sets are those "
         "of all periods together, and differ in one period alone; a row belongs to the period in "
@@ -30,4 +37,19 @@ def run_numbers(series: str, run: SeriesRun) -> dict[str, object]:
         series: its id, that of the release.
         run: of the series.
     """
-    return {"id": series, **run._asdict(), "unit": "per_period"}
+    given = {name: value for name, value in run._asdict().items() if value is not None}
+    return {"id": series, **given, "unit": protected_period(run)}
+
+
+def protected_period(run: SeriesRun) -> str:
+    """Whether a unit's rows of one period are protected together, or of all, as configurations have
+    it."""
+    return "per_period" if run.max_periods is None else "per_series"
+
+
+def counted_in_words(run: SeriesRun) -> str:
+    """Sentence on the periods in which a unit is counted."""
+    if run.max_periods == run.periods:
+        return "A unit is counted in every period."
+    several = "period" if run.max_periods == 1 else f"{run.max_periods} periods"
+    return f"A unit is counted in the first {several} in which it has rows, and in no later one."

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.privacy.budget import Measure
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import periods_sensitivity
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
@@ -23,9 +25,12 @@ class Series:
         periods: T, fixed before the first run.
         period: t, from 1 on.
         fanout: of the temporal tree, all of whose levels are then measured; None: planned.
+        max_periods: in how many periods a unit is counted at most, where all its rows of the series
+            are protected together; None: its rows of one period are.
 
     Raises:
-        Refusal: a period that is not from 1 to T, or others of them out of range.
+        Refusal: a period or a number of periods that is not from 1 to T, or others of them out of
+            range.
 
     >>> Series(periods=14, period=3).period
     3
@@ -34,9 +39,15 @@ class Series:
     periods: int
     period: int
     fanout: int | None = None
+    max_periods: int | None = None
 
     def __post_init__(self) -> None:
         _ = split_of_fanout(self.periods, self.fanout or 2, 1)
+        if self.max_periods is not None and not 1 <= self.max_periods <= self.periods:
+            raise Refusal(
+                "max_periods",
+                f"{self.max_periods} is not from 1 to {self.periods}, the series' periods",
+            )
         if not 1 <= self.period <= self.periods:
             raise Refusal(
                 "period", f"{self.period} is not from 1 to {self.periods}, the series' periods"
@@ -45,9 +56,24 @@ class Series:
     def split(self, measure: Measure) -> TemporalSplit:
         """The temporal tree and the shares of its levels."""
         power = 2 if measure is Measure.EPSILON else 1
+        counted = self.max_periods or 1
         if self.fanout is None:
-            return best_split(self.periods, power)
-        return split_of_fanout(self.periods, self.fanout, power)
+            return best_split(self.periods, power, counted)
+        return split_of_fanout(self.periods, self.fanout, power, counted)
+
+    def level_budgets(self, budget: Budget) -> tuple[Budget, ...]:
+        """The budget of the tree of each temporal level, for a unit's rows of one period.
+
+        A level's part of the budget is for all periods in which a unit is counted: what it spends
+        on one of them is that part over `periods_sensitivity`.
+        """
+        split = self.split(budget.measure)
+        is_pure = budget.measure is Measure.EPSILON
+        found = []
+        for amount, span in zip(budget.split(split.shares), split.tree.spans, strict=True):
+            l1, l2_squared = periods_sensitivity(self.max_periods or 1, span)
+            found.append(replace(budget, amount=amount / (l1 if is_pure else l2_squared)))
+        return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,23 +140,51 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         self.own.check(measure, delta=delta)
 
     def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
+        if self.series.max_periods is not None:
+            check_whole_units(terms.unit)
         split = self.series.split(share.budget.measure)
-        amounts = share.budget.split(split.shares)
+        budgets = self.series.level_budgets(share.budget)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
-        middle = replace(share, budget=replace(share.budget, amount=max(amounts)))
+        largest = max(budgets, key=lambda each: each.amount)
+        middle = replace(share, budget=largest)
         planned = self.own.planned(middle, terms)
         check_linear(planned)
-        levels: list[TreeQuestion[Any]] = [
-            scaled(planned, replace(share.budget, amount=amount)) for amount in amounts
-        ]
-        return SeriesQuestion.from_trees(split.tree, self.series.period, levels, self.name)
+        levels: list[TreeQuestion[Any]] = [scaled(planned, budget) for budget in budgets]
+        return SeriesQuestion.from_trees(
+            split.tree,
+            self.series.period,
+            levels,
+            self.name,
+            max_periods=self.series.max_periods,
+        )
 
     def predicted(self, question: SeriesQuestion) -> float:
         """The error of the tree at a total to date, on average over the periods."""
         assert question.budget is not None
         measure = question.budget.measure
         split = self.series.split(measure)
-        first = split.shares[0]
+        # A tree is planned for a unit's rows of one period; of all periods there are p times more.
+        first = split.shares[0] / (self.series.max_periods or 1)
         whole = first if measure is Measure.EPSILON else math.sqrt(first)
         return float(split.error * whole * self.own.predicted(question.levels[0]))
+
+
+def check_whole_units(unit: PrivacyUnit) -> None:
+    """Refuse a unit whose rows of all periods cannot be protected together.
+
+    Raises:
+        Refusal: it is the row, which is in one period anyway; or it has other rows in the data set
+            beside (`periods_sensitivity`).
+    """
+    if unit.is_row:
+        raise Refusal(
+            "unit",
+            "per_series has no effect where the privacy unit is the row: a row is in one period",
+        )
+    if unit.neighbors is Neighbors.SUBSTITUTE:
+        raise Refusal(
+            "unit",
+            "per_series needs neighbors: add_remove; a unit with other rows may be counted in "
+            "other periods too, which moves twice as much",
+        )

@@ -65,7 +65,8 @@ class Account:
             LedgerError: the release is of another unit or relation, or states its budget in a
                 measure that is not counted.
         """
-        per_period = PERIOD in self.unit and plan.run is not None
+        of_period = plan.run is not None and plan.run.max_periods is None
+        per_period = PERIOD in self.unit and of_period
         unit = (*plan.unit.columns, PERIOD) if per_period else plan.unit.columns
         for what, own, other in (
             ("unit", self.unit_in_words, _in_words(unit)),

@@ -29,6 +29,8 @@ may have rows in each: k steps of neighbors, so k epsilon, and k^2 rho (Bun, Ste
 Proposition 1.9). Where the data set is entered with units of one period they are alike. A row is in
 one period, and costs no more than is stated. A delta of k units grows beyond use: refused.
 
+A series with `unit: per_series` protects all rows of a unit together, and costs what it states.
+
 **From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
 Proposition 1.4), and the rhos of a release add up. Trees that share a rho, behind an epsilon and a
 delta that the release states, cost a data set in rho that rho. What spends a delta of its own is
@@ -125,8 +127,9 @@ def release_loss(plan: ReleasePlan, measure: Measure, *, per_period: bool = Fals
         LossRefused: the release states another measure that is not soundly converted; the message
             is the rest of a sentence about ``privacy``.
     """
-    several = plan.run is not None and not plan.unit.is_row and not per_period
-    periods = plan.run.periods if plan.run is not None and several else 1
+    run = plan.run
+    several = run is not None and run.max_periods is None and not plan.unit.is_row
+    periods = run.periods if run is not None and several and not per_period else 1
     if measure is Measure.RHO:
         return Loss(rho=periods**2 * _release_rho(plan))
     if plan.stated is not None and periods > 1:

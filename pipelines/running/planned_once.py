@@ -443,7 +443,11 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         ("name", plan.name, configuration.release),
         ("unit", plan.unit, configuration.terms.unit),
         ("trees", [each.name for each in plan.questions], names),
-        ("series", plan.run, series and SeriesRun(period=series.period, periods=series.periods)),
+        (
+            "series",
+            plan.run,
+            series and SeriesRun(series.period, series.periods, series.max_periods),
+        ),
         ("dialect", plain(plan.dialect), plain(configuration.dialect)),
     ):
         if own != wanted:

@@ -58,6 +58,7 @@ from transforms.readers.sealed_list import SealedList, written_list
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
 from transforms.sweep import swept_if_failed
+from transforms.unit_periods import before_key_id
 from transforms.universe_file import share_universes
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Stage:
             SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
         if not self.request.repair:
             check_turn(self.plan, self.output)
-        begun_under = None if self.request.discard else self._begun_under()
+        begun_under = self._begun_under()
         if is_dataflow(self.options):
             self._check_dataflow()
         key = self.configuration.key.checked(begun_under)
@@ -227,13 +228,14 @@ class Stage:
         size_workers(self.options, process_memory(listed=leaves[True], others=leaves[False]))
 
     def _begun_under(self) -> str | None:
-        """The id of the key under which a release was begun, as its folder shows, or else its
-        ledger; None where it was not."""
+        """The id of the key under which a release was begun and goes on, as its folder shows, or
+        else its ledger or the run of a series before it; None where it was not."""
+        if self.request.discard:
+            return before_key_id(self.plan, self.output)
         result, booking = key_id_of_folder(self.output), self.booking
-        if result is None and booking:
-            entry = booking.active_entry
-            return None if entry is None else key_id_from_check(bytes.fromhex(entry.key))
-        return result
+        if result is None and booking and (entry := booking.active_entry) is not None:
+            return key_id_from_check(bytes.fromhex(entry.key))
+        return before_key_id(self.plan, self.output) if result is None else result
 
     @contextmanager
     def _progress(self, size: int) -> Iterator[None]:

@@ -16,6 +16,8 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
+from dpcore.refusal import Refusal
+from dpcore.series.workload import check_whole_units
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
@@ -70,6 +72,16 @@ class ReleaseSection(Section):
         for column in named:
             if column not in known:
                 raise RuleBroken(unknown_key(column, known), at=f".report.columns.{column}")
+        return self
+
+    @section_rule(mode="after")
+    def _units_of_series(self) -> Self:
+        if self.series is None or self.series.series.max_periods is None:
+            return self
+        try:
+            check_whole_units(self.privacy.privacy_unit)
+        except Refusal as refusal:
+            raise RuleBroken(refusal.rule, at=f".series.{refusal.field}") from None
         return self
 
     @section_rule(mode="after")

@@ -48,6 +48,9 @@ def _period(value: object) -> int | date:
     return day
 
 
+PER_PERIOD, PER_SERIES = "per_period", "per_series"
+
+
 class SeriesSection(Section):
     """The runs that one budget is for, and which of them is made."""
 
@@ -55,14 +58,18 @@ class SeriesSection(Section):
     period: Annotated[int | date, PlainValidator(_period)]
     start: Annotated[date | None, PlainValidator(_start)] = None
     fanout: Annotated[int | None, PlainValidator(rules.whole_number)] = None
-    unit: Annotated[str, PlainValidator(rules.choice("per_period", later=("per_series",)))] = (
-        "per_period"
-    )
+    unit: Annotated[str, PlainValidator(rules.choice(PER_PERIOD, PER_SERIES))] = PER_PERIOD
+    max_periods: Annotated[int | None, PlainValidator(rules.whole_number)] = None
 
     @section_rule(mode="after")
     def _check_series(self) -> Self:
         if isinstance(self.period, date) and self.start is None:
             raise RuleBroken("is needed where the period is a date: that of period 1", at=".start")
+        if self.max_periods is not None and self.unit == PER_PERIOD:
+            raise RuleBroken(
+                "goes with unit: per_series; a unit of one period is counted in every period",
+                at=".max_periods",
+            )
         try:
             _ = self.series
         except Refusal as refusal:
@@ -86,4 +93,16 @@ class SeriesSection(Section):
         Raises:
             Refusal: a number out of range.
         """
-        return Series(periods=self.periods, period=self.number, fanout=self.fanout)
+        return Series(
+            periods=self.periods,
+            period=self.number,
+            fanout=self.fanout,
+            max_periods=self._max_periods,
+        )
+
+    @property
+    def _max_periods(self) -> int | None:
+        """In how many periods a unit is counted, where all its rows are protected together."""
+        if self.unit == PER_PERIOD:
+            return None
+        return self.periods if self.max_periods is None else self.max_periods

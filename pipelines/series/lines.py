@@ -9,6 +9,7 @@ from typing import Any
 from dpcore.series.linear import leaf_variance
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import mean_variance
+from dpcore.series.words import counted_in_words
 from pipelines.description.description import Description
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
@@ -25,16 +26,20 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.levels)
     to_date = math.sqrt(mean_variance(tree, variances) / variances[0])
     levels: list[dict[str, Any]] = [
-        {"periods": span, each.budget.measure.value: float(each.budget.amount)}
-        for span, each in zip(tree.spans, question.levels, strict=True)
-        if each.budget is not None
+        {"periods": span, each.measure.value: float(each.amount)}
+        for span, each in zip(tree.spans, question.level_budgets, strict=False)
     ]
-    series = {
+    series: dict[str, Any] = {
         "periods": tree.periods,
         "period": question.period,
         "levels": levels,
         "to_date_per_period_rmse": to_date,
     }
+    counted: tuple[str, ...] = ()
+    run = question.run
+    if run.max_periods is not None:
+        series["max_periods"] = run.max_periods
+        counted = (f"  {counted_in_words(run)}",)
     return replace(
         period,
         entry=lambda: period.entry() | {"series": series},
@@ -43,6 +48,7 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
             f"{escaped(question.name)}: period {question.period} of {tree.periods}; each row is in "
             "one node of every temporal level:",
             *(_level(tree.periods, **level) for level in levels),
+            *counted,
             f"  a total to date is off by {to_date:.3g} times a period alone (root mean square "
             f"over the {tree.periods} periods); one period alone:",
         ),

@@ -60,6 +60,7 @@ FILES_OF_PARTS = {
     },
     "series": {
         "dpcore/release/guarantee.py",
+        "dpcore/release/in_memory.py",
         "pipelines/configuration.py",
         "pipelines/proof/derived.py",
         "pipelines/proof/manifest.py",
@@ -72,6 +73,7 @@ FILES_OF_PARTS = {
         "pipelines/releasing.py",
         "pipelines/running/due.py",
         "pipelines/running/planned_once.py",
+        "pipelines/sections/release.py",
         "pipelines/sections/series.py",
         "transforms/carry.py",
         "transforms/kept_plan.py",

@@ -88,7 +88,8 @@ def test_every_chunk_of_the_plan_once_and_a_balance(make_plan, rows, reference) 
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     batches = rows.combine_chunks().to_batches(max_chunksize=700)
     with beam.Pipeline(RUNNER) as pipeline:
-        counts, _, balance = pipeline | beam.Create(batches) | CountRows(plan, reference)
+        counted = pipeline | beam.Create(batches) | CountRows(plan, reference)
+        counts, balance = counted["counts"], counted[BALANCE]
         expected = sorted(
             (q.name, chunk.key, chunk.index) for q in plan.questions for chunk in q.forest.chunking
         )

@@ -38,6 +38,7 @@ class Tree:
 
     name = "tree"
     counts_unit_cells = False
+    counted_periods = None
 
     def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
         self.unit, self.keys, self.is_keyed = unit, object() if keyed else None, keyed

@@ -144,7 +144,7 @@ def test_a_specification_is_read_back(kind: str) -> None:
     universes = {table.digest: table for table in plan.questions[0].public_tables}
     again = plan_from_spec(plan.spec(), universes.__getitem__)  # type: ignore[arg-type]
     assert again.spec() == plan.spec() and again.digest == plan.digest
-    assert again.run == (3, 7)
+    assert again.run == (3, 7, None)
 
 
 def test_every_run_has_a_digest_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from dpcore.chooser.ordered import OrderedChoice
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.refusal import Refusal
 from dpcore.series.workload import Series, SeriesWorkload
 
 WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
@@ -42,3 +44,52 @@ def test_the_predicted_error_is_that_of_totals_to_date(measure: Measure) -> None
     )
     assert 1 <= ratio <= math.sqrt(183)
     assert ratio == pytest.approx(series.split(measure).error, rel=0.05)
+
+
+PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=2)
+
+
+@pytest.mark.parametrize("fanout", [None, 2])
+@pytest.mark.parametrize("most", [1, 3, 14])
+@pytest.mark.parametrize("measure", Measure)
+def test_a_unit_of_all_periods_spends_the_whole_budget(
+    measure: Measure, most: int, fanout: int | None
+) -> None:
+    budget = Budget(measure=measure, amount=Fraction(7, 3))
+    series = Series(periods=14, period=2, fanout=fanout, max_periods=most)
+    workload = SeriesWorkload.from_workload(WHOLE, series)
+    question = workload.planned(Share(budget=budget), ReleaseTerms(unit=PERSON))
+    assert question.budget == budget and question.max_periods == most
+    spent = question.spending
+    assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == budget.amount
+    assert question.counted_periods == (None if most == 14 else most)
+
+
+def test_units_of_all_periods_need_more_noise_by_their_number() -> None:
+    terms = ReleaseTerms(unit=PERSON)
+    errors = []
+    for most in (1, 5):
+        workload = SeriesWorkload.from_workload(
+            WHOLE, Series(periods=5, period=1, max_periods=most)
+        )
+        errors.append(workload.predicted(workload.planned(SHARE, terms)))
+    assert errors[1] / errors[0] == pytest.approx(5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("unit", "rule"),
+    [
+        (ADD_REMOVE_ROW, "unit: per_series has no effect where the privacy unit is the row"),
+        (replace(PERSON, neighbors=Neighbors.SUBSTITUTE), "unit: per_series needs neighbors: add_"),
+    ],
+)
+def test_units_that_cannot_be_protected_over_all_periods(unit: PrivacyUnit, rule: str) -> None:
+    workload = SeriesWorkload.from_workload(WHOLE, Series(periods=3, period=1, max_periods=2))
+    with pytest.raises(Refusal, match=rule):
+        workload.planned(SHARE, ReleaseTerms(unit=unit))
+
+
+@pytest.mark.parametrize("most", [0, 4])
+def test_more_periods_than_there_are(most: int) -> None:
+    with pytest.raises(Refusal, match=f"max_periods: {most} is not from 1 to 3"):
+        Series(periods=3, period=1, max_periods=most)

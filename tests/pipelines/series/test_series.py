@@ -333,7 +333,12 @@ def test_a_period_may_be_a_date(tmp_path: Path) -> None:
         ({"period": 1, "periods": 0}, "series.periods: 0 is not from 1 to 65536"),
         ({"period": 1, "periods": 10**6}, "series.periods: 1000000 is not from 1 to 65536"),
         ({"period": 1, "fanout": 1}, "series.fanout: 1 is not at least 2"),
-        ({"period": 1, "unit": "per_series"}, "series.unit: per_series is not supported yet"),
+        ({"period": 1, "unit": "per_series"}, "series.unit: per_series has no effect where the "),
+        ({"period": 1, "max_periods": 2}, "series.max_periods: goes with unit: per_series"),
+        (
+            {"period": 1, "unit": "per_series", "max_periods": 0},
+            "series.max_periods: 0 is not from 1 to 5",
+        ),
         ({"period": 1, "colour": 3}, "series.colour: unknown key"),
         ({"period": 1, "start": "soon"}, "series.start: 'soon' must be a date such as"),
     ],

@@ -1,0 +1,151 @@
+"""The exact audit of series that protect all rows of a unit, and the faults that it must find.
+
+Nothing is left to chance: series and data sets are drawn under fixed seeds, and losses under
+epsilon and rho are compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.audit import series_units
+from benchmarks.audit.series_units import audit_series
+from dpcore.bounding.counted_units import CountedUnits
+from dpcore.bounding.unit_ids import UnitIds, Units
+from dpcore.privacy import sensitivity
+from dpcore.release import in_memory
+from dpcore.series import workload
+
+Patch = pytest.MonkeyPatch
+PLANS, PAIRS, SEED = 10, 4, 1
+
+
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_no_unit_loses_more_than_is_claimed(measure: str) -> None:
+    found = audit_series(measure, plans=PLANS, pairs=PAIRS, seed=SEED)
+    assert found.pairs == PLANS * PAIRS and not found.leaks
+    # The worst unit meets the claim: a row of one period more would break it.
+    assert found.ratio == 1
+
+
+def one_period_too_many(patch: Patch) -> None:
+    own = CountedUnits.admit
+    patch.setattr(CountedUnits, "admit", lambda self, ids, most: own(self, ids, most + 1))
+
+
+def earlier_periods_forgotten(patch: Patch) -> None:
+    """Each run counts every unit as if it were the first."""
+    patch.setattr(in_memory, "_earlier_units", lambda before, key: iter(()))
+
+
+def state_rolled_back(patch: Patch) -> None:
+    """The second run hands on what the first did."""
+    own, calls = in_memory._earlier_units, count()
+    kept: list[Any] = []
+
+    def rolled(before: Any, key: Any) -> Any:
+        if next(calls) % 2 == 0 or not kept:
+            kept[:] = list(own(before, key))
+        return iter(kept)
+
+    patch.setattr(in_memory, "_earlier_units", rolled)
+
+
+def budget_of_one_period(patch: Patch) -> None:
+    patch.setattr(workload, "periods_sensitivity", lambda most, span: (1, 1))
+
+
+def periods_of_one_node_added_as_squares(patch: Patch) -> None:
+    """The L2 sensitivity of a temporal node that holds several periods of a unit."""
+    patch.setattr(workload, "periods_sensitivity", lambda most, span: (most, most))
+
+
+def a_rest_forgotten(patch: Patch) -> None:
+    own = sensitivity.periods_sensitivity
+    patch.setattr(
+        workload,
+        "periods_sensitivity",
+        lambda most, span: own(max(1, most // span * span), span),
+    )
+
+
+def ids_of_each_run(patch: Patch) -> None:
+    """A unit has another id in every run."""
+    own, calls = UnitIds.row_ids, count(1)
+
+    def other(self: UnitIds, columns: Any) -> Units:
+        ids, missing = own(self, columns)
+        return ids ^ np.uint64(next(calls)), missing
+
+    patch.setattr(UnitIds, "row_ids", other)
+
+
+def counted_by_what_others_do(patch: Patch) -> None:
+    """A run counts at most two units, the first that it finds."""
+    own, make, found = CountedUnits.admit, series_units.release_rows, [0]
+
+    def admit(self: CountedUnits, ids: Any, most: int) -> Any:
+        counted, after = own(self, ids, most)
+        found[0] += int(counted.sum())
+        return counted & (found[0] <= 2), after
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        found[0] = 0
+        return make(*arguments, **named)
+
+    patch.setattr(CountedUnits, "admit", admit)
+    patch.setattr(series_units, "release_rows", run)
+
+
+def noise_30_percent_too_small(patch: Patch) -> None:
+    """The budget of every level is as if the claim were larger."""
+    own = workload.Series.level_budgets
+
+    def budgets(self: workload.Series, budget: Any) -> Any:
+        larger = Fraction(10, 7) ** (1 if budget.measure.value == "epsilon" else 2)
+        return tuple(
+            type(each)(measure=each.measure, amount=each.amount * larger)
+            for each in own(self, budget)
+        )
+
+    patch.setattr(workload.Series, "level_budgets", budgets)
+    # The plan would refuse it: it adds up what its trees spend.
+    patch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
+
+
+FAULTS: tuple[tuple[Callable[[Patch], None], str], ...] = (
+    (one_period_too_many, "epsilon"),
+    (one_period_too_many, "rho"),
+    (earlier_periods_forgotten, "epsilon"),
+    (state_rolled_back, "epsilon"),
+    (budget_of_one_period, "epsilon"),
+    (periods_of_one_node_added_as_squares, "rho"),
+    (a_rest_forgotten, "rho"),
+    (ids_of_each_run, "epsilon"),
+    (counted_by_what_others_do, "epsilon"),
+    (noise_30_percent_too_small, "epsilon"),
+    (noise_30_percent_too_small, "rho"),
+)
+
+
+@pytest.mark.parametrize(("fault", "measure"), FAULTS)
+def test_planted_faults_are_found(
+    fault: Callable[[Patch], None], measure: str, monkeypatch: Patch
+) -> None:
+    fault(monkeypatch)
+    if fault in (budget_of_one_period, periods_of_one_node_added_as_squares, a_rest_forgotten):
+        monkeypatch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
+    plans = 2 * PLANS if fault is a_rest_forgotten else PLANS  # of rare series
+    assert audit_series(measure, plans=plans, pairs=PAIRS, seed=SEED).ratio > 1
+
+
+def test_a_plan_that_spends_more_than_it_states_is_refused(monkeypatch: Patch) -> None:
+    budget_of_one_period(monkeypatch)
+    with pytest.raises(ValueError, match="budgets sum to"):
+        audit_series("epsilon", plans=PLANS, pairs=1, seed=SEED)

@@ -1,0 +1,172 @@
+"""In how many periods of a series each unit has been counted: from run to run, under seal.
+
+    the run's folder before this one -> sealed units of every shard -> (ShardKey, bytes)
+    bounded shards -> what the next run must know ((tree, shard), bytes) -> parts of the run
+
+It is read where rows are bounded (`transforms.bound`), and is a part of what the record of the draw
+is made from: a run that is started again with rows of other units is refused, even where its counts
+are the same. It is written once the draw is recorded.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from dpcore.questions.place import UNITS
+from dpcore.release.plan import ReleasePlan
+from transforms import files
+from transforms.carry import SeriesError, run_before, run_folder_before, sealed_part
+from transforms.conservation import tree_units, unit_rows
+from transforms.draw import write_part
+from transforms.existing_release import read_manifest
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.layout import MANIFEST
+from transforms.nonce import key_id_of_folder
+from transforms.readers.read import BALANCE
+
+ShardKey = tuple[str, int]  # tree, and the shard of units
+# No rows of a shard begin so: it would be a length of 4 GB.
+EARLIER = b"\xff\xff\xff\xff"
+
+
+def has_earlier_units(plan: ReleasePlan) -> bool:
+    """Whether it matters in which periods before this run units were counted."""
+    is_later = plan.run is not None and plan.run.period > 1
+    return is_later and any(each.counted_periods is not None for each in plan.questions)
+
+
+def leaves_units(plan: ReleasePlan) -> bool:
+    """Whether the next run needs to know in how many periods units have been counted."""
+    return any(question.leaves_units for question in plan.questions)
+
+
+def begun_key_id(plan: ReleasePlan, output: str) -> str | None:
+    """The id of the key under which a run is to be made: its own, or `before_key_id`.
+
+    Args:
+        plan: of the run.
+        output: its folder.
+    """
+    found = key_id_of_folder(output)
+    return before_key_id(plan, output) if found is None else found
+
+
+def before_key_id(plan: ReleasePlan, output: str) -> str | None:
+    """The id of the key of the run before, where units are known by ids under it; None where any
+    key will do."""
+    return key_id_of_folder(run_folder_before(plan, output)) if has_earlier_units(plan) else None
+
+
+class OpenUnits(beam.PTransform):
+    """What the runs before counted of every unit.
+
+    The input is the pipeline.
+
+    Args:
+        plan: of the run.
+        key: where the release key lies: that of the run before, since units are known by ids under
+            it.
+        output: the folder of the run.
+
+    Returns:
+        PCollection[tuple[ShardKey, bytes]], one for each tree and shard; and the balance
+        PCollection[tuple[str, int]].
+
+    Raises:
+        SeriesError: the run before was made under another key.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__()
+        self._plan, self._key, self._output = plan, key, output
+
+    def expand(self, pipeline: Any) -> Any:
+        folder = run_folder_before(self._plan, self._output)
+        manifest = read_manifest(files.join(folder, MANIFEST))
+        if self._key.key_id != manifest.get("key_id"):
+            raise SeriesError(
+                f"series: units are known by the release key {manifest.get('key_id')}, under which "
+                f"{folder} was made; this run is to be made under {self._key.key_id}"
+            )
+        parts = [
+            (part["tree"], part["chunk"], part["file"], part["sha256"])
+            for part in manifest["parts"]
+            if str(part["file"]).startswith(f"{UNITS}/")
+        ]
+        nonce = bytes.fromhex(manifest["nonce"])
+        opened = (
+            pipeline
+            | "Sealed" >> beam.Create(parts, reshuffle=False)
+            # (tree, shard, file, checksum) -> (ShardKey, bytes)
+            | "Open"
+            >> beam.ParDo(
+                _OpenUnits(run_before(self._plan), self._key, folder, nonce)
+            ).with_outputs(BALANCE, main="units")
+        )
+        return opened["units"], opened[BALANCE]
+
+
+@beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
+class _OpenUnits(KeyedDoFn):
+    """Reads and opens what is known of the units of a shard."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, folder: str, nonce: bytes) -> None:
+        super().__init__(plan, key)
+        self._folder, self._nonce = folder, nonce
+
+    def process(self, element: tuple[str, int, str, str]) -> Iterator[Any]:
+        tree, shard, file, checksum = element
+        sealed = sealed_part(files.join(self._folder, *file.split("/")), checksum)
+        question = self._plan.question(tree)
+        try:
+            units = question.opened_units(shard, sealed, self._key, self._plan.name, self._nonce)
+        except ValueError:
+            raise SeriesError(
+                f"series: the units of {self._folder} were sealed under another release key"
+            ) from None
+        yield (tree, shard), EARLIER + units
+        # A message to a shard, as those with rows; and one of all that the run before left.
+        for name in (unit_rows(tree), tree_units(tree)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
+
+
+class SealUnits(beam.PTransform):
+    """Writes what the next run must know of units.
+
+    The input is PCollection[tuple[ShardKey, bytes]], each tree and shard once, and what
+    `transforms.record.RecordDraw` gives.
+
+    Args:
+        plan: of the run.
+        key: where the release key lies.
+        output: the folder of the run.
+
+    Returns:
+        PCollection[bytes]: the receipts of the parts.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__()
+        self._plan, self._key, self._output = plan, key, output
+
+    def expand(self, inputs: Any) -> Any:
+        units, recorded = inputs
+        step = beam.ParDo(
+            _SealUnits(self._plan, self._key, self._output), beam.pvalue.AsList(recorded)
+        )
+        return units | "Seal" >> step
+
+
+@beam.typehints.with_output_types(bytes)
+class _SealUnits(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__(plan, key)
+        self._output = output
+
+    def process(self, element: tuple[ShardKey, bytes], draw: Sequence[bytes]) -> Iterator[bytes]:
+        (tree, shard), units = element
+        question = self._plan.question(tree)
+        if question.leaves_units:
+            yield write_part(self._output, question.seal_units(shard, units, self.source(draw)))
