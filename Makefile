@@ -116,7 +116,7 @@ data/daily/2013-01-14.parquet: examples/daily.py $(FLIGHTS) | $(INSTALLED)
 daily: $(INSTALLED) data/daily/2013-01-14.parquet | release.key
 	@echo "Releasing examples/daily.yaml, one day after the other"
 	@$(BIN)/dptrees ledger init sqlite:///budget.db --dataset flights-by-day --epsilon 2 \
-		--delta 1e-6 --unit tailnum --unit period
+		--delta 1e-6 --unit tailnum
 	@mkdir -p out
 	@set -e; for day in $(DAYS); do \
 		$(BIN)/dptrees release examples/daily.yaml --set date=2013-01-$$day > out/daily.log; \

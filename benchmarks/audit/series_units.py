@@ -17,12 +17,15 @@ import pyarrow as pa
 
 from benchmarks.audit.exact import Finding, Loss
 from benchmarks.audit.recording import Draw, Place, Recorded, recorded
+from dpcore.distinct.domain import DistinctDomain
+from dpcore.distinct.workload import DistinctWorkload
+from dpcore.mean.workload import MeanWorkload
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import UNITS
-from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
@@ -36,8 +39,20 @@ AMOUNTS = (Fraction(1, 3), Fraction(1), Fraction(7, 2))
 CELLS, MOST_PERIODS = 4, 5
 
 
+def random_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
+    """A tree whose periods add up, more often than not, or one that each period is measured of."""
+    domain = make_domain({"column": "value", "type": "integer", "lower": 0, "upper": CELLS})
+    kind = rng.randrange(5)
+    if kind == 0:
+        return MeanWorkload(name="t", domain=domain, keys=keys)
+    if kind == 1:
+        values = DistinctDomain(column="value")
+        return DistinctWorkload(name="t", domain=values, keys=keys, max_values=rng.choice([1, 2]))
+    return OrderedWorkload(name="t", domain=domain, keys=keys, quantiles=())
+
+
 def series_plans(
-    workload: OrderedWorkload, unit: PrivacyUnit, budget: Budget, series: Series
+    workload: Workload[Any], unit: PrivacyUnit, budget: Budget, series: Series
 ) -> list[ReleasePlan]:
     """The plan of every run of a series."""
     plans = []
@@ -63,7 +78,6 @@ def random_plans(rng: Random, measure: str) -> list[ReleasePlan]:
     if keys is not None and rng.random() < 0.5:
         bounds = {"rows": 4, "keys": 2, "rows_per_key": 2}
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), **bounds)
-    domain = make_domain({"column": "value", "type": "integer", "lower": 0, "upper": CELLS})
     series = Series(
         periods=periods,
         period=1,
@@ -71,8 +85,7 @@ def random_plans(rng: Random, measure: str) -> list[ReleasePlan]:
         max_periods=rng.randint(1, periods),
     )
     budget = Budget(measure=Measure(measure), amount=rng.choice(AMOUNTS))
-    workload = OrderedWorkload(name="t", domain=domain, keys=keys, quantiles=())
-    return series_plans(workload, unit, budget, series)
+    return series_plans(random_workload(rng, keys), unit, budget, series)
 
 
 def unit_days(rng: Random, unit: str, periods: int) -> Days:

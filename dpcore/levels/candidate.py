@@ -349,6 +349,10 @@ class TreeWorkload(Workload[Planned]):
     candidate: Candidate[Any]
 
     @property
+    def may_add_up(self) -> bool:
+        return True
+
+    @property
     def ways(self) -> frozenset[Way]:
         own = self.candidate.ways
         return super().ways if own is None else own

@@ -75,21 +75,23 @@ class Spending:
         """The same on a unit that is counted in several periods.
 
         The losses of noise are proportional to L1 (Laplace: epsilon) and to L2^2 (Gaussian: rho),
-        where the scale stays.
+        where the scale stays. A delta beside an epsilon is of a release of one period alone: both
+        add up over the periods (basic composition).
 
         Args:
             l1, l2_squared: by which its sensitivities grow (`periods_sensitivity`).
 
         Raises:
-            ValueError: a delta beside an epsilon, which does not grow in proportion.
+            ValueError: a delta beside an epsilon, over nodes of several periods.
 
         >>> Spending(epsilon=Fraction(1, 10)).for_periods(5, 9).epsilon
         Fraction(1, 2)
         """
-        if self.delta:
+        if self.delta and l1 != l2_squared:
             raise ValueError("delta: a tree that spends one is not counted over several periods")
         return Spending(
             epsilon=l1 * self.epsilon,
+            delta=l1 * self.delta,
             rho=l2_squared * self.rho,
             moved=None if self.moved is None else _moved_over_periods(self.moved, l1, l2_squared),
         )

@@ -203,6 +203,11 @@ class Workload(ABC, Generic[Planned]):
         """
         return self
 
+    @property
+    def may_add_up(self) -> bool:
+        """Whether the answers of several periods of a series can be put together."""
+        return False
+
     def linear(self) -> Workload[Any]:
         """The workload over the periods of a series, which are added up."""
         return self

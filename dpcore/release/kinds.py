@@ -33,8 +33,9 @@ from dpcore.questions.tables import QUANTILES
 from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
 from dpcore.rows.key_table import KeyTable
 from dpcore.selection.question import ReleasedSelection, SelectionQuestion
-from dpcore.series.question import SeriesQuestion, series_question_from_spec
+from dpcore.series.question import SeriesQuestion
 from dpcore.series.released import own_period
+from dpcore.series.separate import series_question_from_spec
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
 from dpcore.table.question import table_question_from_spec

@@ -6,8 +6,9 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "linear": ("leaf_variance",),
-    "question": ("STATE", "SeriesQuestion", "series_question_from_spec"),
+    "question": ("STATE", "SeriesQuestion"),
     "released": ("own_period",),
+    "separate": ("series_question_from_spec",),
     "spans": ("select_span", "with_span"),
     "temporal": ("Span", "mean_variance"),
     "window_tables": ("WindowTables",),

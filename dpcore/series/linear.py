@@ -21,34 +21,20 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.refusal import Refusal
 from dpcore.uniform.forest import UniformForest
 
 # Of noise that is zero for all that floats can say.
 _LEAST_VARIANCE = 1e-100
 
 
-def check_linear(question: object) -> None:
-    """Refuse trees whose temporal nodes could not be put together.
-
-    Raises:
-        Refusal: of the domain, where leaves are not known; of the mechanism, where answers are not
-            linear in what was measured.
-    """
-    if not isinstance(question, TreeQuestion):
-        raise Refusal(
-            "domain", "a series is of ordered trees and hierarchies, whose leaves are known"
-        )
-    if not question.mechanism.errors_are_known:
-        raise Refusal(
-            "mechanism",
-            "adaptive trees do not go in a series; leave out the mechanism adaptive, or the guess",
-        )
-    if type(question.forest) not in (UniformForest, IrregularForest):
-        raise Refusal(
-            "mechanism",
-            "a series needs estimates by least squares and counts from the top, the defaults",
-        )
+def adds_up(question: object) -> bool:
+    """Whether temporal nodes of a tree can be put together: its leaves are known, and its estimates
+    are linear in what was measured, by least squares."""
+    return (
+        isinstance(question, TreeQuestion)
+        and question.mechanism.errors_are_known
+        and type(question.forest) in (UniformForest, IrregularForest)
+    )
 
 
 def scaled(question: TreeQuestion[Any], budget: Budget) -> TreeQuestion[Any]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import Self
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
@@ -35,6 +36,7 @@ from dpcore.questions.place import (
     UNIT_SHARDS,
     UNITS,
     Counter,
+    Counts,
     Drawn,
     Gathered,
     Increments,
@@ -116,7 +118,7 @@ class SeriesQuestion(Question):
 
     temporal: TemporalTree
     period: int
-    levels: tuple[TreeQuestion[Any], ...]
+    levels: tuple[Question, ...]
     max_periods: int | None = None
 
     def __post_init__(self) -> None:
@@ -135,11 +137,11 @@ class SeriesQuestion(Question):
         cls,
         temporal: TemporalTree,
         period: int,
-        levels: Sequence[TreeQuestion[Any]],
+        levels: Sequence[Question],
         name: str,
         *,
         max_periods: int | None = None,
-    ) -> SeriesQuestion:
+    ) -> Self:
         """The question of some trees, whose names become the names of temporal levels.
 
         Args:
@@ -147,7 +149,9 @@ class SeriesQuestion(Question):
             levels: for each temporal level.
             name: of the tree.
         """
-        first = levels[0]
+        first: Any = levels[0]
+        # A universe is held once.
+        shared = {"domain": first.domain, "keys": first.keys} if len(levels) > 1 else {}
         return cls(
             name=name,
             keys=first.keys,
@@ -156,9 +160,9 @@ class SeriesQuestion(Question):
             temporal=temporal,
             period=period,
             max_periods=max_periods,
-            # Streams of noise are distinguished by the names of trees. A universe is held once.
+            # Streams of noise are distinguished by the names of trees.
             levels=tuple(
-                replace(each, name=f"{name}@{span}", domain=first.domain, keys=first.keys)
+                replace(each, name=f"{name}@{span}", **shared)
                 for span, each in zip(temporal.spans, levels, strict=True)
             ),
         )
@@ -166,6 +170,16 @@ class SeriesQuestion(Question):
     @property
     def run(self) -> SeriesRun:
         return SeriesRun(self.period, self.temporal.periods, self.max_periods)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether answers of several periods can be put together."""
+        return True
+
+    @property
+    def trees(self) -> tuple[TreeQuestion[Any], ...]:
+        """The tree of each temporal level, whose answers add up over periods."""
+        return tuple(each for each in self.levels if isinstance(each, TreeQuestion))
 
     @property
     def measured_trees(self) -> Sequence[Question]:
@@ -177,9 +191,9 @@ class SeriesQuestion(Question):
         levels = self.temporal.closing(self.period)
         return [self.temporal.find_span(level, self.period) for level in levels]
 
-    def shown(self, level: int) -> TreeQuestion[Any]:
+    def shown(self, level: int) -> Any:
         """The tree of a temporal level under the name of the whole, for what reads tables."""
-        own = self.levels[level]
+        own: Any = self.levels[level]
         result = replace(own, name=self.name)
         if "widths" in own.__dict__:
             result.remember_widths(own.widths)
@@ -244,9 +258,10 @@ class SeriesQuestion(Question):
     def carried_places(self) -> Sequence[Place]:
         return self.places if self.temporal.carried(self.period - 1) else ()
 
-    def merge(self, place: Place, partials: Iterable[bytes]) -> SeriesCounts:
+    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
         carried: list[bytes] = []
         own = self.levels[0].merge(place, _set_aside(partials, carried))
+        assert isinstance(own, ChunkCounts)
         before = self.temporal.carried(self.period - 1)
         levels = []
         for level in self.temporal.counted(self.period):
@@ -422,8 +437,9 @@ class SeriesQuestion(Question):
 
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
         first: Any = self.levels[0].with_public_tables(shared)
-        others = [replace(each, domain=first.domain) for each in self.levels[1:]]
-        for before, after in zip(self.levels[1:], others, strict=True):
+        later: Any = self.levels[1:]
+        others = [replace(each, domain=first.domain) for each in later]
+        for before, after in zip(later, others, strict=True):
             if "widths" in before.__dict__:
                 after.remember_widths(before.widths)
         return replace(self, levels=(first, *others))
@@ -470,11 +486,13 @@ class SeriesQuestion(Question):
 
     @property
     def declared_public(self) -> str | None:
-        return self.shown(0).declared_public
+        words: str | None = self.shown(0).declared_public
+        return words
 
     @property
     def clamped(self) -> str | None:
-        return self.shown(0).clamped
+        words: str | None = self.shown(0).clamped
+        return words
 
     def entry(self) -> dict[str, object]:
         levels = [
@@ -488,7 +506,7 @@ class SeriesQuestion(Question):
         return {"name": self.name, "temporal_levels": levels, "released": released}
 
     def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values; `series_question_from_spec`
+        """All that shapes the law of the answer, as plain JSON values; `dpcore.series.separate`
         reads it back."""
         return self._spec([each.spec() for each in self.levels])
 
@@ -513,22 +531,3 @@ def _set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[byte
             carried.append(data[len(_CARRIED) :])
         else:
             yield data
-
-
-def series_question_from_spec(
-    spec: Mapping[str, Any], level: Callable[[Mapping[str, Any]], Question]
-) -> SeriesQuestion:
-    """The question of a specification, as `SeriesQuestion.spec` writes it.
-
-    Args:
-        spec: of the whole.
-        level: makes the question of a temporal level from its specification.
-    """
-    levels: list[Any] = [level(each) for each in spec["levels"]]
-    return SeriesQuestion.from_trees(
-        TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
-        int(spec["period"]),
-        levels,
-        str(spec["name"]),
-        max_periods=None if spec.get("max_periods") is None else int(spec["max_periods"]),
-    )

@@ -89,7 +89,7 @@ class WindowTables:
     """
 
     def __init__(self, series: SeriesQuestion, window: Window, read: ReadSpan) -> None:
-        variances = tuple(leaf_variance(each) for each in series.levels)
+        variances = tuple(leaf_variance(each) for each in series.trees)
         weights = window_weights(series.temporal, variances, window)
         # Run by run: one after the other is opened, and read once.
         self.weights = dict(sorted(weights.items(), key=lambda each: each[0].last))

@@ -10,11 +10,12 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import periods_sensitivity
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
+from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
-from dpcore.series.linear import check_linear, scaled
+from dpcore.series.linear import adds_up, scaled
 from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import TemporalSplit, best_split, split_of_fanout
+from dpcore.series.separate import SeparatePeriods
+from dpcore.series.temporal import TemporalSplit, TemporalTree, best_split, split_of_fanout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,8 @@ class Series:
     Args:
         periods: T, fixed before the first run.
         period: t, from 1 on.
-        fanout: of the temporal tree, all of whose levels are then measured; None: planned.
+        fanout: of the temporal tree, all of whose levels are then measured; None: planned. Of trees
+            whose periods add up; others are released by themselves in every period.
         max_periods: in how many periods a unit is counted at most, where all its rows of the series
             are protected together; None: its rows of one period are.
 
@@ -78,7 +80,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesWorkload(Workload[SeriesQuestion]):
-    """A tree of known leaves, over the periods of a series.
+    """A tree over the periods of a series.
 
     Args:
         own: the workload of the tree.
@@ -118,7 +120,9 @@ class SeriesWorkload(Workload[SeriesQuestion]):
 
     @property
     def ways(self) -> frozenset[Way]:
-        return self.own.ways - {Way.OWN} or Noise.BEST.ways
+        if not self.own.may_add_up or self.own.ways == {Way.OWN}:
+            return self.own.ways
+        return self.own.ways - {Way.OWN}
 
     @property
     def has_fixed_amounts(self) -> bool:
@@ -131,17 +135,13 @@ class SeriesWorkload(Workload[SeriesQuestion]):
                 "in a series they must be equal or optimal: each temporal level "
                 "gets its part of the budget",
             )
-        if self.own.ways == {Way.OWN}:
-            raise Refusal(
-                "domain",
-                "a series is of ordered trees, and of hierarchies measured by noise alone: this "
-                "tree would spend a delta of its own in every period",
-            )
         self.own.check(measure, delta=delta)
 
     def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         if self.series.max_periods is not None:
             check_whole_units(terms.unit)
+        if share.delta is not None or not self.own.may_add_up:
+            return self._separate(share, terms)
         split = self.series.split(share.budget.measure)
         budgets = self.series.level_budgets(share.budget)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
@@ -149,7 +149,8 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         largest = max(budgets, key=lambda each: each.amount)
         middle = replace(share, budget=largest)
         planned = self.own.planned(middle, terms)
-        check_linear(planned)
+        if not adds_up(planned):
+            return self._separate(share, terms)
         levels: list[TreeQuestion[Any]] = [scaled(planned, budget) for budget in budgets]
         return SeriesQuestion.from_trees(
             split.tree,
@@ -159,8 +160,27 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             max_periods=self.series.max_periods,
         )
 
+    def _separate(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
+        """The tree that is released by itself in every period, with what that may spend on a unit's
+        rows of it."""
+        periods = self.series.max_periods or 1
+        of_period = Share(
+            budget=replace(share.budget, amount=share.budget.amount / periods),
+            delta=None if share.delta is None else share.delta / periods,
+        )
+        return SeparatePeriods.from_trees(
+            TemporalTree(periods=self.series.periods),
+            self.series.period,
+            [self.own.planned(of_period, terms)],
+            self.name,
+            max_periods=self.series.max_periods,
+        )
+
     def predicted(self, question: SeriesQuestion) -> float:
-        """The error of the tree at a total to date, on average over the periods."""
+        """The error of the tree at a total to date, on average over the periods; of periods that do
+        not add up, at one of them."""
+        if isinstance(question, SeparatePeriods):
+            return self.own.predicted(question.levels[0])
         assert question.budget is not None
         measure = question.budget.measure
         split = self.series.split(measure)

@@ -50,7 +50,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         plan: of the specification.
     """
     known = [each for each in plan.questions if isinstance(each, TreeQuestion)]
-    runs = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
+    runs = [each for each in plan.questions if isinstance(each, SeriesQuestion) and each.adds_up]
     if not known and not runs:
         return "no tree whose rows follow from the specification"
     leaves = sum(each.key_count * each.domain.cells for each in known)

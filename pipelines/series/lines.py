@@ -23,7 +23,9 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         question: the tree, at one of the runs.
         period: the plan of the tree of one period.
     """
-    tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.levels)
+    if not question.adds_up:
+        return _separate_description(question, period)
+    tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.trees)
     to_date = math.sqrt(mean_variance(tree, variances) / variances[0])
     levels: list[dict[str, Any]] = [
         {"periods": span, each.measure.value: float(each.amount)}
@@ -35,11 +37,9 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         "levels": levels,
         "to_date_per_period_rmse": to_date,
     }
-    counted: tuple[str, ...] = ()
-    run = question.run
-    if run.max_periods is not None:
-        series["max_periods"] = run.max_periods
-        counted = (f"  {counted_in_words(run)}",)
+    counted = _counted(question)
+    if question.max_periods is not None:
+        series["max_periods"] = question.max_periods
     return replace(
         period,
         entry=lambda: period.entry() | {"series": series},
@@ -53,6 +53,30 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
             f"over the {tree.periods} periods); one period alone:",
         ),
     )
+
+
+def _separate_description(question: SeriesQuestion, period: Description) -> Description:
+    """Describe a tree that is released by itself in every period."""
+    periods = question.temporal.periods
+    series: dict[str, Any] = {"periods": periods, "period": question.period, "separate": True}
+    if question.max_periods is not None:
+        series["max_periods"] = question.max_periods
+    return replace(
+        period,
+        entry=lambda: period.entry() | {"series": series},
+        above=(
+            "",
+            f"{escaped(question.name)}: period {question.period} of {periods}; each is released by "
+            "itself, as the answers of several periods of this tree do not add up",
+            *_counted(question),
+            *period.above,
+        ),
+    )
+
+
+def _counted(question: SeriesQuestion) -> tuple[str, ...]:
+    run = question.run
+    return () if run.max_periods is None else (f"  {counted_in_words(run)}",)
 
 
 def _level(in_all: int, periods: int, **spent: Any) -> str:

@@ -28,7 +28,8 @@ def period_tree(
         room: of the page.
         own: of the tree of one period.
     """
-    return own(_OwnPeriod(release, question), question.shown(0), room)
+    mine = _OwnPeriod(release, question) if question.adds_up else release
+    return own(mine, question.shown(0), room)
 
 
 class _OwnPeriod:

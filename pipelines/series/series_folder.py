@@ -129,6 +129,11 @@ class WindowFolder:
         question = self.plan.question(name)
         if not isinstance(question, SeriesQuestion):
             raise FolderError(f"{self._series.path}: tree {name} is of no series")
+        if not question.adds_up:
+            raise FolderError(
+                f"{self._series.path}: the periods of tree {name} do not add up; query one of "
+                f"them, as {run_folder(self._series.path, self.window.last)}"
+            )
 
         def read(span: Span, key: int, index: int) -> pa.Table:
             return select_span(self._series.run(span.last).part(NODES, name, key, index), span)

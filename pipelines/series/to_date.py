@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import SeriesQuestion
 from dpcore.trees.forest import SPINE
 from pipelines.kinds import find_kind
 from pipelines.series.series_folder import SeriesFolder
@@ -39,6 +40,8 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     """
     if plan.run is None:
         return
+    if not _adding_up(plan):
+        return
     for file, table in to_date_tables(plan, output):
         files.write_whole(files.join(output, TO_DATE, file), parquet_bytes(table))
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
@@ -47,7 +50,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
         f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
         "together:"
     )
-    for question in plan.questions:
+    for question in _adding_up(plan):
         if question.dense_cells > MOST_LEAVES:
             print_line(f"{escaped(question.name)}: large; dptrees query adds it up at each query")
             continue
@@ -69,7 +72,7 @@ def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Tab
     assert plan.run is not None
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     concluded: dict[str, list[pa.Table]] = {}
-    for question in plan.questions:
+    for question in _adding_up(plan):
         if question.dense_cells > MOST_LEAVES:
             continue
         tables = window.tables(question.name)
@@ -80,6 +83,11 @@ def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Tab
             concluded.setdefault(name, []).append(table)
     for name, each in concluded.items():
         yield concluded_file(name), pa.concat_tables(each)
+
+
+def _adding_up(plan: ReleasePlan) -> list[SeriesQuestion]:
+    """The trees of a run whose periods can be put together."""
+    return [each for each in plan.questions if isinstance(each, SeriesQuestion) and each.adds_up]
 
 
 def _series(output: str) -> str:

@@ -13,7 +13,7 @@ from tests.pipelines.ledger.conftest import server  # noqa: F401
 
 TOTAL = [
     *("--dataset", "flights-by-day", "--epsilon", "2", "--delta", "1e-6"),
-    *("--unit", "tailnum", "--unit", "period"),
+    *("--unit", "tailnum"),
 ]
 
 

@@ -31,6 +31,11 @@ ENGINES = pytest.mark.parametrize("running", ["prism", "flink", "spark"], indire
 _TREES = {tree["name"]: tree for tree in CONFIGURATION["trees"]}
 PLACES, NUMBERS = _TREES["places"], _TREES["numbers"]
 PERIODS = 3
+CALENDAR: dict[str, Any] = {
+    "name": "calendar",
+    "domain": {"kind": "hierarchy", "column": "day", "calendar": ["month", "day"]}
+    | {"lower": "2024-01-01", "upper": "2025-01-01"},
+}
 # Keys of numbers, of which some are selected, some not and some by chance; and the kinds of trees
 # that need a delta or no key: a calendar, and a sparse tree, whose universe workers load from the
 # release's folder.
@@ -38,11 +43,7 @@ KEYS: dict[str, Any] = {
     "privacy": PEOPLE["privacy"] | {"epsilon": 2, "delta": 1e-4, "max_keys": 1},
     "trees": [
         PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}},
-        {
-            "name": "calendar",
-            "domain": {"kind": "hierarchy", "column": "day", "calendar": ["month", "day"]}
-            | {"lower": "2024-01-01", "upper": "2025-01-01"},
-        },
+        CALENDAR,
         # Its labels are released and printed: places would hold the text that no log may have.
         {"name": "sparse", "domain": {"kind": "sparse", "columns": ["number"]}},
     ],
@@ -61,7 +62,7 @@ STRATEGIES: dict[str, Any] = {
 }
 SERIES: dict[str, Any] = {
     "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "person", "max_rows": 5},
-    "trees": [NUMBERS],
+    "trees": [NUMBERS, CALENDAR],
 }
 
 
@@ -109,7 +110,12 @@ def released_series(workspace: Workspace, options: tuple[str, ...], files: int) 
             pq.write_table(own.take(np.arange(place, len(own), files)), below / f"{place}.parquet")
         settings |= {
             "input": {"format": "parquet", "path": str(below / "*.parquet")},
-            "series": {"periods": PERIODS, "period": period, "unit": "per_period"},
+            "series": {
+                "periods": PERIODS,
+                "period": period,
+                "unit": "per_series",
+                "max_periods": 2,
+            },
         }
         workspace.configuration.write_text(yaml.safe_dump(settings))
         assert workspace.finish(workspace.start(options)) == 0, workspace.log()
@@ -129,6 +135,6 @@ def of_series(once: Once) -> dict[str, bytes]:
 
 @ENGINES
 def test_series(tmp_path: Path, running: Engine, of_series: dict[str, bytes]) -> None:
-    """Every run starts from what the one before left."""
+    """Every run starts from what the one before left: open counts, and each person's periods."""
     workspace = make_workspace(tmp_path, running, sections=SERIES)
     assert released_series(workspace, running.other, files=2) == of_series

@@ -18,7 +18,7 @@ PERIODS, LEAVES = 6, 2
 
 @pytest.mark.parametrize("span", [1, 2, 3, 6])
 @pytest.mark.parametrize("most", range(1, PERIODS + 1))
-def test_no_unit_moves_a_temporal_level_more(most: int, span: int) -> None:
+def test_sensitivities_of_periods_by_brute_force(most: int, span: int) -> None:
     """Of each period a unit has one row in one of two leaves, or none; at most so many periods."""
     l1 = l2_squared = 0
     for rows in product(range(LEAVES + 1), repeat=PERIODS):  # 0: none
@@ -36,8 +36,10 @@ def test_no_unit_moves_a_temporal_level_more(most: int, span: int) -> None:
 def test_what_is_spent_grows_with_the_periods() -> None:
     spent = Spending(epsilon=Fraction(1, 10), rho=Fraction(1, 50)).for_periods(5, 9)
     assert (spent.epsilon, spent.rho) == (Fraction(1, 2), Fraction(9, 50))
+    own = Spending(epsilon=Fraction(1), delta=Fraction(1, 100))
+    assert own.for_periods(2, 2).own == (Fraction(2), Fraction(1, 50))
     with pytest.raises(ValueError, match="delta: a tree that spends one"):
-        Spending(epsilon=Fraction(1), delta=Fraction(1, 100)).for_periods(2, 2)
+        own.for_periods(2, 4)
 
 
 def test_counts_that_move_by_more_than_one_are_known_of_wide_noise_alone() -> None:

@@ -59,8 +59,6 @@ class Days(Workspace):
         return {str(path.relative_to(self.output)): path.read_bytes() for path in found}
 
 
-SPARSE = {"domain": {"kind": "sparse", "column": "place", "depth": 4}}
-BOX = {"domain": {"kind": "hypercube", "columns": ["x"], "lower": [0], "upper": [128]}}
 PRIVACY = {"rho": 10**6, "neighbors": "add_remove"}
 
 
@@ -352,11 +350,6 @@ def test_bad_sections_are_refused(
 @pytest.mark.parametrize(
     ("tree", "words"),
     [
-        ({"estimation": "none"}, "a series needs estimates by least squares"),
-        ({"consistency": "l1"}, "a series needs estimates by least squares"),
-        ({"mechanism": "adaptive"}, "trees[0].mechanism: adaptive trees do not go in a series"),
-        (SPARSE, "trees[0].domain: a series is of ordered trees"),
-        (BOX, "trees[0].domain: a series is of ordered trees and hierarchies"),
         ({"level_budgets": [0.5, 0.5], "fanouts": [16]}, "level_budgets"),
     ],
 )

@@ -1,0 +1,343 @@
+"""Series that protect all rows of a unit: counted in at most so many periods, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.bounding.counted_units import CountedUnits
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import RunBefore, release_rows
+from dpcore.release.plan import plan_from_spec
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import Outcome, Workspace
+from transforms import bound, unit_periods
+
+PERIODS, MOST, ROWS = 4, 2, 3
+PEOPLE = 40
+
+
+class People(Workspace):
+    """A workspace whose rows of each period are of people, who come more or less often."""
+
+    def write_period(self, period: int, *, other: int = 0) -> pa.Table:
+        """The rows of a period, in three files; `other` moves a row to another person."""
+        random = np.random.default_rng(period)
+        people = np.sort(random.zipf(1.5, 150) % PEOPLE)
+        people[0] += other
+        table = pa.table({"x": random.uniform(0, 100, 150), "person": people})
+        shutil.rmtree(self.rows, ignore_errors=True)
+        self.rows.mkdir()
+        mixed = table.take(random.permutation(150))
+        for index in range(3):
+            pq.write_table(mixed.slice(50 * index, 50), self.file(index))
+        return table
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Next to no noise, so that counts are seen."""
+        tree = super().settings["trees"][0]
+        return super().settings | {
+            "privacy": {
+                "rho": 10**9,
+                "neighbors": "add_remove",
+                "unit": "person",
+                "max_rows": ROWS,
+            },
+            "series": {
+                "periods": PERIODS,
+                "period": 1,
+                "fanout": 2,
+                "unit": "per_series",
+                "max_periods": MOST,
+            },
+            "trees": [tree],
+        }
+
+    def period(self, period: int, *options: str, **series: object) -> Outcome:
+        """Run `dptrees release` for a period."""
+
+        def change(settings: dict[str, Any]) -> None:
+            settings["series"] |= {"period": period} | series
+
+        return self.run("release", self.configure(change), *options)
+
+    def folder_of(self, period: int) -> Path:
+        return self.output / f"period-{period:04d}"
+
+    def released_periods(self, last: int) -> None:
+        for period in range(1, last + 1):
+            self.write_period(period)
+            outcome = self.period(period)
+            assert outcome.code == 0, outcome.err
+
+    def counts(self, period: int) -> list[int]:
+        """The released counts of the leaves of a period, next to exact."""
+        tables = [pq.read_table(path) for path in self.folder_of(period).glob("nodes/*")]
+        nodes = pa.concat_tables(tables).to_pylist()
+        deepest = max(row["level"] for row in nodes)
+        return [
+            row["count"]
+            for row in sorted(nodes, key=lambda each: each["node"])
+            if row["level"] == deepest and row["first"] == row["last"] == period
+        ]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> People:
+    """All periods. Tests only read it."""
+    made = People(tmp_path_factory.mktemp("people"))
+    made.released_periods(PERIODS)
+    return made
+
+
+@pytest.fixture
+def copy(people: People, tmp_path: Path) -> People:
+    """The first two periods, to go on with."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    own = People(folder)
+    own.output.mkdir()
+    for period in (1, 2):
+        shutil.copytree(people.folder_of(period), own.folder_of(period))
+    own.write_period(3)
+    return own
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    assert outcome.code != 0 and "Traceback" not in outcome.err
+    for word in words:
+        assert word in outcome.err, outcome.err
+
+
+def snapshot(made: People, period: int) -> dict[str, bytes]:
+    folder = made.folder_of(period)
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+# --- what is counted ---
+
+
+def test_no_person_is_counted_in_more_periods(people: People, tmp_path: Path) -> None:
+    """Against a count by hand: of each person three rows a period, in the first two periods."""
+    used: Counter[int] = Counter()
+    (tmp_path / "by hand").mkdir()
+    other, left_out = People(tmp_path / "by hand"), 0
+    for period in range(1, PERIODS + 1):
+        rows: dict[int, int] = defaultdict(int)
+        for person in other.write_period(period)["person"].to_pylist():
+            rows[person] += 1
+        counted = [person for person in rows if used[person] < MOST]
+        left_out += len(rows) - len(counted)
+        used.update(counted)
+        assert sum(people.counts(period)) == sum(min(ROWS, rows[person]) for person in counted)
+    assert left_out > 5 and max(used.values()) == MOST
+
+
+def test_a_run_in_memory_is_the_same_as_the_pipelines(people: People, tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    other, key = People(tmp_path / "memory"), ReleaseKey(bytes(range(32)))
+    before: RunBefore | None = None
+    for period in (1, 2, 3):
+        manifest = ReleaseFolder(str(people.folder_of(period))).manifest
+        nonce = bytes.fromhex(str(manifest["nonce"]))
+        spec: Any = manifest["spec"]
+        rows = other.write_period(period)
+        made = release_rows(
+            plan_from_spec(spec), rows.to_batches(), key, nonce=nonce, before=before
+        )
+        before = RunBefore(made, nonce)
+        ours = made.part(NODES, "all", 0, 0)
+        theirs = ReleaseFolder(str(people.folder_of(period))).part(NODES, "all", 0, 0)
+        assert ours.to_pylist() == theirs.to_pylist()
+
+
+def test_a_later_run_in_memory_needs_the_run_before(people: People) -> None:
+    spec: Any = ReleaseFolder(str(people.folder_of(2))).manifest["spec"]
+    with pytest.raises(ValueError, match="before: period 2 goes on from the run before it"):
+        release_rows(plan_from_spec(spec), [], ReleaseKey(bytes(32)))
+
+
+def test_the_guarantee_is_of_all_rows_of_a_person(people: People) -> None:
+    manifest: Any = ReleaseFolder(str(people.folder_of(2))).manifest
+    assert manifest["series"] == {
+        "id": "small",
+        "period": 2,
+        "periods": PERIODS,
+        "max_periods": MOST,
+        "unit": "per_series",
+    }
+    words = manifest["guarantee"]["words"]
+    assert "differ in one unit's rows of all periods" in words
+    assert "counted in the first 2 periods in which it has rows, and in no later one" in words
+    assert manifest["guarantee"]["rho"] == str(10**9)
+    assert manifest["guarantee"]["period"] == "per_series"
+    page = (people.folder_of(2) / "report.html").read_text()
+    assert "at most 3 rows of a period, in at most 2 of the 4 periods" in page
+
+
+def test_nothing_of_units_is_in_clear_and_the_last_run_leaves_none(people: People) -> None:
+    assert len(list(people.folder_of(3).glob("units/*"))) == 64
+    assert not people.folder_of(PERIODS).joinpath("units").exists()
+    sizes = {path.stat().st_size for path in people.folder_of(3).glob("units/*")}
+    assert len(sizes) == 1
+    assert people.run("verify", people.folder_of(3)).code == 0
+
+
+def test_in_every_period_nothing_is_remembered(tmp_path: Path) -> None:
+    made = People(tmp_path)
+    for period in (1, 2):
+        made.write_period(period)
+        outcome = made.period(period, max_periods=PERIODS)
+        assert outcome.code == 0, outcome.err
+    assert not made.folder_of(1).joinpath("units").exists()
+
+
+# --- repeated, killed, restored ---
+
+
+def test_a_run_goes_on_from_what_is_there(copy: People, people: People) -> None:
+    assert copy.period(3).code == 0
+    counts = copy.counts(3)
+    assert counts == people.counts(3)
+    (copy.folder_of(3) / "manifest.json").unlink()
+    first = snapshot(copy, 3)
+    assert copy.period(3).code == 0
+    again = snapshot(copy, 3)
+    assert {name: again[name] for name in first} == first
+
+
+def test_a_run_is_repaired_with_the_same_bytes(copy: People) -> None:
+    assert copy.period(3).code == 0
+    whole = snapshot(copy, 3)
+    for path in list(copy.folder_of(3).glob("units/*"))[:7]:
+        path.unlink()
+    assert copy.period(3, "--repair").code == 0
+    assert snapshot(copy, 3) == whole
+
+
+def test_rows_of_other_people_are_not_finished_as_the_same_draw(copy: People) -> None:
+    """The counts are the same; who was counted is not."""
+    assert copy.period(3).code == 0
+    (copy.folder_of(3) / "manifest.json").unlink()
+    table = copy.write_period(3)
+    # A new person with as many rows as one of these has, in the same cells.
+    shown = Counter(table["person"].to_pylist())
+    once = next(person for person, number in shown.items() if number == 1)
+    renamed = [1000 if each == once else each for each in table["person"].to_pylist()]
+    pq.write_table(table.set_column(1, "person", pa.array(renamed)), copy.file(0))
+    for index in (1, 2):
+        copy.file(index).unlink()
+    refused(copy.period(3), "made from other data")
+
+
+@pytest.mark.parametrize("damage", ["deleted", "of another run", "cut off"])
+def test_without_what_the_run_before_left_nothing_is_counted(copy: People, damage: str) -> None:
+    path = sorted(copy.folder_of(2).glob("units/*"))[11]
+    if damage == "deleted":
+        path.unlink()
+    elif damage == "cut off":
+        path.write_bytes(path.read_bytes()[:-5])
+    else:
+        other = sorted(copy.folder_of(1).glob("units/*"))[11]
+        path.write_bytes(other.read_bytes())
+    refused(copy.period(3), "is missing or damaged; --repair makes it again")
+    assert not (copy.folder_of(3) / "manifest.json").exists()
+    copy.write_period(2)
+    assert copy.period(2, "--repair").code == 0
+    shutil.rmtree(copy.folder_of(3))
+    copy.write_period(3)
+    assert copy.period(3).code == 0
+
+
+def test_a_rotated_key_goes_on_with_the_key_of_the_series(copy: People, people: People) -> None:
+    """Units are known by ids under the key of the first run."""
+    outcome = copy.run("keygen", copy.key, "--rotate")
+    assert outcome.code == 0, outcome.err
+    assert copy.period(3).code == 0
+    assert copy.counts(3) == people.counts(3)
+    ids = [
+        json.loads((copy.folder_of(each) / "manifest.json").read_text())["key_id"]
+        for each in (2, 3)
+    ]
+    assert ids[0] == ids[1]
+    shutil.rmtree(copy.folder_of(3))
+    copy.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
+    refused(copy.period(3), "does not hold the key")
+
+
+def test_another_bound_is_another_series(copy: People) -> None:
+    refused(copy.period(3, max_periods=3), "is a run of another series")
+    refused(copy.period(3, max_periods=PERIODS), "is a run of another series")
+
+
+def test_other_shards_are_refused(copy: People) -> None:
+    refused(copy.period(3, "--unit_shards=8"), "--unit_shards: 8 is not 64")
+
+
+# --- lost and repeated between steps ---
+
+
+def lost_units(step: Any, element: Any) -> list[Any]:
+    found = list(step(element))
+    return [] if element[1] == 5 else found
+
+
+def units_without_their_balance(step: Any, element: Any) -> list[Any]:
+    found = list(step(element))
+    return found[1:] if element[1] == 5 else found
+
+
+def repeated_units(step: Any, element: Any) -> list[Any]:
+    found = list(step(element))
+    return found[:1] + found if element[1] == 5 else found
+
+
+@pytest.mark.parametrize("fault", [lost_units, units_without_their_balance, repeated_units])
+def test_units_that_are_lost_stop_the_run(
+    copy: People, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]
+) -> None:
+    own = unit_periods._OpenUnits.process
+    monkeypatch.setattr(
+        unit_periods._OpenUnits,
+        "process",
+        lambda self, element: fault(lambda each: own(self, each), element),
+    )
+    refused(copy.period(3), "the engine lost or repeated data")
+    assert not (copy.folder_of(3) / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("tag", ["units", "digest"])
+def test_what_a_shard_leaves_is_not_lost(
+    copy: People, monkeypatch: pytest.MonkeyPatch, tag: str
+) -> None:
+    own = bound._CountBounded.process
+
+    def losing(self: Any, element: Any) -> Any:
+        for each in own(self, element):
+            if element[0][1] != 5 or getattr(each, "tag", "") != tag:
+                yield each
+
+    monkeypatch.setattr(bound._CountBounded, "process", losing)
+    refused(copy.period(3), "the engine lost or repeated data")
+    assert not (copy.folder_of(3) / "manifest.json").exists()
+
+
+def test_a_unit_that_is_counted_once_more_would_be_seen(
+    copy: People, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = CountedUnits.admit
+    monkeypatch.setattr(CountedUnits, "admit", lambda self, ids, most: own(self, ids, most + 1))
+    assert copy.period(3).code == 0
+    assert copy.counts(3) != people.counts(3)
