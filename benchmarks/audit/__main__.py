@@ -22,6 +22,7 @@ from benchmarks.audit.columns import WORKLOADS, audit_columns
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
 from benchmarks.audit.published import audit_sparse
 from benchmarks.audit.selection import audit_selection
+from benchmarks.audit.series_units import audit_series
 from benchmarks.audit.stored import ExactFinding, Findings
 from benchmarks.audit.tables import audit_tables
 from benchmarks.audit.targets import TARGETS
@@ -71,9 +72,10 @@ LIMITS = """\
   small, not noise that is 2 % too small, and no delta of 1e-6. It attacks one tiny tree of each
   kind. A bound below the claim is what a correct release gives, not a measure of its privacy.
 - Section 1 has no adaptive trees over domains of values or labels, no exponential quantiles, no
-  factorised strategies and no series. Their exact losses and sensitivities are compared with brute
-  force in tests/dpcore/adaptive/test_privacy.py, exponential/test_privacy.py,
-  factorised/test_sensitivity.py and tests/dpcore/series; section 2 attacks all of them.
+  factorised strategies, and no series that protect a unit's rows of one period. Their exact losses
+  and sensitivities are compared with brute force in tests/dpcore/adaptive/test_privacy.py,
+  exponential/test_privacy.py, factorised/test_sensitivity.py and tests/dpcore/series; section 2
+  attacks all of them.
 - Wide tables are audited under epsilon and rho, not under (epsilon, delta), which follows from rho
   by a conversion that section 1 tries with other kinds. Their target in section 2 attacks the noise
   of one pair. No tiny table loses nearly all by its choices alone: these are paid for scores that
@@ -95,7 +97,7 @@ def exact_findings(plans: int) -> list[tuple[str, str, Finding]]:
     found.append(("searches between thresholds", both, audit_thresholds(plans=plans, pairs=4)))
     found.append(("all kinds at once", both, audit_whole(plans=plans // 2 + 1, pairs=3)))
     found += unit_findings(plans) + table_findings(plans) + bound_findings(plans)
-    return found + column_findings(plans)
+    return found + column_findings(plans) + series_findings(plans)
 
 
 def kind_findings(plans: int, kind: str) -> list[tuple[str, str, Finding]]:
@@ -136,6 +138,14 @@ def column_findings(plans: int) -> list[tuple[str, str, Finding]]:
     ]
 
 
+def series_findings(plans: int) -> list[tuple[str, str, Finding]]:
+    """The same of whole series, between data sets that differ in one unit of several periods."""
+    return [
+        ("series, all rows of a unit", measure, audit_series(measure, plans=plans, pairs=8))
+        for measure in PURE_MEASURES
+    ]
+
+
 def adaptive_box_findings(plans: int) -> list[tuple[str, str, Finding]]:
     """The same of adaptive boxes, whose counts are averaged in a third of the plans."""
     kind = "boxes, adaptive"
@@ -161,6 +171,7 @@ EXACT_PARTS: dict[str, Callable[[int], list[ExactFinding]]] = {
     "exact, wide tables": table_findings,
     "exact, bounds of units": bound_findings,
     "exact, means and different values": column_findings,
+    "exact, series": series_findings,
 }
 
 
@@ -204,6 +215,10 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """"Means" (objective: mean) and "different values" (kind: distinct) differ in a row or in a
         unit of up to nine rows, with and without keys; values lie at the bounds, beyond them, and
         are missing.""",
+        """"Series" (unit: per_series) are of two to five periods; data sets differ in one unit that
+        has rows in some of them or in all, in more than it is counted in or in fewer. Every run
+        is made from its rows and from what the run before left under seal, and the losses of all
+        runs are added up. Trees are ordered, means or numbers of different values.""",
         """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from typing_extensions import Self
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
@@ -141,7 +140,7 @@ class SeriesQuestion(Question):
         name: str,
         *,
         max_periods: int | None = None,
-    ) -> Self:
+    ) -> SeriesQuestion:
         """The question of some trees, whose names become the names of temporal levels.
 
         Args:

@@ -19,7 +19,7 @@ PERIODS, LEAVES = 6, 2
 @pytest.mark.parametrize("span", [1, 2, 3, 6])
 @pytest.mark.parametrize("most", range(1, PERIODS + 1))
 def test_sensitivities_of_periods_by_brute_force(most: int, span: int) -> None:
-    """Of each period a unit has one row in one of two leaves, or none; at most so many periods."""
+    """A unit has one row of each period in one of two leaves, or none; in at most so many."""
     l1 = l2_squared = 0
     for rows in product(range(LEAVES + 1), repeat=PERIODS):  # 0: none
         if sum(each > 0 for each in rows) > most:
