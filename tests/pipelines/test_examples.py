@@ -48,7 +48,7 @@ def test_routes_are_a_calendar_and_a_sparse_tree() -> None:
 
 def test_days_are_a_series() -> None:
     plan = load_configuration(str(EXAMPLES / "daily.yaml"), {"date": "2013-01-03"}).plan()
-    assert plan.run == (3, 14) and plan.unit.columns == ("tailnum",)
+    assert plan.run == (3, 14, 10) and plan.unit.columns == ("tailnum",)
     (days,) = plan.questions
     # Few periods, each at the whole epsilon, add up better than a tree.
     assert isinstance(days, SeriesQuestion) and days.temporal.spans == (1,)

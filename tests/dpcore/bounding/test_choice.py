@@ -90,7 +90,7 @@ def bounded(
     kept: Counter[tuple[Any, int]] = Counter()
     received = 0
     for parts in messages.values():
-        increments, arrived = bounding.bounded(parts)
+        increments, arrived, _ = bounding.bounded(parts)
         received += arrived
         if increments is not None:
             cells, values = increments
