@@ -1,6 +1,7 @@
 """A series of releases: what its days cost, and how far off its totals to date are.
 
     python benchmarks/series.py [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
+    python benchmarks/series.py --units 100000000     what a bound of the periods of a unit costs
 
 - Cost: a series of rows made for it is released day by day by the command in this process (seconds
   on the clock and of the processor, with what every command costs once: none of the first day's
@@ -10,6 +11,9 @@
   period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
   the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
   part. Predicted for the planned and for the binary tree; and measured in memory.
+- Units: the same errors where all rows of a unit are protected together and it is counted in at
+  most so many periods; which part of the flights of data/daily (`make daily`) such a bound counts;
+  and what remembered units weigh and cost in a run, by one of the 64 shards.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
@@ -32,12 +37,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from dpcore.bounding.counted_units import CountedUnits
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.place import UNIT_SHARDS
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
@@ -52,6 +59,7 @@ from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release
 
 PREDICTED = (7, 14, 30, 90, 365)
+BOUNDS = (1, 5, 10, 30)
 POWERS = {Measure.EPSILON: 2, Measure.RHO: 1}
 
 
@@ -62,7 +70,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="of a day")
     parser.add_argument("--cells", type=int, default=1024)
     parser.add_argument("--keys", type=int, default=400, help="counts that errors are measured of")
+    parser.add_argument("--units", type=int, default=0, help="remembered; nothing else is printed")
     chosen = parser.parse_args()
+    if chosen.units:
+        print_bounds()
+        print_flights()
+        print_remembered(chosen.units)
+        return
     print_cost(chosen.periods, chosen.rows, chosen.cells)
     print_predicted()
     print_measured(14, chosen.keys)
@@ -167,6 +181,63 @@ def print_measured(periods: int, keys: int) -> None:
             mean = math.sqrt((errors**2).mean())
             last = math.sqrt((errors[-1] ** 2).mean())
             print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
+
+
+# --- at most so many periods of a unit ---
+
+
+def print_bounds() -> None:
+    """The errors by how many periods of a unit are counted."""
+    print("root mean square error of totals to date, in that of one release of everything that")
+    print("counts one row of a unit")
+    print(f"{'':10} {'T':>5} " + " ".join(f"{f'{each} periods':>12}" for each in (*BOUNDS, "all")))
+    for measure, power in POWERS.items():
+        for periods in PREDICTED[1:]:
+            bounds = [each for each in BOUNDS if each < periods]
+            errors = [best_split(periods, power, each).error for each in (*bounds, periods)]
+            texts = [f"{each:.3g}" for each in errors]
+            texts[-1:-1] = [""] * (len(BOUNDS) - len(bounds))
+            print(f"{measure.value:10} {periods:>5} " + " ".join(f"{each:>12}" for each in texts))
+
+
+def print_flights() -> None:
+    """Part of the flights of examples/daily.yaml that each bound counts, if they are there."""
+    days = [pq.read_table(path) for path in sorted(Path("data/daily").glob("*.parquet"))]
+    if not days:
+        return
+    print()
+    print("flights of data/daily with a delay, at most 4 a day of an aircraft: part that counts")
+    known = [day.select(["tailnum", "dep_delay"]).drop_null() for day in days]
+    rows = [Counter(day["tailnum"].to_pylist()) for day in known]
+    whole = sum(sum(each.values()) for each in rows)
+    for most in range(1, len(days) + 1):
+        used: Counter[str] = Counter()
+        counted = 0
+        for each in rows:
+            present = [aircraft for aircraft in each if used[aircraft] < most]
+            used.update(present)
+            counted += sum(min(4, each[aircraft]) for aircraft in present)
+        print(f"{most:>5} days {100 * counted / whole:6.1f} %")
+
+
+def print_remembered(units: int) -> None:
+    """What a shard of remembered units weighs, and the CPU seconds that a run spends on it."""
+    number, key = units // UNIT_SHARDS, ReleaseKey.generate()
+    ids = public_stream("units", units).uint64(2 * number).reshape(-1, 2)
+    ids = ids[np.argsort(ids[:, 0])]
+    known = CountedUnits(units=ids, periods=np.ones(number, np.int64))
+    sealed = key.seal(known.to_bytes(), "units")
+    began = time.process_time()
+    opened = CountedUnits.from_bytes(key.opened(sealed, "units"))
+    _, after = opened.admit(ids[:: max(1, number // 20_000)], 5)
+    after.digest(key, "series", "tree", 0)
+    key.seal(after.to_bytes(), "units")
+    seconds = time.process_time() - began
+    print()
+    print(
+        f"{units:,} units, of a tree: {UNIT_SHARDS} files of {len(sealed) / 1e6:.1f} MB; a run "
+        f"spends {seconds:.2f} s of CPU on a shard, {UNIT_SHARDS * seconds:.0f} s on all"
+    )
 
 
 def _counts(budget: Budget, keys: int) -> OrderedQuestion[UniformMechanism]:

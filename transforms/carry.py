@@ -11,7 +11,7 @@ period and place only.
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -116,6 +116,41 @@ def _name(folder: str) -> str:
     return folder.rstrip("/").rsplit("/", 1)[-1]
 
 
+class LeftByRun(NamedTuple):
+    """What the run before left under seal.
+
+    Attributes:
+        folder: of that run.
+        nonce: of the folder.
+        key_id: the id of the key under which that run was made; "" before keys had ids.
+        parts: the tree, group, number, file and checksum of each part.
+    """
+
+    folder: str
+    nonce: bytes
+    key_id: str
+    parts: list[tuple[str, int, int, str, str]]
+
+
+def left_by_run(plan: ReleasePlan, output: str, kind: str) -> LeftByRun:
+    """What the run before left of a kind.
+
+    Args:
+        plan: of the run that goes on from it.
+        output: the folder of the run.
+        kind: of the parts.
+    """
+    folder = run_folder_before(plan, output)
+    manifest = read_manifest(files.join(folder, MANIFEST))
+    parts = [
+        (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])
+        for part in manifest["parts"]
+        if str(part["file"]).startswith(f"{kind}/")
+    ]
+    nonce, key_id = bytes.fromhex(manifest["nonce"]), str(manifest.get("key_id", ""))
+    return LeftByRun(folder=folder, nonce=nonce, key_id=key_id, parts=parts)
+
+
 class Carry(beam.PTransform):
     """The exact counts that the run before carried on.
 
@@ -136,25 +171,18 @@ class Carry(beam.PTransform):
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
-        assert self._plan.run is not None
-        folder = run_folder_before(self._plan, self._output)
-        manifest = read_manifest(files.join(folder, MANIFEST))
-        parts = [
-            (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])
-            for part in manifest["parts"]
-            if str(part["file"]).startswith(f"{STATE}/")
-        ]
+        left = left_by_run(self._plan, self._output, STATE)
         before = run_before(self._plan)
         # The release key may have been rotated since.
-        key = self._key.checked(str(manifest.get("key_id", "")))
+        key = self._key.checked(left.key_id)
         opened = (
             pipeline
-            | "Sealed" >> beam.Create(parts, reshuffle=False)
+            | "Sealed" >> beam.Create(left.parts, reshuffle=False)
             # (tree, group, number, file, checksum) -> (PlaceKey, bytes)
             | "Open"
-            >> beam.ParDo(
-                _Open(before, key, folder, bytes.fromhex(manifest["nonce"]))
-            ).with_outputs(BALANCE, main="counts")
+            >> beam.ParDo(_Open(before, key, left.folder, left.nonce)).with_outputs(
+                BALANCE, main="counts"
+            )
         )
         return opened["counts"], opened[BALANCE]
 

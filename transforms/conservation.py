@@ -116,7 +116,7 @@ def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     units = {
         tree_units(question.name): UNIT_SHARDS
         for question in plan.questions
-        if question.counted_periods is not None and plan.run is not None and plan.run.period > 1
+        if question.expects_units
     }
     return chunks | carried | units
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from dpcore.questions.place import Gathered, Place, ReleasedPart
+from dpcore.questions.place import UNITS, Gathered, Place, ReleasedPart
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import pack_many, unpack_many
 from transforms import files
@@ -280,6 +280,7 @@ def write_part(output: str, released: ReleasedPart) -> bytes:
     )
     files.write_whole(files.join(output, *receipt.file_name.split("/")), data)
     PARTS_WRITTEN.inc()
-    BYTES_WRITTEN.inc(len(data))
+    if released.part.kind != UNITS:  # whose size depends on how many units there have been
+        BYTES_WRITTEN.inc(len(data))
     advance("write", 1)
     return receipt.to_bytes()

@@ -40,6 +40,8 @@ PLAN = "plan.json"
 SIGNATURE = "manifest.sig"
 # The folders of parts.
 PART_KINDS = (NODES, CDF, STATE, UNITS)
+# Of a run of a series: what only the next run reads.
+SEALED_KINDS = (STATE, UNITS)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -16,13 +16,17 @@ import apache_beam as beam
 from dpcore.questions.place import UNITS
 from dpcore.release.plan import ReleasePlan
 from transforms import files
-from transforms.carry import SeriesError, run_before, run_folder_before, sealed_part
+from transforms.carry import (
+    SeriesError,
+    left_by_run,
+    run_before,
+    run_folder_before,
+    sealed_part,
+)
 from transforms.conservation import tree_units, unit_rows
 from transforms.draw import write_part
-from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
-from transforms.layout import MANIFEST
 from transforms.nonce import key_id_of_folder
 from transforms.readers.read import BALANCE
 
@@ -33,8 +37,7 @@ EARLIER = b"\xff\xff\xff\xff"
 
 def has_earlier_units(plan: ReleasePlan) -> bool:
     """Whether it matters in which periods before this run units were counted."""
-    is_later = plan.run is not None and plan.run.period > 1
-    return is_later and any(each.counted_periods is not None for each in plan.questions)
+    return any(question.expects_units for question in plan.questions)
 
 
 def leaves_units(plan: ReleasePlan) -> bool:
@@ -83,26 +86,19 @@ class OpenUnits(beam.PTransform):
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
-        folder = run_folder_before(self._plan, self._output)
-        manifest = read_manifest(files.join(folder, MANIFEST))
-        if self._key.key_id != manifest.get("key_id"):
+        left = left_by_run(self._plan, self._output, UNITS)
+        if self._key.key_id != left.key_id:
             raise SeriesError(
-                f"series: units are known by the release key {manifest.get('key_id')}, under which "
-                f"{folder} was made; this run is to be made under {self._key.key_id}"
+                f"series: units are known by the release key {left.key_id}, under which "
+                f"{left.folder} was made; this run is to be made under {self._key.key_id}"
             )
-        parts = [
-            (part["tree"], part["chunk"], part["file"], part["sha256"])
-            for part in manifest["parts"]
-            if str(part["file"]).startswith(f"{UNITS}/")
-        ]
-        nonce = bytes.fromhex(manifest["nonce"])
         opened = (
             pipeline
-            | "Sealed" >> beam.Create(parts, reshuffle=False)
-            # (tree, shard, file, checksum) -> (ShardKey, bytes)
+            | "Sealed" >> beam.Create(left.parts, reshuffle=False)
+            # (tree, group, shard, file, checksum) -> (ShardKey, bytes)
             | "Open"
             >> beam.ParDo(
-                _OpenUnits(run_before(self._plan), self._key, folder, nonce)
+                _OpenUnits(run_before(self._plan), self._key, left.folder, left.nonce)
             ).with_outputs(BALANCE, main="units")
         )
         return opened["units"], opened[BALANCE]
@@ -116,8 +112,8 @@ class _OpenUnits(KeyedDoFn):
         super().__init__(plan, key)
         self._folder, self._nonce = folder, nonce
 
-    def process(self, element: tuple[str, int, str, str]) -> Iterator[Any]:
-        tree, shard, file, checksum = element
+    def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
+        tree, _, shard, file, checksum = element
         sealed = sealed_part(files.join(self._folder, *file.split("/")), checksum)
         question = self._plan.question(tree)
         try:

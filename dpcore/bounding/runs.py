@@ -103,7 +103,7 @@ class UnitRuns:
             counts=self.counts[kept],
         )
 
-    def of_units(self, kept: Flags) -> UnitRuns:
+    def select_units(self, kept: Flags) -> UnitRuns:
         """The runs of some of the units, without the others.
 
         Args:

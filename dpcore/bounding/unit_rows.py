@@ -141,7 +141,7 @@ class TreeBounding:
         came = runs.rows
         if known is not None and most is not None:
             counted, known = known.admit(runs.units, most)
-            runs = runs.of_units(counted)
+            runs = runs.select_units(counted)
         cells = self._question.counts_unit_cells
         numbers = runs.cells_of_units if cells else runs.rows_of_units
         units = self._question.unit_increments(numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from transforms.layout import (
     NONCE,
     PLAN,
     RECORD,
+    SEALED_KINDS,
     SIGNATURE,
     TO_DATE,
     concluded_file,
@@ -114,7 +115,10 @@ def _check_part(part: Part, entry: object, place: str) -> None:
 
 def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     """Every file has the bytes that the manifest names, and no other file lies there, but for the
-    first stages, which are releases of their own, and totals to date of a series."""
+    first stages, which are releases of their own, and totals to date of a series.
+
+    A copy may lack what is sealed for the next run of a series, all of a kind.
+    """
     within = [FOLDER] if plan.selection is not None else []
     within += [BOUNDS] if plan.bounds is not None else []
     within += [TO_DATE] if plan.run is not None else []
@@ -122,23 +126,41 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
     expected |= {str(name): str(each) for name, each in manifest["files"].items()}
     try:
         present = set(file_names(folder))
+        left_out = _left_out(expected, present)
+        for kind in left_out:
+            expected = {name: each for name, each in expected.items() if _kind(name) != kind}
         for name in sorted(expected.keys() - present):
             raise CheckFailed(f"{name} is missing")
         for name in sorted(present - expected.keys() - set(BESIDE)):
-            if name.split("/")[0] in within:
+            if _kind(name) in within:
                 continue
             raise CheckFailed(f"{name} lies there, and the manifest does not name it")
         for name, checksum in expected.items():
             if file_checksum(os.path.join(folder, *name.split("/"))) != checksum:
                 raise CheckFailed(f"{name} has not the bytes that the manifest names")
         for part in manifest["parts"]:
+            if _kind(str(part["file"])) in left_out:
+                continue
             rows = _rows(os.path.join(folder, *str(part["file"]).split("/")))
             if type(part["rows"]) is not int or part["rows"] != rows:
                 raise CheckFailed(f"{part['file']} has not the rows that the manifest states")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
     sentence = f"all {len(expected)} are there and unchanged, and none beside"
-    return f"{sentence} but the files of {TO_DATE}" if plan.run else sentence
+    sentence += f" but the files of {TO_DATE}" if plan.run else ""
+    return sentence + "".join(f"; {kind} is left out of this copy" for kind in left_out)
+
+
+def _kind(name: str) -> str:
+    """The folder of a file within its release."""
+    return name.split("/")[0]
+
+
+def _left_out(expected: Iterable[str], present: Collection[str]) -> list[str]:
+    """The folders of sealed files that a published copy lacks as a whole: only the next run of the
+    series reads them."""
+    named, there = {_kind(each) for each in expected}, {_kind(each) for each in present}
+    return [kind for kind in SEALED_KINDS if kind in named - there]
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:

@@ -23,60 +23,42 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         question: the tree, at one of the runs.
         period: the plan of the tree of one period.
     """
-    if not question.adds_up:
-        return _separate_description(question, period)
+    periods = question.temporal.periods
+    series: dict[str, Any] = {"periods": periods, "period": question.period}
+    counted: list[str] = []
+    if question.max_periods is not None:
+        series["max_periods"] = question.max_periods
+        counted = [f"  {counted_in_words(question.run)}"]
+    head = f"{escaped(question.name)}: period {question.period} of {periods}; "
+    if question.adds_up:
+        entries, lines = _temporal(question)
+        above = [f"{head}each row is in one node of every temporal level:", *lines[:-1]]
+        above += [*counted, *lines[-1:]]
+    else:
+        entries = {"separate": True}
+        reason = "as the answers of several periods of this tree do not add up"
+        above = [f"{head}each is released by itself, {reason}", *counted, *period.above]
+    return replace(
+        period,
+        entry=lambda: period.entry() | {"series": series | entries},
+        above=("", *above),
+    )
+
+
+def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
+    """The budgets of temporal levels and the error of totals to date, as entries and as lines."""
     tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.trees)
     to_date = math.sqrt(mean_variance(tree, variances) / variances[0])
     levels: list[dict[str, Any]] = [
         {"periods": span, each.measure.value: float(each.amount)}
-        for span, each in zip(tree.spans, question.level_budgets, strict=False)
+        for span, each in zip(tree.spans, question.level_budgets, strict=True)
     ]
-    series: dict[str, Any] = {
-        "periods": tree.periods,
-        "period": question.period,
-        "levels": levels,
-        "to_date_per_period_rmse": to_date,
-    }
-    counted = _counted(question)
-    if question.max_periods is not None:
-        series["max_periods"] = question.max_periods
-    return replace(
-        period,
-        entry=lambda: period.entry() | {"series": series},
-        above=(
-            "",
-            f"{escaped(question.name)}: period {question.period} of {tree.periods}; each row is in "
-            "one node of every temporal level:",
-            *(_level(tree.periods, **level) for level in levels),
-            *counted,
-            f"  a total to date is off by {to_date:.3g} times a period alone (root mean square "
-            f"over the {tree.periods} periods); one period alone:",
-        ),
+    lines = [_level(tree.periods, **level) for level in levels]
+    lines.append(
+        f"  a total to date is off by {to_date:.3g} times a period alone (root mean square over "
+        f"the {tree.periods} periods); one period alone:"
     )
-
-
-def _separate_description(question: SeriesQuestion, period: Description) -> Description:
-    """Describe a tree that is released by itself in every period."""
-    periods = question.temporal.periods
-    series: dict[str, Any] = {"periods": periods, "period": question.period, "separate": True}
-    if question.max_periods is not None:
-        series["max_periods"] = question.max_periods
-    return replace(
-        period,
-        entry=lambda: period.entry() | {"series": series},
-        above=(
-            "",
-            f"{escaped(question.name)}: period {question.period} of {periods}; each is released by "
-            "itself, as the answers of several periods of this tree do not add up",
-            *_counted(question),
-            *period.above,
-        ),
-    )
-
-
-def _counted(question: SeriesQuestion) -> tuple[str, ...]:
-    run = question.run
-    return () if run.max_periods is None else (f"  {counted_in_words(run)}",)
+    return {"levels": levels, "to_date_per_period_rmse": to_date}, lines
 
 
 def _level(in_all: int, periods: int, **spent: Any) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 
 import apache_beam as beam
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms import metrics
+from dpcore.questions.place import UNITS, Part, ReleasedPart
+from dpcore.questions.tables import NODES
+from transforms import draw, metrics
 from transforms.layout import planned_parts
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
@@ -135,3 +138,15 @@ def test_no_other_module_makes_metrics() -> None:
 
 def package_modules(name: str) -> list[Path]:
     return sorted((PROJECT / name).glob("*.py"))
+
+
+@pytest.mark.parametrize(("kind", "counts"), [(NODES, True), (UNITS, False)])
+def test_bytes_of_remembered_units_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, counts: bool
+) -> None:
+    """Their size depends on how many units there have been, and on no noise."""
+    counted: list[int] = []
+    monkeypatch.setattr(draw, "BYTES_WRITTEN", SimpleNamespace(inc=counted.append))
+    part = Part(kind=kind, tree="t", key=0, index=0)
+    draw.write_part(str(tmp_path), ReleasedPart(part, pa.table({"sealed": [b"x" * 1000]})))
+    assert bool(counted) == counts and len(list(tmp_path.glob(f"{kind}/*"))) == 1

@@ -92,12 +92,12 @@ class Separate(Workspace):
     def period(self, period: int, *options: str) -> Outcome:
         """Write the rows of a period and release them."""
         self.write_period(period)
-        return self.run("release", self.of_period(period), *options)
+        return self.run("release", self.configured(period), *options)
 
-    def of_period(self, period: int) -> str:
+    def configured(self, period: int) -> str:
         return self.configure(lambda settings: settings["series"].update(period=period))
 
-    def folder_of(self, period: int) -> Path:
+    def period_folder(self, period: int) -> Path:
         return self.output / f"period-{period:04d}"
 
 
@@ -108,8 +108,8 @@ def made(folder: Path, name: str, *, whole: bool) -> Separate:
     return workspace
 
 
-def plan_of(workspace: Separate, period: int) -> ReleasePlan:
-    return ReleaseFolder(str(workspace.folder_of(period))).plan
+def read_plan(workspace: Separate, period: int) -> ReleasePlan:
+    return ReleaseFolder(str(workspace.period_folder(period))).plan
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -119,13 +119,13 @@ def test_each_period_is_released_and_verified(tmp_path: Path, name: str) -> None
         outcome = workspace.period(period)
         assert outcome.code == 0, outcome.err
     assert "to date" not in outcome.out
-    assert not (workspace.folder_of(3) / "to-date").exists()
+    assert not (workspace.period_folder(3) / "to-date").exists()
     # Made once more from the rows and what the run before left: the same bytes.
-    outcome = workspace.run("verify", workspace.folder_of(3), "--data", workspace.of_period(3))
+    outcome = workspace.run("verify", workspace.period_folder(3), "--data", workspace.configured(3))
     assert outcome.code == 0, outcome.out + outcome.err
     outcome = workspace.run("query", workspace.output, "describe")
     assert outcome.code == 2 and "the periods of tree t do not add up; query one" in outcome.err
-    outcome = workspace.run("plan", workspace.of_period(1))
+    outcome = workspace.run("plan", workspace.configured(1))
     assert "each is released by itself" in outcome.out
     assert "counted in the first 2 periods in which it has rows" in outcome.out
 
@@ -140,7 +140,7 @@ def test_a_period_of_all_rows_of_a_unit_has_its_part_of_the_budget(
         folder.mkdir()
         workspace = made(folder, name, whole=whole)
         assert workspace.period(1).code == 0
-        (question,) = plan_of(workspace, 1).questions
+        (question,) = read_plan(workspace, 1).questions
         spent, level = question.spending, question.measured_trees[0].spending
         assert spent.epsilon + level.rho > 0 and (spent.rho > 0) == (level.rho > 0)
         factor = MOST if whole else 1
@@ -154,7 +154,7 @@ def test_everybody_is_counted_in_the_first_periods_alone(tmp_path: Path) -> None
     counted = []
     for period in (1, 2, 3):
         assert workspace.period(period).code == 0
-        (path,) = workspace.folder_of(period).glob("nodes/*")
+        (path,) = workspace.period_folder(period).glob("nodes/*")
         counted.append(pq.read_table(path)["estimate"][0].as_py())
     # 500 people in each; the noise has a standard error of about one row.
     assert [round(each / 100) for each in counted] == [5, 5, 0]
@@ -167,21 +167,19 @@ def test_a_series_has_trees_that_add_up_beside_others(tmp_path: Path) -> None:
         outcome = workspace.period(period)
         assert outcome.code == 0, outcome.err
     assert "to date, periods 1 to 2 of 3" in outcome.out
-    names = {
-        path.name.split("-")[0] for path in (workspace.folder_of(2) / "to-date").rglob("*.parquet")
-    }
-    assert names == {"sums"}
+    to_date = (workspace.period_folder(2) / "to-date").rglob("*.parquet")
+    assert {path.name.split("-")[0] for path in to_date} == {"sums"}
     assert workspace.run("query", workspace.output, "cdf", "50", "--tree", "sums").code == 0
     assert workspace.run("query", workspace.output, "cdf", "50", "--tree", "mean").code == 2
-    budgets = [each.spending.epsilon for each in plan_of(workspace, 2).questions]
+    budgets = [each.spending.epsilon for each in read_plan(workspace, 2).questions]
     assert sum(budgets) == Fraction(6)
-    assert workspace.run("verify", workspace.folder_of(2)).code == 0
+    assert workspace.run("verify", workspace.period_folder(2)).code == 0
 
 
 def test_boxes_of_a_period_are_sampled(tmp_path: Path) -> None:
     workspace = made(tmp_path, "box", whole=False)
     assert workspace.period(1).code == 0
     rows = tmp_path / "rows.parquet"
-    outcome = workspace.run("sample", workspace.folder_of(1), "-n", "200", "--output", rows)
+    outcome = workspace.run("sample", workspace.period_folder(1), "-n", "200", "--output", rows)
     assert outcome.code == 0, outcome.err
     assert pq.read_table(rows).num_rows == 200

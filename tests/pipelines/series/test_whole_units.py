@@ -72,7 +72,7 @@ class People(Workspace):
 
         return self.run("release", self.configure(change), *options)
 
-    def folder_of(self, period: int) -> Path:
+    def period_folder(self, period: int) -> Path:
         return self.output / f"period-{period:04d}"
 
     def released_periods(self, last: int) -> None:
@@ -83,7 +83,7 @@ class People(Workspace):
 
     def counts(self, period: int) -> list[int]:
         """The released counts of the leaves of a period, next to exact."""
-        tables = [pq.read_table(path) for path in self.folder_of(period).glob("nodes/*")]
+        tables = [pq.read_table(path) for path in self.period_folder(period).glob("nodes/*")]
         nodes = pa.concat_tables(tables).to_pylist()
         deepest = max(row["level"] for row in nodes)
         return [
@@ -109,7 +109,7 @@ def copy(people: People, tmp_path: Path) -> People:
     own = People(folder)
     own.output.mkdir()
     for period in (1, 2):
-        shutil.copytree(people.folder_of(period), own.folder_of(period))
+        shutil.copytree(people.period_folder(period), own.period_folder(period))
     own.write_period(3)
     return own
 
@@ -121,7 +121,7 @@ def refused(outcome: Outcome, *words: str) -> None:
 
 
 def snapshot(made: People, period: int) -> dict[str, bytes]:
-    folder = made.folder_of(period)
+    folder = made.period_folder(period)
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
@@ -150,7 +150,7 @@ def test_a_run_in_memory_is_the_same_as_the_pipelines(people: People, tmp_path: 
     other, key = People(tmp_path / "memory"), ReleaseKey(bytes(range(32)))
     before: RunBefore | None = None
     for period in (1, 2, 3):
-        manifest = ReleaseFolder(str(people.folder_of(period))).manifest
+        manifest = ReleaseFolder(str(people.period_folder(period))).manifest
         nonce = bytes.fromhex(str(manifest["nonce"]))
         spec: Any = manifest["spec"]
         rows = other.write_period(period)
@@ -159,18 +159,18 @@ def test_a_run_in_memory_is_the_same_as_the_pipelines(people: People, tmp_path: 
         )
         before = RunBefore(made, nonce)
         ours = made.part(NODES, "all", 0, 0)
-        theirs = ReleaseFolder(str(people.folder_of(period))).part(NODES, "all", 0, 0)
+        theirs = ReleaseFolder(str(people.period_folder(period))).part(NODES, "all", 0, 0)
         assert ours.to_pylist() == theirs.to_pylist()
 
 
 def test_a_later_run_in_memory_needs_the_run_before(people: People) -> None:
-    spec: Any = ReleaseFolder(str(people.folder_of(2))).manifest["spec"]
+    spec: Any = ReleaseFolder(str(people.period_folder(2))).manifest["spec"]
     with pytest.raises(ValueError, match="before: period 2 goes on from the run before it"):
         release_rows(plan_from_spec(spec), [], ReleaseKey(bytes(32)))
 
 
 def test_the_guarantee_is_of_all_rows_of_a_person(people: People) -> None:
-    manifest: Any = ReleaseFolder(str(people.folder_of(2))).manifest
+    manifest: Any = ReleaseFolder(str(people.period_folder(2))).manifest
     assert manifest["series"] == {
         "id": "small",
         "period": 2,
@@ -183,16 +183,37 @@ def test_the_guarantee_is_of_all_rows_of_a_person(people: People) -> None:
     assert "counted in the first 2 periods in which it has rows, and in no later one" in words
     assert manifest["guarantee"]["rho"] == str(10**9)
     assert manifest["guarantee"]["period"] == "per_series"
-    page = (people.folder_of(2) / "report.html").read_text()
+    page = (people.period_folder(2) / "report.html").read_text()
     assert "at most 3 rows of a period, in at most 2 of the 4 periods" in page
 
 
 def test_nothing_of_units_is_in_clear_and_the_last_run_leaves_none(people: People) -> None:
-    assert len(list(people.folder_of(3).glob("units/*"))) == 64
-    assert not people.folder_of(PERIODS).joinpath("units").exists()
-    sizes = {path.stat().st_size for path in people.folder_of(3).glob("units/*")}
+    assert len(list(people.period_folder(3).glob("units/*"))) == 64
+    assert not people.period_folder(PERIODS).joinpath("units").exists()
+    sizes = {path.stat().st_size for path in people.period_folder(3).glob("units/*")}
     assert len(sizes) == 1
-    assert people.run("verify", people.folder_of(3)).code == 0
+    assert people.run("verify", people.period_folder(3)).code == 0
+
+
+@pytest.mark.parametrize("kinds", [("units",), ("state", "units")])
+def test_a_published_copy_without_what_is_sealed_is_verified(
+    people: People, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    published = tmp_path / "period-0003"
+    shutil.copytree(people.period_folder(3), published)
+    for kind in kinds:
+        shutil.rmtree(published / kind)
+    outcome = people.run("verify", published)
+    (line,) = (each for each in outcome.out.splitlines() if " files:" in each)
+    assert line.startswith("ok") and all(f"{kind} is left out" in line for kind in kinds)
+
+
+def test_a_part_of_what_is_sealed_is_missing(people: People, tmp_path: Path) -> None:
+    copied = tmp_path / "period-0003"
+    shutil.copytree(people.period_folder(3), copied)
+    sorted(copied.glob("units/*"))[3].unlink()
+    outcome = people.run("verify", copied)
+    assert outcome.code != 0 and "-000003-" in outcome.out and "is missing" in outcome.out
 
 
 def test_in_every_period_nothing_is_remembered(tmp_path: Path) -> None:
@@ -201,7 +222,7 @@ def test_in_every_period_nothing_is_remembered(tmp_path: Path) -> None:
         made.write_period(period)
         outcome = made.period(period, max_periods=PERIODS)
         assert outcome.code == 0, outcome.err
-    assert not made.folder_of(1).joinpath("units").exists()
+    assert not made.period_folder(1).joinpath("units").exists()
 
 
 # --- repeated, killed, restored ---
@@ -211,7 +232,7 @@ def test_a_run_goes_on_from_what_is_there(copy: People, people: People) -> None:
     assert copy.period(3).code == 0
     counts = copy.counts(3)
     assert counts == people.counts(3)
-    (copy.folder_of(3) / "manifest.json").unlink()
+    (copy.period_folder(3) / "manifest.json").unlink()
     first = snapshot(copy, 3)
     assert copy.period(3).code == 0
     again = snapshot(copy, 3)
@@ -221,7 +242,7 @@ def test_a_run_goes_on_from_what_is_there(copy: People, people: People) -> None:
 def test_a_run_is_repaired_with_the_same_bytes(copy: People) -> None:
     assert copy.period(3).code == 0
     whole = snapshot(copy, 3)
-    for path in list(copy.folder_of(3).glob("units/*"))[:7]:
+    for path in list(copy.period_folder(3).glob("units/*"))[:7]:
         path.unlink()
     assert copy.period(3, "--repair").code == 0
     assert snapshot(copy, 3) == whole
@@ -230,7 +251,7 @@ def test_a_run_is_repaired_with_the_same_bytes(copy: People) -> None:
 def test_rows_of_other_people_are_not_finished_as_the_same_draw(copy: People) -> None:
     """The counts are the same; who was counted is not."""
     assert copy.period(3).code == 0
-    (copy.folder_of(3) / "manifest.json").unlink()
+    (copy.period_folder(3) / "manifest.json").unlink()
     table = copy.write_period(3)
     # A new person with as many rows as one of these has, in the same cells.
     shown = Counter(table["person"].to_pylist())
@@ -244,19 +265,19 @@ def test_rows_of_other_people_are_not_finished_as_the_same_draw(copy: People) ->
 
 @pytest.mark.parametrize("damage", ["deleted", "of another run", "cut off"])
 def test_without_what_the_run_before_left_nothing_is_counted(copy: People, damage: str) -> None:
-    path = sorted(copy.folder_of(2).glob("units/*"))[11]
+    path = sorted(copy.period_folder(2).glob("units/*"))[11]
     if damage == "deleted":
         path.unlink()
     elif damage == "cut off":
         path.write_bytes(path.read_bytes()[:-5])
     else:
-        other = sorted(copy.folder_of(1).glob("units/*"))[11]
+        other = sorted(copy.period_folder(1).glob("units/*"))[11]
         path.write_bytes(other.read_bytes())
     refused(copy.period(3), "is missing or damaged; --repair makes it again")
-    assert not (copy.folder_of(3) / "manifest.json").exists()
+    assert not (copy.period_folder(3) / "manifest.json").exists()
     copy.write_period(2)
     assert copy.period(2, "--repair").code == 0
-    shutil.rmtree(copy.folder_of(3))
+    shutil.rmtree(copy.period_folder(3))
     copy.write_period(3)
     assert copy.period(3).code == 0
 
@@ -268,11 +289,11 @@ def test_a_rotated_key_goes_on_with_the_key_of_the_series(copy: People, people: 
     assert copy.period(3).code == 0
     assert copy.counts(3) == people.counts(3)
     ids = [
-        json.loads((copy.folder_of(each) / "manifest.json").read_text())["key_id"]
+        json.loads((copy.period_folder(each) / "manifest.json").read_text())["key_id"]
         for each in (2, 3)
     ]
     assert ids[0] == ids[1]
-    shutil.rmtree(copy.folder_of(3))
+    shutil.rmtree(copy.period_folder(3))
     copy.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
     refused(copy.period(3), "does not hold the key")
 
@@ -291,17 +312,17 @@ def test_other_shards_are_refused(copy: People) -> None:
 
 def lost_units(step: Any, element: Any) -> list[Any]:
     found = list(step(element))
-    return [] if element[1] == 5 else found
+    return [] if element[2] == 5 else found
 
 
 def units_without_their_balance(step: Any, element: Any) -> list[Any]:
     found = list(step(element))
-    return found[1:] if element[1] == 5 else found
+    return found[1:] if element[2] == 5 else found
 
 
 def repeated_units(step: Any, element: Any) -> list[Any]:
     found = list(step(element))
-    return found[:1] + found if element[1] == 5 else found
+    return found[:1] + found if element[2] == 5 else found
 
 
 @pytest.mark.parametrize("fault", [lost_units, units_without_their_balance, repeated_units])
@@ -315,7 +336,7 @@ def test_units_that_are_lost_stop_the_run(
         lambda self, element: fault(lambda each: own(self, each), element),
     )
     refused(copy.period(3), "the engine lost or repeated data")
-    assert not (copy.folder_of(3) / "manifest.json").exists()
+    assert not (copy.period_folder(3) / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("tag", ["units", "digest"])
@@ -331,7 +352,7 @@ def test_what_a_shard_leaves_is_not_lost(
 
     monkeypatch.setattr(bound._CountBounded, "process", losing)
     refused(copy.period(3), "the engine lost or repeated data")
-    assert not (copy.folder_of(3) / "manifest.json").exists()
+    assert not (copy.period_folder(3) / "manifest.json").exists()
 
 
 def test_a_unit_that_is_counted_once_more_would_be_seen(
