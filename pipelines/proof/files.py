@@ -148,7 +148,7 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
         raise CheckFailed(str(error)) from None
     sentence = f"all {len(expected)} are there and unchanged, and none beside"
     sentence += f" but the files of {TO_DATE}" if plan.run else ""
-    return sentence + "".join(f"; {kind} is left out of this copy" for kind in left_out)
+    return sentence + "".join(f"; {kind}/ is left out of this copy" for kind in left_out)
 
 
 def _kind(name: str) -> str:
