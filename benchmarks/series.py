@@ -48,8 +48,9 @@ from dpcore.questions.place import UNIT_SHARDS
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
+from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
-from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
+from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span, TemporalSplit, TemporalTree, best_split, split_of_fanout
 from dpcore.series.window_tables import WindowTables

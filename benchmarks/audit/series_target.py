@@ -15,8 +15,9 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import ReleaseReader
+from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
-from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
+from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.temporal import TemporalTree
 
 PERIODS = 2

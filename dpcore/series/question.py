@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource, counts_digest
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import periods_sensitivity
 from dpcore.privacy.spending import Spending
@@ -50,50 +50,12 @@ from dpcore.questions.question import PublicTable, Question, SeriesRun
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.rows.row_outcomes import RowOutcome
+from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
 
 # The kind of part that holds what is carried on.
 STATE = "state"
-# No partial counts of rows begin so: it would be a length of 4 GB.
-_CARRIED = b"\xff\xff\xff\xff"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SeriesCounts:
-    """The exact counts of one place: of the period, and of every temporal node that holds it.
-
-    Args:
-        own: of the period.
-        levels: of the nodes of the counted levels, (leaves,) each.
-    """
-
-    own: ChunkCounts
-    levels: tuple[Integers, ...]
-
-    @property
-    def total(self) -> int:
-        """Sum the counts of the period's rows; carried counts were balanced in their own run."""
-        return self.own.total
-
-    def to_bytes(self) -> bytes:
-        return pack_many([pack(each) for each in self.levels])
-
-    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
-        return counts_digest(key, release, tree, *place, np.concatenate(self.levels))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CarriedCounts:
-    """Exact counts at hand, as `SeriesQuestion.split_counts` takes them.
-
-    Args:
-        period: of the period, as the question of a level takes them.
-        carried: by place, what the run before carried on (`SeriesQuestion.opened`).
-    """
-
-    period: object
-    carried: Mapping[Place, bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +221,7 @@ class SeriesQuestion(Question):
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
         carried: list[bytes] = []
-        own = self.levels[0].merge(place, _set_aside(partials, carried))
+        own = self.levels[0].merge(place, set_aside(partials, carried))
         assert isinstance(own, ChunkCounts)
         before = self.temporal.carried(self.period - 1)
         levels = []
@@ -299,7 +261,7 @@ class SeriesQuestion(Question):
         """
         flat = np.frombuffer(key.opened(sealed, *self._state_name(place, *name)), dtype="<i8")
         arrays = flat.reshape(len(self.temporal.carried(self.period)), -1)
-        return _CARRIED + pack_many([pack(each) for each in arrays.astype(np.int64)])
+        return CARRIED + pack_many([pack(each) for each in arrays.astype(np.int64)])
 
     def _state_name(self, place: Place, *name: bytes | str) -> tuple[bytes | str | int, ...]:
         return ("series state", *name, self.name, self.period, *place)
@@ -525,12 +487,3 @@ class SeriesQuestion(Question):
             "period": self.period,
             "levels": levels,
         } | ({} if self.max_periods is None else {"max_periods": self.max_periods})
-
-
-def _set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[bytes]:
-    """The partial counts of the period's rows; what was carried on goes into a list."""
-    for data in partials:
-        if data.startswith(_CARRIED):
-            carried.append(data[len(_CARRIED) :])
-        else:
-            yield data

@@ -22,8 +22,9 @@ import pyarrow as pa
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.questions.place import Counts, Drawn, Gathered, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
+from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import adds_up
-from dpcore.series.question import CarriedCounts, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_name
 from dpcore.series.temporal import TemporalTree
 

@@ -1,0 +1,64 @@
+"""The exact counts of a place of a series: of its period, and what earlier periods carry on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.arrays import Integers
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import counts_digest
+from dpcore.questions.leaf_counts import ChunkCounts
+from dpcore.questions.place import Place
+from dpcore.rows.packing import pack, pack_many
+
+# No partial counts of rows begin so: it would be a length of 4 GB.
+CARRIED = b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeriesCounts:
+    """The exact counts of one place: of the period, and of every temporal node that holds it.
+
+    Args:
+        own: of the period.
+        levels: of the nodes of the counted levels, (leaves,) each.
+    """
+
+    own: ChunkCounts
+    levels: tuple[Integers, ...]
+
+    @property
+    def total(self) -> int:
+        """Sum the counts of the period's rows; carried counts were balanced in their own run."""
+        return self.own.total
+
+    def to_bytes(self) -> bytes:
+        return pack_many([pack(each) for each in self.levels])
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, np.concatenate(self.levels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedCounts:
+    """Exact counts at hand, as `SeriesQuestion.split_counts` takes them.
+
+    Args:
+        period: of the period, as the question of a level takes them.
+        carried: by place, what the run before carried on (`SeriesQuestion.opened`).
+    """
+
+    period: object
+    carried: Mapping[Place, bytes]
+
+
+def set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[bytes]:
+    """The partial counts of the period's rows; what was carried on goes into a list."""
+    for data in partials:
+        if data.startswith(CARRIED):
+            carried.append(data[len(CARRIED) :])
+        else:
+            yield data
