@@ -80,7 +80,7 @@ class BoundRows(beam.PTransform):
 
     def expand(self, batches: Any) -> Any:
         shards = unit_shard_count(batches.pipeline.options)
-        remembers = any(each.counted_periods is not None for each in self._plan.questions)
+        remembers = bool(self._plan.remembering)
         if remembers and shards != UNIT_SHARDS:
             raise InputError(
                 f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "

@@ -115,8 +115,7 @@ def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     }
     units = {
         tree_units(question.name): UNIT_SHARDS
-        for question in plan.questions
-        if question.expects_units
+        for question in (plan.remembering if plan.is_later_run else ())
     }
     return chunks | carried | units
 
@@ -145,7 +144,7 @@ def check_digests(plan: ReleasePlan, chunks: int) -> None:
     Raises:
         ConservationError: a chunk's digest was lost or repeated.
     """
-    shards = UNIT_SHARDS * sum(each.counted_periods is not None for each in plan.questions)
+    shards = UNIT_SHARDS * len(plan.remembering)
     if chunks != shards + sum(len(question.places) for question in plan.questions):
         raise ConservationError(
             "the engine lost or repeated data: digests of chunks do not balance, so nothing was "

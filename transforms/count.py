@@ -111,7 +111,7 @@ class CountRows(beam.PTransform):
             BALANCE: balances | "Balance" >> beam.Flatten(),
             "units": None,
         }
-        if any(each.counted_periods is not None for each in self._plan.questions):
+        if self._plan.remembering:
             both = (merged[_DIGEST], partial[_DIGEST])
             result |= {_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
         return result

@@ -37,7 +37,7 @@ EARLIER = b"\xff\xff\xff\xff"
 
 def has_earlier_units(plan: ReleasePlan) -> bool:
     """Whether it matters in which periods before this run units were counted."""
-    return any(question.expects_units for question in plan.questions)
+    return plan.is_later_run and bool(plan.remembering)
 
 
 def leaves_units(plan: ReleasePlan) -> bool:

@@ -211,11 +211,6 @@ class UnitRows(_ReadTree):
         return None
 
     @property
-    def expects_units(self) -> bool:
-        """Whether the run before left in how many periods units have been counted."""
-        return False
-
-    @property
     def leaves_units(self) -> bool:
         """Whether the next run of a series needs to know in how many periods units have been
         counted: the parts of kind `UNITS`."""

@@ -245,6 +245,16 @@ class ReleasePlan:
         return self.questions[0].run
 
     @property
+    def remembering(self) -> tuple[Question, ...]:
+        """The trees that need to know in how many periods of a series each unit was counted."""
+        return tuple(each for each in self.questions if each.counted_periods is not None)
+
+    @property
+    def is_later_run(self) -> bool:
+        """Whether it is a run of a series that goes on from one before."""
+        return self.run is not None and self.run.period > 1
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of all questions and of the privacy unit, each once."""
         read = (name for question in self.questions for name in question.columns)

@@ -274,10 +274,6 @@ class SeriesQuestion(Question):
         return most if most is not None and most < self.temporal.periods else None
 
     @property
-    def expects_units(self) -> bool:
-        return self.counted_periods is not None and self.period > 1
-
-    @property
     def leaves_units(self) -> bool:
         return self.counted_periods is not None and self.period < self.temporal.periods
 
