@@ -52,7 +52,14 @@ from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
 from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.spans import select_span
-from dpcore.series.temporal import Span, TemporalSplit, TemporalTree, best_split, split_of_fanout
+from dpcore.series.temporal import (
+    Span,
+    TemporalSetting,
+    TemporalSplit,
+    TemporalTree,
+    best_split,
+    split_of_fanout,
+)
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
 from dpcore.trees.uniform import UniformTree
@@ -153,9 +160,9 @@ def print_predicted() -> None:
     print(f"{'':10} {'T':>5} " + " ".join(f"{each:>16}" for each in heading))
     for measure, power in POWERS.items():
         for periods in PREDICTED:
-            planned = best_split(periods, power)
+            planned = best_split(periods, TemporalSetting(power=power))
             separate = periods ** (power / 2)
-            binary = split_of_fanout(periods, 2, power)
+            binary = split_of_fanout(periods, 2, TemporalSetting(power=power))
             errors = (separate, math.sqrt((periods + 1) / 2), binary.error, planned.error)
             columns = " ".join(f"{each:>16.3g}" for each in errors)
             spans = " ".join(map(str, planned.tree.spans))
@@ -174,8 +181,8 @@ def print_measured(periods: int, keys: int) -> None:
             "days added": TemporalSplit(
                 tree=TemporalTree(periods=periods), shares=(1.0,), error=1.0
             ),
-            "binary": split_of_fanout(periods, 2, power),
-            "planned": best_split(periods, power),
+            "binary": split_of_fanout(periods, 2, TemporalSetting(power=power)),
+            "planned": best_split(periods, TemporalSetting(power=power)),
         }
         for name, split in splits.items():
             errors = _errors(tree, split, keys) / alone
@@ -195,7 +202,10 @@ def print_bounds() -> None:
     for measure, power in POWERS.items():
         for periods in PREDICTED[1:]:
             bounds = [each for each in BOUNDS if each < periods]
-            errors = [best_split(periods, power, each).error for each in (*bounds, periods)]
+            errors = [
+                best_split(periods, TemporalSetting(power=power, max_periods=each)).error
+                for each in (*bounds, periods)
+            ]
             texts = [f"{each:.3g}" for each in errors]
             texts[-1:-1] = [""] * (len(BOUNDS) - len(bounds))
             print(f"{measure.value:10} {periods:>5} " + " ".join(f"{each:>12}" for each in texts))

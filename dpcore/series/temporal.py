@@ -183,16 +183,23 @@ def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tup
     return tuple(results)
 
 
-def mean_variance(tree: TemporalTree, variances: tuple[float, ...]) -> float:
+def mean_variance(
+    tree: TemporalTree, variances: tuple[float, ...], *, from_below: bool = True
+) -> float:
     """The variance of the total to date, on average over the periods.
 
     Args:
         tree, variances: as for `estimated_variances`.
+        from_below: whether a node is estimated from all that is measured inside it, or is what was
+            measured of it alone.
 
     >>> mean_variance(TemporalTree.from_fanout(2, 2), (1.0, 1.0))  # 1, then 1 / (1 + 1 / 2)
     0.8333333333333333
+    >>> mean_variance(TemporalTree.from_fanout(2, 2), (1.0, 1.0), from_below=False)
+    1.0
     """
-    parts = zip(tree.mean_roots, estimated_variances(tree, variances), strict=True)
+    own = estimated_variances(tree, variances) if from_below else variances
+    parts = zip(tree.mean_roots, own, strict=True)
     return math.fsum(number * variance for number, variance in parts)
 
 
@@ -212,8 +219,24 @@ class TemporalSplit:
     error: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class TemporalSetting:
+    """What a budget is split for.
+
+    Args:
+        power: p, 2 for epsilon and 1 for rho: the variance of noise is its budget to the power of
+            -p.
+        max_periods: in how many periods a unit is counted (`periods_sensitivity`).
+        from_below: as for `mean_variance`.
+    """
+
+    power: int
+    max_periods: int = 1
+    from_below: bool = True
+
+
 @lru_cache(maxsize=16)
-def best_split(periods: int, power: int, max_periods: int = 1) -> TemporalSplit:
+def best_split(periods: int, setting: TemporalSetting) -> TemporalSplit:
     """The tree and the split of a budget with which totals to date are best on average.
 
     The variance of a level's noise is its share to the power of -2 (discrete Laplace under
@@ -224,43 +247,48 @@ def best_split(periods: int, power: int, max_periods: int = 1) -> TemporalSplit:
 
     Args:
         periods: T.
-        power: p, 2 for epsilon and 1 for rho.
-        max_periods: in how many periods a unit is counted (`periods_sensitivity`).
+        setting: what the budget is split for.
 
-    >>> best_split(14, 1).tree.spans, round(best_split(14, 1).error, 2)
+    >>> pure, gaussian = TemporalSetting(power=2), TemporalSetting(power=1)
+    >>> best_split(14, gaussian).tree.spans, round(best_split(14, gaussian).error, 2)
     ((1, 2, 4, 8), 2.21)
-    >>> best_split(14, 2).tree.spans, round(best_split(14, 2).error, 2)
+    >>> best_split(14, pure).tree.spans, round(best_split(14, pure).error, 2)
     ((1,), 2.74)
-    >>> round(best_split(14, 2, 7).error / best_split(14, 2).error, 9)
+    >>> of_seven = TemporalSetting(power=2, max_periods=7)
+    >>> round(best_split(14, of_seven).error / best_split(14, pure).error, 9)
     7.0
+    >>> alone = replace(gaussian, from_below=False)
+    >>> best_split(14, alone).tree.spans, round(best_split(14, alone).error, 2)
+    ((1, 4), 2.45)
     """
     # Wider trees have a root above the periods, which few totals to date use.
     widest = max(2, min(periods, _WIDEST))
-    trees = (TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1))
-    found = (_earning(_split(tree, power, max_periods), power, max_periods) for tree in trees)
+    trees = [TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1)]
+    trees.append(TemporalTree(periods=periods))
+    found = (_earning(_split(tree, setting), setting) for tree in trees)
     # Of equals up to rounding the first, on every machine.
     return min(found, key=lambda each: round(each.error, 9))
 
 
 @lru_cache(maxsize=16)
-def split_of_fanout(periods: int, fanout: int, power: int, max_periods: int = 1) -> TemporalSplit:
+def split_of_fanout(periods: int, fanout: int, setting: TemporalSetting) -> TemporalSplit:
     """The tree of a fan-out, all of whose levels are measured, and the split with which totals to
     date are best on average while no level gets less than half an equal share.
 
     Args:
         periods: T.
         fanout: b.
-        power, max_periods: as for `best_split`.
+        setting: as for `best_split`.
 
     Raises:
         Refusal: periods or fan-out out of range.
 
-    >>> [round(share, 3) for share in split_of_fanout(4, 2, 2).shares]
+    >>> [round(share, 3) for share in split_of_fanout(4, 2, TemporalSetting(power=2)).shares]
     [0.667, 0.167, 0.167]
     """
     tree = TemporalTree.from_fanout(periods, fanout)
     least = 1 / (2 * len(tree.spans))
-    free, fixed = list(_split(tree, power, max_periods).shares), [False] * len(tree.spans)
+    free, fixed = list(_split(tree, setting).shares), [False] * len(tree.spans)
     while any(share < least and not held for share, held in zip(free, fixed, strict=True)):
         fixed = [held or share < least for share, held in zip(free, fixed, strict=True)]
         left = 1 - least * sum(fixed)
@@ -268,28 +296,28 @@ def split_of_fanout(periods: int, fanout: int, power: int, max_periods: int = 1)
         free = [
             least if held else share * left / rest for share, held in zip(free, fixed, strict=True)
         ]
-    error = _error(tree, free, power, max_periods)
+    error = _error(tree, free, setting)
     return TemporalSplit(tree=tree, shares=tuple(free), error=error)
 
 
-def _earning(split: TemporalSplit, power: int, max_periods: int) -> TemporalSplit:
+def _earning(split: TemporalSplit, setting: TemporalSetting) -> TemporalSplit:
     """The split without levels whose share is next to nothing."""
     while min(split.shares) < _LEAST_SHARE:
         worst = min(range(1, len(split.shares)), key=lambda level: split.shares[level])
         spans = split.tree.spans[:worst] + split.tree.spans[worst + 1 :]
-        split = _split(replace(split.tree, spans=spans), power, max_periods)
+        split = _split(replace(split.tree, spans=spans), setting)
     return split
 
 
-def _split(tree: TemporalTree, power: int, max_periods: int) -> TemporalSplit:
+def _split(tree: TemporalTree, setting: TemporalSetting) -> TemporalSplit:
     """The best split. The last step's and not that of the least error, which many would share up to
     rounding: every run of a series must find the same one, on whatever machine."""
     shares = [1 / len(tree.spans)] * len(tree.spans)
-    squares = _squared_sensitivities(tree, power, max_periods)
+    squares = _squared_sensitivities(tree, setting)
     for _ in range(_STEPS):
-        slopes = _slopes(tree, _variances(tree, shares, power, max_periods))
+        slopes = _slopes(tree, _variances(tree, shares, setting), setting)
         wanted = [
-            math.sqrt(slope * square) if power == 1 else cube_root(slope * square)
+            math.sqrt(slope * square) if setting.power == 1 else cube_root(slope * square)
             for slope, square in zip(slopes, squares, strict=True)
         ]
         total, before = math.fsum(wanted), shares
@@ -299,33 +327,38 @@ def _split(tree: TemporalTree, power: int, max_periods: int) -> TemporalSplit:
         ]
         if max(abs(one - other) for one, other in zip(shares, before, strict=True)) < _SETTLED:
             break
-    error = _error(tree, shares, power, max_periods)
+    error = _error(tree, shares, setting)
     return TemporalSplit(tree=tree, shares=tuple(shares), error=error)
 
 
-def _squared_sensitivities(tree: TemporalTree, power: int, max_periods: int) -> list[int]:
+def _squared_sensitivities(tree: TemporalTree, setting: TemporalSetting) -> list[int]:
     """The squared sensitivity of each level, L1 or L2, in that of one period."""
-    found = (periods_sensitivity(max_periods, span) for span in tree.spans)
-    return [l2_squared if power == 1 else l1 * l1 for l1, l2_squared in found]
+    found = (periods_sensitivity(setting.max_periods, span) for span in tree.spans)
+    return [l2_squared if setting.power == 1 else l1 * l1 for l1, l2_squared in found]
 
 
 def _variances(
-    tree: TemporalTree, shares: list[float], power: int, max_periods: int
+    tree: TemporalTree, shares: list[float], setting: TemporalSetting
 ) -> tuple[float, ...]:
-    squares = _squared_sensitivities(tree, power, max_periods)
+    squares = _squared_sensitivities(tree, setting)
     return tuple(
-        square / (share if power == 1 else share * share)
+        square / (share if setting.power == 1 else share * share)
         for share, square in zip(shares, squares, strict=True)
     )
 
 
-def _error(tree: TemporalTree, shares: list[float], power: int, max_periods: int) -> float:
-    return math.sqrt(mean_variance(tree, _variances(tree, shares, power, max_periods)))
+def _error(tree: TemporalTree, shares: list[float], setting: TemporalSetting) -> float:
+    variances = _variances(tree, shares, setting)
+    return math.sqrt(mean_variance(tree, variances, from_below=setting.from_below))
 
 
-def _slopes(tree: TemporalTree, variances: tuple[float, ...]) -> list[float]:
+def _slopes(
+    tree: TemporalTree, variances: tuple[float, ...], setting: TemporalSetting
+) -> list[float]:
     """dF/dv of each level, F the mean variance of totals to date: backwards through
     `estimated_variances`."""
+    if not setting.from_below:
+        return list(tree.mean_roots)
     estimated = estimated_variances(tree, variances)
     above, slopes = 0.0, [0.0] * len(variances)
     for level in reversed(range(len(variances))):

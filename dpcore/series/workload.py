@@ -15,7 +15,13 @@ from dpcore.refusal import Refusal
 from dpcore.series.linear import adds_up, scaled
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.separate import SeparatePeriods
-from dpcore.series.temporal import TemporalSplit, TemporalTree, best_split, split_of_fanout
+from dpcore.series.temporal import (
+    TemporalSetting,
+    TemporalSplit,
+    TemporalTree,
+    best_split,
+    split_of_fanout,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ class Series:
     max_periods: int | None = None
 
     def __post_init__(self) -> None:
-        _ = split_of_fanout(self.periods, self.fanout or 2, 1)
+        _ = split_of_fanout(self.periods, self.fanout or 2, TemporalSetting(power=1))
         if self.max_periods is not None and not 1 <= self.max_periods <= self.periods:
             raise Refusal(
                 "max_periods",
@@ -55,21 +61,32 @@ class Series:
                 "period", f"{self.period} is not from 1 to {self.periods}, the series' periods"
             )
 
-    def split(self, measure: Measure) -> TemporalSplit:
-        """The temporal tree and the shares of its levels."""
-        power = 2 if measure is Measure.EPSILON else 1
-        counted = self.max_periods or 1
-        if self.fanout is None:
-            return best_split(self.periods, power, counted)
-        return split_of_fanout(self.periods, self.fanout, power, counted)
+    def split(self, measure: Measure, *, from_below: bool = True) -> TemporalSplit:
+        """The temporal tree and the shares of its levels.
 
-    def level_budgets(self, budget: Budget) -> tuple[Budget, ...]:
+        Args:
+            measure: of the budget.
+            from_below: as of `TemporalSetting`.
+        """
+        setting = TemporalSetting(
+            power=2 if measure is Measure.EPSILON else 1,
+            max_periods=self.max_periods or 1,
+            from_below=from_below,
+        )
+        if self.fanout is None:
+            return best_split(self.periods, setting)
+        return split_of_fanout(self.periods, self.fanout, setting)
+
+    def level_budgets(self, budget: Budget, split: TemporalSplit) -> tuple[Budget, ...]:
         """The budget of the tree of each temporal level, for a unit's rows of one period.
 
         A level's part of the budget is for all periods in which a unit is counted: what it spends
         on one of them is that part over `periods_sensitivity`.
+
+        Args:
+            budget: of the series.
+            split: of it, over the levels.
         """
-        split = self.split(budget.measure)
         is_pure = budget.measure is Measure.EPSILON
         found = []
         for amount, span in zip(budget.split(split.shares), split.tree.spans, strict=True):
@@ -143,7 +160,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         if share.delta is not None or not self.own.may_add_up:
             return self._separate(share, terms)
         split = self.series.split(share.budget.measure)
-        budgets = self.series.level_budgets(share.budget)
+        budgets = self.series.level_budgets(share.budget, split)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
         largest = max(budgets, key=lambda each: each.amount)

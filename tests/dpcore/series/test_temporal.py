@@ -9,6 +9,7 @@ import pytest
 
 from dpcore.refusal import Refusal
 from dpcore.series.temporal import (
+    TemporalSetting,
     TemporalTree,
     best_split,
     estimated_variances,
@@ -98,7 +99,7 @@ def test_the_mean_variance_is_that_of_the_totals_to_date(tree: TemporalTree) -> 
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("periods", [1, 2, 7, 14, 30, 100])
 def test_no_other_split_is_better(periods: int, power: int) -> None:
-    best = best_split(periods, power)
+    best = best_split(periods, TemporalSetting(power=power))
     assert sum(best.shares) == pytest.approx(1) and min(best.shares) > 0
     rng = np.random.default_rng(3)
     for _ in range(50):
@@ -108,13 +109,16 @@ def test_no_other_split_is_better(periods: int, power: int) -> None:
         assert mean_variance(best.tree, variances) ** 0.5 >= best.error - 1e-9
     for fanout in (2, 3, 7):
         # It may leave a level out whose share is next to nothing.
-        assert best.error <= split_of_fanout(periods, fanout, power).error * 1.001
+        assert (
+            best.error
+            <= split_of_fanout(periods, fanout, TemporalSetting(power=power)).error * 1.001
+        )
 
 
 @pytest.mark.parametrize("power", [1, 2])
 def test_a_fanout_that_is_requested_measures_all_its_levels(power: int) -> None:
     for periods in (1, 2, 5, 14, 365):
-        split = split_of_fanout(periods, 2, power)
+        split = split_of_fanout(periods, 2, TemporalSetting(power=power))
         assert split.tree == TemporalTree.from_fanout(periods, 2)
         assert sum(split.shares) == pytest.approx(1)
         assert min(split.shares) >= 1 / (2 * len(split.shares)) - 1e-12
