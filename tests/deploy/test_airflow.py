@@ -172,7 +172,7 @@ def _write_configurations(folder: Path) -> None:
     _dptrees(folder, "keygen", "release.key")
     shown = ("--dataset", "flights-by-day", "--delta", "1e-6", "--unit", "tailnum")
     for name, epsilon in (("budget", "2"), ("poor", "1")):
-        opened = ("ledger", "init", f"sqlite:///{name}.db", *shown, "--unit", "period")
+        opened = ("ledger", "init", f"sqlite:///{name}.db", *shown)
         _dptrees(folder, *opened, "--epsilon", epsilon)
 
 
