@@ -173,6 +173,11 @@ class Carry(beam.PTransform):
     def expand(self, pipeline: Any) -> Any:
         left = left_by_run(self._plan, self._output, STATE)
         before = run_before(self._plan)
+        if self._plan.keeps_key and self._key.key_id != left.key_id:
+            raise SeriesError(
+                f"series: {left.folder} was made under the release key {left.key_id}, and this run "
+                f"must be too; it is to be made under {self._key.key_id}"
+            )
         # The release key may have been rotated since.
         key = self._key.checked(left.key_id)
         opened = (

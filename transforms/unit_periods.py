@@ -57,9 +57,9 @@ def begun_key_id(plan: ReleasePlan, output: str) -> str | None:
 
 
 def before_key_id(plan: ReleasePlan, output: str) -> str | None:
-    """The id of the key of the run before, where units are known by ids under it; None where any
-    key will do."""
-    return key_id_of_folder(run_folder_before(plan, output)) if has_earlier_units(plan) else None
+    """The id of the key of the run before, where a run must be made under it; None where any key
+    will do."""
+    return key_id_of_folder(run_folder_before(plan, output)) if plan.keeps_key else None
 
 
 class OpenUnits(beam.PTransform):

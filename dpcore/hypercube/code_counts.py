@@ -6,9 +6,10 @@ exact counts go as far as the one step in which the partition grows, and end the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.hypercube.held import HeldCounts
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dpcore.partitions.measurement import CodeCounts, NodeNoise, SummedMeasurement
 from dpcore.partitions.mechanism import PartitionMechanism
 from dpcore.partitions.tree import Nodes, prefixes
 from dpcore.questions.node_counts import NodeCounts
@@ -79,6 +80,9 @@ class HeldCodes(HeldCounts):
             public_total=self.plan.public_total,
             source=replace(noise, own_digest=own),
         )
+
+    def together(self, measurements: Sequence[Any]) -> SummedMeasurement:
+        return SummedMeasurement(parts=measurements)
 
 
 def code_partials(codes: Nodes, counts: Integers, depth: int) -> Iterator[Partial]:

@@ -7,7 +7,8 @@ Implemented by `dpcore.hypercube.code_counts` (exact counts of codes) and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.measurement import Measurement
@@ -47,4 +48,13 @@ class HeldCounts(ABC):
         Args:
             sent: by every place, from `draw`.
             noise: the release's source.
+        """
+
+    @abstractmethod
+    def together(self, measurements: Sequence[Any]) -> Measurement:
+        """The noisy counts of any node in several measurements together.
+
+        Args:
+            measurements: of different rows, each from `measurement` of counts held as these, at a
+                part of the budget.
         """

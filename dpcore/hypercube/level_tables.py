@@ -6,9 +6,10 @@ instead of when counting begins: the same law.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -145,6 +146,21 @@ class HeldTables(HeldCounts):
             counters=[unpack(each) for each in unpack_many(sent[COUNTERS])],
             tables={level: from_bytes(shape, sent[Place(level, 0)]) for level in self.levels},
             hashes=self.hashes(noise.choices),
+        )
+
+    def together(self, measurements: Sequence[Any]) -> SketchedCounts:
+        """Add the noisy tables cell by cell: a sketch is linear, so the sum is the sketch of all
+        rows, each cell with the noise of its continual counter."""
+        first = measurements[0]
+        counters = zip(*(each.counters for each in measurements), strict=True)
+        return SketchedCounts(
+            plan=self.plan,
+            counters=[np.sum(own, axis=0) for own in counters],
+            tables={
+                level: np.sum([each.tables[level] for each in measurements], axis=0)
+                for level in self.levels
+            },
+            hashes=first.hashes,
         )
 
 

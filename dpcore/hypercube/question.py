@@ -7,8 +7,8 @@ the partition grows, which looks at noisy counts alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,12 +22,14 @@ from dpcore.hypercube.held import HeldCounts
 from dpcore.hypercube.intervals import interval, standard_margin
 from dpcore.hypercube.level_tables import HeldTables
 from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.partitions.measurement import Measurement, measured_variance
 from dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
 from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Holding, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.accumulated import AccumulatedTree, Measured
 from dpcore.questions.entry import budget_entry
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import (
@@ -42,13 +44,12 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column
 from dpcore.rows.row_outcomes import RowOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
-class HypercubeQuestion(Question):
+class HypercubeQuestion(AccumulatedTree):
     """The partition of a box.
 
     Args:
@@ -146,9 +147,38 @@ class HypercubeQuestion(Question):
         return 0
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        found = self.plan.estimated(self.domain, self.held.measurement(sent, noise))
+        return Gathered({}, self._released(self.held.measurement(sent, noise)))
+
+    def _released(self, measurement: Measurement) -> list[ReleasedPart]:
+        """Parts of the partition that grows from noisy counts."""
+        found = self.plan.estimated(self.domain, measurement)
         tables = zip(self.parts(), partition_tables(self, found), strict=True)
-        return Gathered({}, [ReleasedPart(part, table) for part, table in tables])
+        return [ReleasedPart(part, table) for part, table in tables]
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether it is a partition of whole levels: nodes that end are measured again in an
+        adaptive one, and PrivTree's noise hides the path to a node and no more."""
+        return isinstance(self.plan, PartitionPlan)
+
+    @property
+    def node_variance(self) -> float:
+        law = self.plan.laws[-1]
+        assert law is not None
+        return measured_variance(law.variance)
+
+    def with_budget(self, budget: Budget) -> HypercubeQuestion:
+        assert isinstance(self.plan, PartitionPlan)
+        return replace(self, plan=self.plan.with_budget(budget))
+
+    def together(self, trees: Sequence[HypercubeQuestion]) -> HypercubeQuestion:
+        assert isinstance(self.plan, PartitionPlan)
+        plans = [tree.plan for tree in trees if isinstance(tree.plan, PartitionPlan)]
+        return replace(self, plan=self.plan.together(plans))
+
+    def gather_together(self, measured: Sequence[Measured]) -> Sequence[ReleasedPart]:
+        own = [each.tree.held.measurement(each.sent, each.noise) for each in measured]
+        return self._released(self.held.together(own))
 
     def parts(self) -> Iterator[Part]:
         for depth in self.plan.depths:

@@ -62,6 +62,17 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             return self
         return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
 
+    @property
+    def may_accumulate(self) -> bool:
+        return self.mechanism == "privhp"
+
+    def linear(self) -> HypercubeWorkload:
+        """Return PrivHP's workload where no mechanism is named: the noise of its nodes does not
+        depend on the partition. Estimates apart from decisions it has not."""
+        if self.mechanism != "planned" or self.choices.decided_apart:
+            return self
+        return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
+
     def public_total(self, terms: ReleaseTerms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
         drops rows."""

@@ -64,6 +64,36 @@ class Measurement(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class SummedMeasurement:
+    """The noisy counts of several measurements of different rows together, node by node.
+
+    Each is a fixed number for every node, whenever it is looked at, so a partition that is grown
+    anew when there are more measurements looks up what was pruned before, and is the one that
+    would have been kept up to date.
+
+    Args:
+        parts: the measurements, of the same levels.
+
+    Source: Holland, Camtepe, Thapa, Xue, Appendix A: continual counters.
+    """
+
+    parts: Sequence[Measurement]
+
+    def variance(self, level: int) -> float:
+        """Return the variance of a level, as `Measurement.variance` does."""
+        return math.fsum(part.variance(level) for part in self.parts)
+
+    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+        """Return measured nodes, as `Measurement.at` does."""
+        value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
+        for part in self.parts:
+            own = part.at(level, depth, nodes)
+            value += own.value
+            variance += own.variance
+        return MeasuredNodes(value, variance)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CodeCounts:
     """Exact counts of the codes that rows touch, from which that of any node follows.
 

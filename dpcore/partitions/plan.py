@@ -16,7 +16,8 @@ Source: Holland, Camtepe, Thapa, Xue, Algorithm 2 and Theorem 2 (corrected as ab
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -40,7 +41,12 @@ from dpcore.partitions.mechanism import (
 from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
+from dpcore.privacy.sensitivity import (
+    amount_factor,
+    level_sensitivity,
+    noise_law,
+    sketch_sensitivity,
+)
 from dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import SketchEstimator, kind_estimators
@@ -201,6 +207,42 @@ class PartitionPlan(PartitionMechanism):
     def law(self, level: int) -> NoiseLaw | None:
         """The noise of each count, or cell, of a level."""
         return self.laws[level]
+
+    def with_budget(self, budget: Budget) -> PartitionPlan:
+        """The same plan at another budget, split over its levels in the same proportions.
+
+        Raises:
+            ValueError: a budget of another measure.
+        """
+        if budget.measure is not self.measure:
+            raise ValueError(f"measure: {budget.measure.value} is not {self.measure.value}")
+        factor = budget.amount / sum(self.amounts, Fraction())
+        return replace(self, amounts=tuple(amount * factor for amount in self.amounts))
+
+    def together(self, plans: Sequence[PartitionPlan]) -> PartitionPlan:
+        """The plan whose noise has the variance of several measurements together; nothing is drawn
+        by it.
+
+        Args:
+            plans: of the measurements, this one at other budgets.
+
+        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> plan = PartitionPlan(
+        ...     depths=(0, 4), amounts=(Fraction(0), Fraction(1)), measure=Measure.EPSILON,
+        ...     unit=ADD_REMOVE_ROW, rule=GrowthRule(most=16))
+        >>> twice = plan.together([plan, plan])
+        >>> round(twice.laws[1].variance / plan.laws[1].variance, 12)
+        2.0
+        """
+        amounts = []
+        for level, (amount, law) in enumerate(zip(self.amounts, self.laws, strict=True)):
+            if law is not None:
+                laws = [each.laws[level] for each in plans]
+                variance = math.fsum(measured_variance(own.variance) for own in laws if own)
+                own = measured_variance(law.variance)
+                amount *= Fraction(amount_factor(self.measure, own, variance))
+            amounts.append(amount)
+        return replace(self, amounts=tuple(amounts))
 
     def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
         consistency = self.estimation.consistency

@@ -13,6 +13,7 @@ FACE = {
     "loss": ("certified_delta",),
     "selection": ("SelectionLaw",),
     "sensitivity": (
+        "amount_factor",
         "distance_sensitivity",
         "distinct_sensitivity",
         "split_sensitivity",

@@ -5,8 +5,10 @@ The one owner of every sensitivity of a level: the design, section 4, in integer
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import log1p
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
@@ -442,6 +444,31 @@ def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
     if budget.measure is Measure.EPSILON:
         return DiscreteLaplace(scale=l1 / budget.amount)
     return DiscreteGaussian(sigma_squared=l2_squared / (2 * budget.amount))
+
+
+def amount_factor(measure: Measure, own: float, wanted: float) -> float:
+    """The factor of an amount of budget at which noise has another variance.
+
+    Discrete Laplace noise of scale 1 / e has the variance 1 / (cosh e - 1), so e is the acosh of
+    1 + 1 / variance.
+
+    Args:
+        measure: of the amount.
+        own: the variance of the noise that the amount buys, above 0.
+        wanted: the other one, above 0.
+
+    >>> amount_factor(Measure.RHO, 2.0, 4.0)
+    0.5
+    """
+    if measure is Measure.RHO:
+        return own / wanted
+    return _laplace_rate(wanted) / _laplace_rate(own)
+
+
+def _laplace_rate(variance: float) -> float:
+    """1 / scale of discrete Laplace noise."""
+    excess = 1 / variance
+    return log1p(excess + math.sqrt(excess * (excess + 2)))
 
 
 def level_law(

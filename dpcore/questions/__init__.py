@@ -5,6 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
+    "accumulated": ("AccumulatedTree", "Measured"),
     "answer_errors": ("AnswerErrors", "LeafRun", "SumBounds", "SumError", "merged_runs"),
     "column_question": ("ColumnQuestion",),
     "entry": ("budget_entry", "column_policies"),

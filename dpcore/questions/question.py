@@ -168,6 +168,11 @@ class Question(
         return None
 
     @property
+    def needs_one_key(self) -> bool:
+        """Whether all runs of the series must be made under one release key."""
+        return False
+
+    @property
     def measured_trees(self) -> Sequence[Question]:
         """The trees as they are measured: itself, or in a series one for each temporal level."""
         return (self,)

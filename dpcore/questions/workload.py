@@ -208,6 +208,12 @@ class Workload(ABC, Generic[Planned]):
         """Whether the answers of several periods of a series can be put together."""
         return False
 
+    @property
+    def may_accumulate(self) -> bool:
+        """Whether it plans `dpcore.questions.accumulated.AccumulatedTree`s that can be released of
+        all periods of a series so far."""
+        return False
+
     def linear(self) -> Workload[Any]:
         """The workload over the periods of a series, which are added up."""
         return self

@@ -125,7 +125,7 @@ def _carried(before: RunBefore, key: ReleaseKey) -> Iterator[tuple[str, Partial]
     plan = before.release.plan
     for question in plan.questions:
         assert isinstance(question, SeriesQuestion)
-        for place in question.places if question.temporal.carried(question.period) else ():
+        for place in question.left_places:
             sealed = _sealed(before.release.part(STATE, question.name, *place))
             counts = question.opened(place, sealed, key, plan.name, before.nonce)
             yield question.name, Partial(place, counts)

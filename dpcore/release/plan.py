@@ -250,6 +250,11 @@ class ReleasePlan:
         return tuple(each for each in self.questions if each.counted_periods is not None)
 
     @property
+    def keeps_key(self) -> bool:
+        """Whether it is a run of a series that must be made under the key of the run before."""
+        return self.is_later_run and any(question.needs_one_key for question in self.questions)
+
+    @property
     def is_later_run(self) -> bool:
         """Whether it is a run of a series that goes on from one before."""
         return self.run is not None and self.run.period > 1

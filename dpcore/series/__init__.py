@@ -5,6 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
+    "accumulated": ("AccumulatedPeriods",),
     "linear": ("leaf_variance",),
     "question": ("STATE", "SeriesQuestion"),
     "released": ("own_period",),

@@ -14,7 +14,7 @@ from dpcore.questions.leaf_counts import ChunkCounts
 from dpcore.questions.place import Place
 from dpcore.rows.packing import pack, pack_many
 
-# No partial counts of rows begin so: it would be a length of 4 GB.
+# No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
 CARRIED = b"\xff\xff\xff\xff"
 
 
@@ -55,10 +55,18 @@ class CarriedCounts:
     carried: Mapping[Place, bytes]
 
 
-def set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[bytes]:
-    """The partial counts of the period's rows; what was carried on goes into a list."""
+def set_aside(
+    partials: Iterable[bytes], carried: list[bytes], mark: bytes = CARRIED
+) -> Iterator[bytes]:
+    """The partial counts of the period's rows; what was carried on goes into a list.
+
+    Args:
+        partials: of a place, all together.
+        carried: the list.
+        mark: in front of what was carried on, and of no partial counts.
+    """
     for data in partials:
-        if data.startswith(CARRIED):
-            carried.append(data[len(CARRIED) :])
+        if data.startswith(mark):
+            carried.append(data[len(mark) :])
         else:
             yield data

@@ -16,10 +16,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.arithmetic.elementary import log1p
 from dpcore.irregular.forest import IrregularForest
 from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.sensitivity import amount_factor
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.uniform.forest import UniformForest
 
@@ -66,7 +66,9 @@ def windowed(levels: Sequence[TreeQuestion[Any]], factors: Sequence[float]) -> T
         variance = math.fsum(
             factor * _variance(law) for factor, law in zip(factors, laws, strict=True) if law
         )
-        amounts.append(amount * Fraction(_ratio(first.budget.measure, _variance(own), variance)))
+        amounts.append(
+            amount * Fraction(amount_factor(first.budget.measure, _variance(own), variance))
+        )
     budget = replace(first.budget, amount=sum(amounts, Fraction(0)))
     return _with_plan(levels[0], replace(first, budget=budget, level_amounts=tuple(amounts)))
 
@@ -91,19 +93,3 @@ def _law(plan: Any, level: int) -> NoiseLaw | None:
 
 def _variance(law: NoiseLaw) -> float:
     return max(float(law.variance), _LEAST_VARIANCE)
-
-
-def _ratio(measure: Measure, own: float, wanted: float) -> float:
-    """Factor of the amount of a level's budget that gives another variance.
-
-    Discrete Laplace noise of scale 1 / e has the variance 1 / (cosh e - 1).
-    """
-    if measure is Measure.RHO:
-        return own / wanted
-    return _rate(wanted) / _rate(own)
-
-
-def _rate(variance: float) -> float:
-    """1 / scale of discrete Laplace noise: acosh(1 + 1 / variance)."""
-    excess = 1 / variance
-    return log1p(excess + math.sqrt(excess * (excess + 2)))

@@ -123,19 +123,40 @@ class SeriesQuestion(Question):
             max_periods=max_periods,
             # Streams of noise are distinguished by the names of trees.
             levels=tuple(
-                replace(each, name=f"{name}@{span}", **shared)
+                replace(each, name=cls.level_name(name, span), **shared)
                 for span, each in zip(temporal.spans, levels, strict=True)
             ),
         )
+
+    @staticmethod
+    def level_name(name: str, span: int) -> str:
+        """The name of the tree of a temporal level.
+
+        Args:
+            name: of the whole.
+            span: the periods of a node.
+        """
+        return f"{name}@{span}"
 
     @property
     def run(self) -> SeriesRun:
         return SeriesRun(self.period, self.temporal.periods, self.max_periods)
 
     @property
+    def needs_one_key(self) -> bool:
+        # Units are known by ids under it.
+        return self.counted_periods is not None
+
+    @property
     def adds_up(self) -> bool:
         """Whether answers of several periods can be put together."""
         return True
+
+    @property
+    def released_spans(self) -> Sequence[Span]:
+        """The periods that the rows of its tables are of; none where no column says so, and all are
+        of the run's own."""
+        return self.closing
 
     @property
     def trees(self) -> tuple[TreeQuestion[Any], ...]:
@@ -218,6 +239,11 @@ class SeriesQuestion(Question):
     @property
     def carried_places(self) -> Sequence[Place]:
         return self.places if self.temporal.carried(self.period - 1) else ()
+
+    @property
+    def left_places(self) -> Sequence[Place]:
+        """The places of which this run leaves counts to the next one."""
+        return self.places if self.temporal.carried(self.period) else ()
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
         carried: list[bytes] = []
@@ -341,13 +367,13 @@ class SeriesQuestion(Question):
             parts.append(ReleasedPart(self._state_part(place), table))
         return parts
 
-    def _together(self, by_level: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
-        """Parts of all closing nodes; the parts of one place are in one table."""
+    def _together(self, by_span: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
+        """Parts of all that is released; the parts of one place are in one table."""
         result = []
-        for same in zip(*by_level, strict=True):
+        for same in zip(*by_span, strict=True):
             tables = [
                 with_span(each.table, self.name, span)
-                for each, span in zip(same, self.closing, strict=True)
+                for each, span in zip(same, self.released_spans, strict=True)
             ]
             notes = [each.note for each in same]
             part = replace(same[0].part, tree=self.name)
@@ -361,8 +387,7 @@ class SeriesQuestion(Question):
     def parts(self) -> Iterator[Part]:
         for part in self.levels[0].parts():
             yield replace(part, tree=self.name)
-        if self.temporal.carried(self.period):
-            yield from map(self._state_part, self.places)
+        yield from map(self._state_part, self.left_places)
         if self.leaves_units:
             yield from map(self._units_part, range(UNIT_SHARDS))
 

@@ -34,7 +34,7 @@ def own_period(
         released: what makes the answers of a tree of a temporal level.
     """
     span, own = question.temporal.find_span(0, question.period), question.shown(0)
-    if not question.adds_up:
+    if not question.released_spans:
         return released(own)(own, read, tables)
 
     def read_own(kind: str, tree: str, key: int, index: int) -> pa.Table:

@@ -22,11 +22,12 @@ import pyarrow as pa
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.questions.place import Counts, Drawn, Gathered, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
+from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import adds_up
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_name
-from dpcore.series.temporal import TemporalTree
+from dpcore.series.temporal import Span, TemporalTree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,10 @@ class SeparatePeriods(SeriesQuestion):
     @property
     def adds_up(self) -> bool:
         return False
+
+    @property
+    def released_spans(self) -> Sequence[Span]:
+        return ()
 
     @property
     def is_keyed(self) -> bool:
@@ -111,7 +116,9 @@ def series_question_from_spec(
         level: makes the question of a temporal level from its specification.
     """
     levels: list[Any] = [level(each) for each in spec["levels"]]
-    made = SeriesQuestion if adds_up(levels[0]) else SeparatePeriods
+    made: type[SeriesQuestion] = SeriesQuestion if adds_up(levels[0]) else SeparatePeriods
+    if spec.get("accumulated"):
+        made = AccumulatedPeriods
     return made.from_trees(
         TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
         int(spec["period"]),

@@ -9,9 +9,9 @@ from typing import Any
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import periods_sensitivity
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.tree_question import TreeQuestion
 from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
+from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.linear import adds_up, scaled
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.separate import SeparatePeriods
@@ -126,6 +126,11 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     def why(self, question: SeriesQuestion) -> str | None:
         if not self.was_open:
             return None
+        if isinstance(question, AccumulatedPeriods):
+            return (
+                "PrivHP in any case: of all periods so far there can be a partition only where the "
+                "noise of a node does not depend on the partition"
+            )
         return (
             "whole levels in any case: answers of other mechanisms do not add up over the periods "
             "of a series"
@@ -157,25 +162,32 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         if self.series.max_periods is not None:
             check_whole_units(terms.unit)
-        if share.delta is not None or not self.own.may_add_up:
+        if share.delta is not None or not (self.own.may_add_up or self.own.may_accumulate):
             return self._separate(share, terms)
-        split = self.series.split(share.budget.measure)
+        split = self._split(share.budget.measure)
         budgets = self.series.level_budgets(share.budget, split)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
         largest = max(budgets, key=lambda each: each.amount)
-        middle = replace(share, budget=largest)
-        planned = self.own.planned(middle, terms)
-        if not adds_up(planned):
+        planned: Any = self.own.planned(replace(share, budget=largest), terms)
+        if self.own.may_accumulate:
+            made: type[SeriesQuestion] = AccumulatedPeriods
+            levels = [planned.with_budget(budget) for budget in budgets]
+        elif adds_up(planned):
+            made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
+        else:
             return self._separate(share, terms)
-        levels: list[TreeQuestion[Any]] = [scaled(planned, budget) for budget in budgets]
-        return SeriesQuestion.from_trees(
+        return made.from_trees(
             split.tree,
             self.series.period,
             levels,
             self.name,
             max_periods=self.series.max_periods,
         )
+
+    def _split(self, measure: Measure) -> TemporalSplit:
+        """The temporal tree and the shares of its levels."""
+        return self.series.split(measure, from_below=not self.own.may_accumulate)
 
     def _separate(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         """The tree that is released by itself in every period, with what that may spend on a unit's
@@ -200,7 +212,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             return self.own.predicted(question.levels[0])
         assert question.budget is not None
         measure = question.budget.measure
-        split = self.series.split(measure)
+        split = self._split(measure)
         # A tree is planned for a unit's rows of one period; of all periods there are p times more.
         first = split.shares[0] / (self.series.max_periods or 1)
         whole = first if measure is Measure.EPSILON else math.sqrt(first)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.linear import leaf_variance
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import mean_variance
@@ -30,10 +31,11 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         series["max_periods"] = question.max_periods
         counted = [f"  {counted_in_words(question.run)}"]
     head = f"{escaped(question.name)}: period {question.period} of {periods}; "
-    if question.adds_up:
+    accumulated = isinstance(question, AccumulatedPeriods)
+    if question.adds_up or accumulated:
         entries, lines = _temporal(question)
         above = [f"{head}each row is in one node of every temporal level:", *lines[:-1]]
-        above += [*counted, *lines[-1:]]
+        above += [*counted, *lines[-1:], *(period.above if accumulated else ())]
     else:
         entries = {"separate": True}
         reason = "as the answers of several periods of this tree do not add up"
@@ -47,8 +49,12 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
 
 def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
     """The budgets of temporal levels and the error of totals to date, as entries and as lines."""
-    tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.trees)
-    to_date = math.sqrt(mean_variance(tree, variances) / variances[0])
+    tree = question.temporal
+    if isinstance(question, AccumulatedPeriods):
+        variances, from_below = question.node_variances, False
+    else:
+        variances, from_below = tuple(leaf_variance(each) for each in question.trees), True
+    to_date = math.sqrt(mean_variance(tree, variances, from_below=from_below) / variances[0])
     levels: list[dict[str, Any]] = [
         {"periods": span, each.measure.value: float(each.amount)}
         for span, each in zip(tree.spans, question.level_budgets, strict=True)

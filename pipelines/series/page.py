@@ -28,7 +28,7 @@ def period_tree(
         room: of the page.
         own: of the tree of one period.
     """
-    mine = _OwnPeriod(release, question) if question.adds_up else release
+    mine = _OwnPeriod(release, question) if question.released_spans else release
     return own(mine, question.shown(0), room)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from dpcore.questions.tables import NODES
 from dpcore.refusal import Refusal
 from dpcore.release.kinds import kind_named
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span
@@ -147,6 +148,9 @@ class WindowFolder:
             name: of the tree.
             concluded: with the quantiles that the tree releases, for which all of it is read.
         """
+        question = self.plan.question(name)
+        if isinstance(question, AccumulatedPeriods):
+            return self._accumulated(name)
         tables = self.tables(name)
         question = tables.question
         return kind_named(question.kind).released(
@@ -155,9 +159,44 @@ class WindowFolder:
             tables.concluded if concluded else {},
         )
 
-    def parts(self, name: str) -> list[Part]:
-        """The parts of a tree over the periods."""
-        return list(self.tables(name).question.parts())
+    def _accumulated(self, name: str) -> Released:
+        """The answers about a tree that the last run of the periods released of all of them."""
+        first, last = self.window.first, self.window.last
+        run = self._series.run(last)
+        question = run.plan.question(name)
+        assert isinstance(question, AccumulatedPeriods)
+        span = question.find_released(first)
+        if span is None:
+            there = ", ".join(f"{each.first}:{each.last}" for each in question.released_spans)
+            raise FolderError(
+                f"{self._series.path}: periods {first}:{last} of tree {name} are not released "
+                f"together; of those that end with period {last} there are {there}"
+            )
+        tree = question.tree_of(span)
+        return kind_named(tree.kind).released(
+            tree,
+            lambda kind, tree, key, index: select_span(run.part(kind, tree, key, index), span),
+            {},
+        )
+
+    def part_tables(self, name: str) -> Iterator[tuple[Part, pa.Table]]:
+        """Yield every part of a tree over the periods, with its rows."""
+        question = self.plan.question(name)
+        if isinstance(question, AccumulatedPeriods):
+            run = self._series.run(self.window.last)
+            for part in question.levels[0].parts():
+                table = run.part(part.kind, name, part.key, part.index)
+                yield part, select_span(table, question.to_date)
+            return
+        tables = self.tables(name)
+        for part in tables.question.parts():
+            yield part, tables.part(part.kind, part.key, part.index)
+
+    def concluded(self, name: str) -> Mapping[str, pa.Table]:
+        """The tables of a whole tree over the periods, by name."""
+        if isinstance(self.plan.question(name), AccumulatedPeriods):
+            return {}
+        return self.tables(name).concluded
 
 
 class Opened(NamedTuple):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.question import SeriesQuestion
 from dpcore.trees.forest import SPINE
 from pipelines.kinds import find_kind
@@ -40,7 +41,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     """
     if plan.run is None:
         return
-    if not _adding_up(plan):
+    if not _released_to_date(plan):
         return
     for file, table in to_date_tables(plan, output):
         files.write_whole(files.join(output, TO_DATE, file), parquet_bytes(table))
@@ -50,8 +51,8 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
         f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
         "together:"
     )
-    for question in _adding_up(plan):
-        if question.dense_cells > MOST_LEAVES:
+    for question in _released_to_date(plan):
+        if question.adds_up and question.dense_cells > MOST_LEAVES:
             print_line(f"{escaped(question.name)}: large; dptrees query adds it up at each query")
             continue
         tree = window.tree(question.name, concluded=True)
@@ -72,22 +73,21 @@ def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Tab
     assert plan.run is not None
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     concluded: dict[str, list[pa.Table]] = {}
-    for question in _adding_up(plan):
-        if question.dense_cells > MOST_LEAVES:
+    for question in _released_to_date(plan):
+        if question.adds_up and question.dense_cells > MOST_LEAVES:
             continue
-        tables = window.tables(question.name)
-        for part in window.parts(question.name):
-            table = tables.part(part.kind, part.key, part.index)
+        for part, table in window.part_tables(question.name):
             yield f"{part.kind}/{_file(part)}", table
-        for name, table in tables.concluded.items():
+        for name, table in window.concluded(question.name).items():
             concluded.setdefault(name, []).append(table)
     for name, each in concluded.items():
         yield concluded_file(name), pa.concat_tables(each)
 
 
-def _adding_up(plan: ReleasePlan) -> list[SeriesQuestion]:
-    """The trees of a run whose periods can be put together."""
-    return [each for each in plan.questions if isinstance(each, SeriesQuestion) and each.adds_up]
+def _released_to_date(plan: ReleasePlan) -> list[SeriesQuestion]:
+    """The trees of a run that there are totals to date of."""
+    trees = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
+    return [each for each in trees if each.adds_up or isinstance(each, AccumulatedPeriods)]
 
 
 def _series(output: str) -> str:
