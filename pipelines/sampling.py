@@ -15,7 +15,8 @@ import pyarrow.parquet
 
 from dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 from pipelines.querying import tree_name
-from pipelines.release_folder import ReleaseFolder
+from pipelines.release_folder import FolderError, ReleaseFolder
+from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import escaped, print_line
 from pipelines.user_error import UserError
 
@@ -56,7 +57,8 @@ def run_sample(chosen: argparse.Namespace) -> int:
         raise UserError(f"--output {chosen.output}: its name must end in .parquet or .csv")
     if output.exists():
         raise UserError(f"--output {chosen.output}: it exists already")
-    folder = ReleaseFolder(chosen.release)
+    (found,) = opened(chosen.release, chosen.window, chosen.to_date)
+    folder = found.folder
     try:
         sampler = folder.release.tree(_sampled_tree(folder, chosen)).sampler()
         rows = sampler.total if chosen.n is None else chosen.n
@@ -71,7 +73,7 @@ def run_sample(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _sampled_tree(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
+def _sampled_tree(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
     """Return the tree to draw rows from: the one that is named, or else the only one that has any.
 
     Raises:
@@ -83,10 +85,16 @@ def _sampled_tree(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
     return tree_name(folder, chosen)
 
 
-def trees_with_rows(folder: ReleaseFolder) -> list[str]:
+def trees_with_rows(folder: ReleaseFolder | WindowFolder) -> list[str]:
     """List the names of the trees that synthetic rows can be drawn from."""
-    names = [each.name for each in folder.plan.questions]
-    return [name for name in names if folder.release.tree(name).draws_rows]
+    return [each.name for each in folder.plan.questions if _draws_rows(folder, each.name)]
+
+
+def _draws_rows(folder: ReleaseFolder | WindowFolder, name: str) -> bool:
+    try:
+        return bool(folder.release.tree(name).draws_rows)
+    except FolderError:  # of a series: no such periods together
+        return False
 
 
 def sample_stream(seed: int | None) -> RandomStream:

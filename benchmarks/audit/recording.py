@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -171,11 +171,27 @@ class Recorded:
         default_factory=dict
     )
 
-    def check(self) -> None:
-        """Check that all noise was used, and that no keystream was used twice."""
+    def check(self, *, again: bool = False) -> None:
+        """Check that all noise was used, and that no keystream was used twice.
+
+        Args:
+            again: what was drawn may be computed again, see `recorded`.
+        """
         unused = [place for place, draw in self.draws.items() if draw.size and draw.exact is None]
         assert not unused, f"noise was drawn and added to nothing at {unused[0]}"
-        assert len(set(self.names)) == len(self.names), "a keystream was used twice"
+        assert again or len(set(self.names)) == len(self.names), "a keystream was used twice"
+
+
+class NoisyCount(NamedTuple):
+    """A number that noise was added to."""
+
+    law: NoiseLaw
+    exact: int
+    noisy: int
+
+
+# By the name of the keystream, the node, and the place in what was drawn.
+KnownCounts = dict[tuple[Any, ...], NoisyCount]
 
 
 Wanted = Callable[[Place, Draw], Integers | None]
@@ -198,17 +214,22 @@ def recorded_release(
 def recorded(
     make: Callable[[ReleaseKey], ReleaseReader],
     wanted: Wanted = lambda place, draw: None,
+    known: KnownCounts | None = None,
 ) -> Recorded:
     """A release with a record of its draws.
 
     Args:
         make: makes it under a key.
         wanted: as of `recorded_release`.
+        known: the noisy counts of earlier runs of a series, to which new ones are added. A run may
+            compute them again, from the same exact counts; that is no draw.
     """
     found, key = Recorded(), NamingKey(SECRET)
     publish = sparse_question.publish_shard
 
     def drawn(law: NoiseLaw, stream: NamedStream, size: int) -> Any:
+        if known is not None:
+            return _drawn_in_a_series(found, law, stream, size, wanted, known)
         place, draw = stream.next_place(), Draw(law=law, size=size, nodes=stream.nodes)
         assert place not in found.draws, f"two draws at {place}"
         found.draws[place] = draw
@@ -232,8 +253,47 @@ def recorded(
     with exchanged_samples(drawn), patch.object(sparse_question, "publish_shard", published):
         found.release = make(key)
     found.names = key.names
-    found.check()
+    found.check(again=known is not None)
     return found
+
+
+def _drawn_in_a_series(
+    found: Recorded,
+    law: NoiseLaw,
+    stream: NamedStream,
+    size: int,
+    wanted: Wanted,
+    known: KnownCounts,
+) -> Noise:
+    """Noise of which a part was drawn before."""
+    *where, number = stream.next_place()
+    if stream.nodes:
+        names = [(*stream.name[:-1], node) for node in stream.nodes]
+    else:
+        names = [(*stream.name, number, each) for each in range(size)]
+    new = np.array([name not in known for name in names], bool)
+    nodes = tuple(node for node, own in zip(stream.nodes, new, strict=False) if own)
+    draw = Draw(law=law, size=int(new.sum()), nodes=nodes)
+    place = (*where, number)
+    while place in found.draws:
+        place = (*where, place[-1] + 1)
+    if draw.size:
+        found.draws[place] = draw  # type: ignore[index]
+
+    def added(exact: Any, noise: Integers) -> Integers:
+        base = np.broadcast_to(np.asarray(exact, np.int64), noise.shape).reshape(-1)
+        noisy = base + noise.reshape(-1)
+        draw.exact = base[new]
+        chosen = wanted(place, draw) if draw.size else None  # type: ignore[arg-type]
+        noisy[new] = noisy[new] if chosen is None else chosen
+        draw.noisy = noisy[new]
+        for at, name in enumerate(names):
+            own = known.setdefault(name, NoisyCount(law, int(base[at]), int(noisy[at])))
+            assert own[:2] == (law, base[at]), f"noise was used for two counts at {place}"
+            noisy[at] = own.noisy
+        return noisy.reshape(noise.shape)
+
+    return Noise.of(law.sample(stream.bits, size), added)
 
 
 def public_output(release: ReleaseReader) -> dict[Any, str]:

@@ -16,12 +16,16 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.audit.exact import Finding, Loss
-from benchmarks.audit.recording import Draw, Place, Recorded, recorded
+from benchmarks.audit.recording import Draw, KnownCounts, Place, Recorded, recorded
 from dpcore.distinct.domain import DistinctDomain
 from dpcore.distinct.workload import DistinctWorkload
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.mean.workload import MeanWorkload
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
+from dpcore.partitions.choices import PartitionChoices
+from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import UNITS
@@ -40,15 +44,35 @@ CELLS, MOST_PERIODS = 4, 5
 
 
 def random_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
-    """A tree whose periods add up, more often than not, or one that each period is measured of."""
+    """A tree whose periods add up, a box of all periods so far, or one of each period alone."""
     domain = make_domain({"column": "value", "type": "integer", "lower": 0, "upper": CELLS})
-    kind = rng.randrange(5)
+    kind = rng.randrange(7)
     if kind == 0:
         return MeanWorkload(name="t", domain=domain, keys=keys)
     if kind == 1:
         values = DistinctDomain(column="value")
         return DistinctWorkload(name="t", domain=values, keys=keys, max_values=rng.choice([1, 2]))
+    if kind in (2, 3) and keys is None:
+        return HypercubeWorkload(
+            name="t",
+            domain=HypercubeDomain(axes=(domain,), depths=(2,)),
+            choices=_random_choices(rng),
+        )
     return OrderedWorkload(name="t", domain=domain, keys=keys, quantiles=())
+
+
+def _random_choices(rng: Random) -> PartitionChoices:
+    """Levels of a box, which of its nodes are split, and how exact counts are held."""
+    own: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
+    if rng.random() < 0.5:
+        own = {"holding": Holding.SKETCH, "most": 1, "width": 2, "hash_rows": rng.choice([1, 3])}
+    return PartitionChoices(
+        depth=2,
+        bits_apart=1,
+        split_errors=rng.choice([0.0, 0.5, 3.0]),
+        root=rng.random() < 0.5,
+        **own,
+    )
 
 
 def series_plans(
@@ -124,6 +148,7 @@ def released(
         given: a series whose noisy counts are used in place of its own.
     """
     runs: list[Recorded] = []
+    known: KnownCounts = {}
     for number, (plan, rows) in enumerate(zip(plans, days, strict=True)):
         columns = {
             "person": pa.array([unit for unit, _, _ in rows], pa.string()),
@@ -146,6 +171,7 @@ def released(
                     plan, batches, key, nonce=nonce, before=before
                 ),
                 wanted,
+                known,
             )
         )
     return runs

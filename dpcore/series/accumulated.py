@@ -16,10 +16,9 @@ in one temporal node of each level, and what the levels spend adds up.
 The state is the exact counts of the closed nodes that totals to date are put together from: at most
 one less than the fan-out for each temporal level.
 
-Source: Holland, Camtepe, Thapa, Xue, Appendix A (continual counters and sketches in place of those
-of one release); Epasto, Mao, Munoz Medina, Mirrokni, Vassilvitskii, Zhong, "Differentially private
-continual releases of streaming frequency moment estimations", arXiv 2301.05605 (continual
-sketches).
+Source: Holland, Camtepe, Thapa, Xue, Appendix A (continual counters and continual sketches); Epasto,
+Mao, Munoz Medina, Mirrokni, Vassilvitskii, Zhong, "Differentially private continual releases of
+streaming frequency moment estimations", arXiv 2301.05605 (continual sketches).
 """
 
 from __future__ import annotations
@@ -116,8 +115,9 @@ class AccumulatedPeriods(SeriesQuestion):
 
     @staticmethod
     def level_name(name: str, span: int) -> str:
-        """Return the name itself: the hash functions of sketches follow from it, and must be those
-        of all temporal levels. Streams of noise are distinguished by `NoiseSource.spec_digest`."""
+        """Return the name itself: the hash functions of sketches follow from it, and must be the
+        same at all temporal levels. Streams of noise are distinguished by
+        `NoiseSource.spec_digest`."""
         return name
 
     @property

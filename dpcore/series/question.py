@@ -242,7 +242,7 @@ class SeriesQuestion(Question):
 
     @property
     def left_places(self) -> Sequence[Place]:
-        """The places of which this run leaves counts to the next one."""
+        """The places whose counts this run leaves to the next one."""
         return self.places if self.temporal.carried(self.period) else ()
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:

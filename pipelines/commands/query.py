@@ -133,17 +133,16 @@ def _add_exact(kind: argparse.ArgumentParser) -> None:
     kind.add_argument("--exact", action="store_true", help="refuse to round to the edges of cells")
 
 
-def _add_common(kind: argparse.ArgumentParser) -> None:
-    """What every question takes."""
-    kind.add_argument("--tree", help="its name; may be left out where there is only one")
-    kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
-    kind.add_argument(
-        "--wide", action="store_true", help="with --key all: a column a key, not a line"
-    )
-    kind.add_argument(
+def add_periods(parser: argparse.ArgumentParser) -> None:
+    """The options that select periods of a series.
+
+    Args:
+        parser: of a command that reads a release.
+    """
+    parser.add_argument(
         "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
     )
-    kind.add_argument(
+    parser.add_argument(
         "--to-date",
         type=int,
         nargs="?",
@@ -152,6 +151,16 @@ def _add_common(kind: argparse.ArgumentParser) -> None:
         help="of a series: all periods, as was known once this one was released (default: the "
         "last one)",
     )
+
+
+def _add_common(kind: argparse.ArgumentParser) -> None:
+    """What every question takes."""
+    kind.add_argument("--tree", help="its name; may be left out where there is only one")
+    kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
+    kind.add_argument(
+        "--wide", action="store_true", help="with --key all: a column a key, not a line"
+    )
+    add_periods(kind)
     kind.add_argument(
         "--running", action="store_true", help="of a series: to date, at each of its periods"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipelines.commands.command_parser import Commands, add_command
+from pipelines.commands.query import add_periods
 
 
 def add_sample(commands: Commands) -> None:
@@ -16,8 +17,11 @@ def add_sample(commands: Commands) -> None:
     parser = add_command(
         commands, "sample", "Draw synthetic rows from a release; costs no budget.", run
     )
-    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument(
+        "release", metavar="RELEASE", help="the folder of a release, a run or a series"
+    )
     parser.add_argument("--tree", help="its name; may be left out where there is only one")
+    add_periods(parser)
     parser.add_argument(
         "-n", type=int, metavar="ROWS", help="how many; default: the released count"
     )

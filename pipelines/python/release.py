@@ -165,7 +165,7 @@ class Release:
         """
         if tree is not None and tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
-        folder = self._one_folder("sample")
+        folder = self._folder
         drawn = [tree] if tree is not None else trees_with_rows(folder)
         if len(drawn) != 1:
             raise Error(

@@ -7,6 +7,7 @@ epsilon and rho are compared exactly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -21,6 +22,7 @@ from dpcore.bounding.unit_ids import UnitIds, Units
 from dpcore.privacy import sensitivity
 from dpcore.release import in_memory
 from dpcore.series import workload
+from dpcore.series.accumulated import ClosedNode
 
 Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 10, 4, 1
@@ -107,16 +109,25 @@ def noise_30_percent_too_small(patch: Patch) -> None:
     """The budget of every level is as if the claim were larger."""
     own = workload.Series.level_budgets
 
-    def budgets(self: workload.Series, budget: Any) -> Any:
+    def budgets(self: workload.Series, budget: Any, split: Any) -> Any:
         larger = Fraction(10, 7) ** (1 if budget.measure.value == "epsilon" else 2)
         return tuple(
             type(each)(measure=each.measure, amount=each.amount * larger)
-            for each in own(self, budget)
+            for each in own(self, budget, split)
         )
 
     patch.setattr(workload.Series, "level_budgets", budgets)
     # The plan would refuse it: it adds up what its trees spend.
     patch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
+
+
+def noise_of_earlier_periods_drawn_again(patch: Patch) -> None:
+    """A later run draws other noise for the periods that it goes on from."""
+
+    def source(self: ClosedNode, noise: Any) -> Any:
+        return replace(noise, spec_digest=self.seeds[0], own_digest=b"")
+
+    patch.setattr(ClosedNode, "source", source)
 
 
 FAULTS: tuple[tuple[Callable[[Patch], None], str], ...] = (
@@ -131,6 +142,8 @@ FAULTS: tuple[tuple[Callable[[Patch], None], str], ...] = (
     (counted_by_what_others_do, "epsilon"),
     (noise_30_percent_too_small, "epsilon"),
     (noise_30_percent_too_small, "rho"),
+    (noise_of_earlier_periods_drawn_again, "epsilon"),
+    (noise_of_earlier_periods_drawn_again, "rho"),
 )
 
 

@@ -36,5 +36,5 @@ def test_what_a_tree_has_beside_its_roles_is_its_keys_and_tables() -> None:
     beside -= {name for role in ROLES for name in members(role)}
     assert beside == {
         *("keys", "confidence", "weight", "key_count", "key_labels", "labels_between", "key_label"),
-        *("run", "measured_trees", "public_tables", "with_public_tables"),
+        *("run", "needs_one_key", "measured_trees", "public_tables", "with_public_tables"),
     }
