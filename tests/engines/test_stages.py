@@ -60,9 +60,24 @@ STRATEGIES: dict[str, Any] = {
         },
     ],
 }
+# One of all periods so far, and one of each by itself.
+BOXES: list[dict[str, Any]] = [
+    {
+        "name": name,
+        "domain": {
+            "kind": "hypercube",
+            "columns": [
+                {"column": "x", "lower": 0, "upper": 100, "cells": 256},
+                {"column": "number", "type": "integer", "lower": -5, "upper": 45},
+            ],
+        },
+        "mechanism": mechanism,
+    }
+    for name, mechanism in (("box", "privhp"), ("adaptive", "adaptive"))
+]
 SERIES: dict[str, Any] = {
     "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "person", "max_rows": 5},
-    "trees": [NUMBERS, CALENDAR],
+    "trees": [NUMBERS, CALENDAR, *BOXES],
 }
 
 

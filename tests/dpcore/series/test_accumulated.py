@@ -1,0 +1,259 @@
+"""Boxes of all periods so far: each node of time has one noise, whichever run looks at it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.arrays import Floats
+from dpcore.hypercube.code_counts import HeldCodes
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.level_tables import HeldTables
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.make import make_domain
+from dpcore.partitions.choices import PartitionChoices
+from dpcore.partitions.plan import Holding
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.questions.place import Place
+from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.release.in_memory import RunBefore, release_rows
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.release.release import ReleaseReader
+from dpcore.series.accumulated import AccumulatedPeriods, ClosedNode, PlaceCounts
+from dpcore.series.temporal import Span
+from dpcore.series.workload import Series, SeriesWorkload
+
+Patch = pytest.MonkeyPatch
+KEY = ReleaseKey(bytes(range(32)))
+PERIODS, CELLS = 5, 64
+SKETCH = {"holding": Holding.SKETCH, "width": 16, "hash_rows": 1}
+HOLDINGS: dict[str, dict[str, Any]] = {
+    "dense": {"holding": Holding.DENSE},
+    "sparse": {"holding": Holding.SPARSE},
+    "sketch": SKETCH,
+    "sketch of three rows": SKETCH | {"hash_rows": 3},
+}
+by_holding = pytest.mark.parametrize("holding", HOLDINGS)
+
+
+def workload(holding: str) -> HypercubeWorkload:
+    domain = make_domain(
+        {"column": "x", "type": "integer", "lower": 0, "upper": CELLS, "outside": "clamp"}
+    )
+    box = HypercubeDomain(axes=(domain,), depths=(6,))
+    choices = PartitionChoices(depth=6, bits_apart=2, split_errors=1.0, **HOLDINGS[holding])
+    return HypercubeWorkload(name="box", domain=box, choices=choices)
+
+
+def plans(
+    holding: str,
+    *,
+    measure: Measure = Measure.EPSILON,
+    fanout: int | None = 2,
+    max_periods: int | None = None,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+) -> list[ReleasePlan]:
+    """The plan of every run."""
+    budget, made = Budget(measure=measure, amount=Fraction(3)), []
+    for period in range(1, PERIODS + 1):
+        series = Series(periods=PERIODS, period=period, fanout=fanout, max_periods=max_periods)
+        question = SeriesWorkload.from_workload(workload(holding), series).planned(
+            Share(budget=budget), ReleaseTerms(unit=unit)
+        )
+        made.append(ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,)))
+    return made
+
+
+def rows(period: int) -> pa.Table:
+    """The rows of a period: about another place in each, and none at all in the second."""
+    random = np.random.default_rng(period)
+    number = 0 if period == 2 else 200
+    return pa.table({"x": random.normal(10 * period, 4, number).astype(np.int64)})
+
+
+def runs(made: list[ReleasePlan]) -> Iterator[ReleaseReader]:
+    """All runs, one after the other."""
+    before: RunBefore | None = None
+    for period, plan in enumerate(made, 1):
+        nonce = bytes([period])
+        run = release_rows(plan, rows(period).to_batches(), KEY, nonce=nonce, before=before)
+        before = RunBefore(run, nonce)
+        yield run
+
+
+@dataclass
+class Looks:
+    """All that was measured: of each level of the box, every node, by what seeds the noise.
+
+    Attributes:
+        values: of each temporal node, in each run that looked at it.
+        together: of all periods to date, by run.
+    """
+
+    values: dict[bytes, list[list[Floats]]] = field(default_factory=dict)
+    together: list[list[Floats]] = field(default_factory=list)
+
+
+def every_node(measured: Any, depths: tuple[int, ...]) -> list[Floats]:
+    levels = list(enumerate(depths))[1:]
+    return [measured.at(n, depth, np.arange(1 << depth, dtype=np.uint64)) for n, depth in levels]
+
+
+@pytest.fixture
+def looks(monkeypatch: Patch) -> Looks:
+    found = Looks()
+    for held in (HeldCodes, HeldTables):
+        own, added = held.measurement, held.together
+
+        def measurement(self: Any, sent: Any, noise: NoiseSource, own: Any = own) -> Any:
+            measured = own(self, sent, noise)
+            nodes = every_node(measured, self.plan.depths)
+            found.values.setdefault(noise.spec_digest, []).append(nodes)
+            return measured
+
+        def together(self: Any, measurements: Any, added: Any = added) -> Any:
+            measured = added(self, measurements)
+            parts = [every_node(each, self.plan.depths) for each in measurements]
+            found.together.append([every_node(measured, self.plan.depths), *parts])
+            return measured
+
+        monkeypatch.setattr(held, "measurement", measurement)
+        monkeypatch.setattr(held, "together", together)
+    return found
+
+
+# --- one noise for each node of time ---
+
+
+@by_holding
+def test_later_runs_look_at_the_noise_of_the_run_that_drew_it(holding: str, looks: Looks) -> None:
+    for _ in runs(plans(holding)):
+        pass
+    # Nodes of time: five periods, two pairs, four periods.
+    assert len(looks.values) == 8
+    again = [seen for seen in looks.values.values() if len(seen) > 1]
+    assert len(again) >= 3
+    for seen in again:
+        for level in range(3):
+            values = [each[level].value for each in seen]
+            assert all((values[0] == other).all() for other in values[1:])
+
+
+def test_other_noise_in_later_runs_would_be_seen(monkeypatch: Patch, looks: Looks) -> None:
+    def source(self: ClosedNode, noise: NoiseSource) -> NoiseSource:
+        return replace(noise, spec_digest=self.seeds[0], own_digest=b"")
+
+    monkeypatch.setattr(ClosedNode, "source", source)
+    for _ in runs(plans("sparse")):
+        pass
+    again = [seen for seen in looks.values.values() if len(seen) > 1]
+    assert any((one[0].value != other[0].value).any() for one, other, *_ in again)
+
+
+def test_nodes_of_time_with_the_same_rows_have_other_noise(looks: Looks) -> None:
+    """The second period has no rows: periods 1 and 2 together have the counts of period 1, and it
+    is one draw in which the second period and the pair are measured."""
+    made = runs(plans("sparse"))
+    next(made), next(made)
+    one, two, pair = (seen[0] for seen in looks.values.values())
+    noise = [np.concatenate([level.value for level in each]) for each in (one, two, pair)]
+    assert (noise[0] != noise[2]).mean() > 0.5 and (noise[1] != noise[2] - noise[0]).any()
+
+
+@by_holding
+@pytest.mark.parametrize("fanout", [None, 2, 3])
+def test_all_periods_are_the_sum_of_the_largest_nodes_of_time(
+    holding: str, fanout: int | None, looks: Looks
+) -> None:
+    made = plans(holding, fanout=fanout)
+    question: Any = made[0].questions[0]
+    for _ in runs(made):
+        pass
+    roots = [len(question.temporal.roots(period)) for period in range(1, PERIODS + 1)]
+    assert [len(parts) - 1 for parts in looks.together] == [each for each in roots if each > 1]
+    for whole, *parts in looks.together:
+        for level, node in enumerate(whole):
+            values = [part[level].value for part in parts]
+            variances = [part[level].variance for part in parts]
+            if holding != "sketch of three rows" or level == 0:  # medians do not add up
+                bias = 0.0 if holding in ("dense", "sparse") or level == 0 else 10.0
+                assert np.allclose(node.value, np.sum(values, axis=0), atol=1e-9 + bias)
+            if holding in ("dense", "sparse"):
+                assert np.allclose(node.variance, np.sum(variances, axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_the_tree_to_date_has_the_errors_of_the_sum(measure: Measure) -> None:
+    question: Any = plans("sparse", measure=measure)[2].questions[0]
+    whole = question.tree_of(question.to_date)
+    parts = [question.levels[span.level] for span in question.temporal.roots(3)]
+    assert len(parts) == 2
+    for level, law in enumerate(whole.plan.laws[1:], 1):
+        wanted = math.fsum(part.plan.laws[level].variance for part in parts)
+        # Under rho sigma^2 adds up, which is the variance but for 10^-6.
+        assert law.variance == pytest.approx(wanted, rel=1e-6)
+
+
+# --- what it spends, and how it is described ---
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("max_periods", [None, 3, PERIODS])
+def test_all_runs_spend_the_budget_together(measure: Measure, max_periods: int | None) -> None:
+    unit = ADD_REMOVE_ROW
+    if max_periods is not None:
+        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=2)
+    for plan in plans("dense", measure=measure, max_periods=max_periods, unit=unit):
+        (question,) = plan.questions
+        spent = question.spending
+        assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == 3
+        assert question.budget == plan.budget
+
+
+@by_holding
+def test_a_specification_gives_the_plan_again(holding: str) -> None:
+    for plan in plans(holding):
+        assert plan_from_spec(plan.spec()) == plan
+        (question,) = plan.questions
+        assert isinstance(question, AccumulatedPeriods)
+
+
+def test_a_tree_whose_noise_depends_on_what_was_split_is_refused() -> None:
+    own = replace(workload("sparse"), mechanism="privtree", choices=PartitionChoices())
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    tree: Any = own.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    assert isinstance(tree, HypercubeQuestion) and not tree.accumulates
+    (question, *_) = plans("sparse")[0].questions
+    assert isinstance(question, AccumulatedPeriods)
+    with pytest.raises(ValueError, match="cannot be released of several periods"):
+        AccumulatedPeriods.from_trees(question.temporal, 1, [tree] * 3, "box")
+
+
+def test_what_is_carried_on_is_a_part_of_the_digest() -> None:
+    counts = workload("sparse")
+    question: Any = plans("sparse")[0].questions[0]
+    own = question.levels[0].merge(Place(0, 0), [])
+    digests = {
+        PlaceCounts(own=own, carried=carried).digest(KEY, "r", "box", Place(0, 0))
+        for carried in (b"", b"one", b"two")
+    }
+    assert len(digests) == 3 and counts.may_accumulate
+
+
+def test_the_periods_that_are_released_together_are_found() -> None:
+    question: Any = plans("sparse")[3].questions[0]
+    assert [(each.first, each.last) for each in question.released_spans] == [(4, 4), (3, 4), (1, 4)]
+    assert question.find_released(3) == Span(1, 3, 4) and question.find_released(2) is None
+    last: Any = plans("sparse")[4].questions[0]
+    assert [(each.first, each.last) for each in last.released_spans] == [(5, 5), (1, 5)]
