@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from dpcore.questions.place import UNITS, Gathered, Place, ReleasedPart
+from dpcore.questions.place import Gathered, Place, ReleasedPart
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import pack_many, unpack_many
 from transforms import files
@@ -28,7 +28,7 @@ from transforms.conservation import check_once
 from transforms.counting import PlaceKey
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
-from transforms.layout import Receipt, parquet_bytes, sha256
+from transforms.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
 from transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN, advance
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
@@ -280,7 +280,7 @@ def write_part(output: str, released: ReleasedPart) -> bytes:
     )
     files.write_whole(files.join(output, *receipt.file_name.split("/")), data)
     PARTS_WRITTEN.inc()
-    if released.part.kind != UNITS:  # whose size depends on how many units there have been
+    if released.part.kind not in SEALED_KINDS:  # whose size depends on rows, or on units
         BYTES_WRITTEN.inc(len(data))
     advance("write", 1)
     return receipt.to_bytes()

@@ -265,7 +265,7 @@ def _drawn_in_a_series(
     wanted: Wanted,
     known: KnownCounts,
 ) -> Noise:
-    """Noise of which a part was drawn before."""
+    """Noise, a part of it drawn before."""
     *where, number = stream.next_place()
     if stream.nodes:
         names = [(*stream.name[:-1], node) for node in stream.nodes]

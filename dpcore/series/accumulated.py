@@ -16,9 +16,9 @@ in one temporal node of each level, and what the levels spend adds up.
 The state is the exact counts of the closed nodes that totals to date are put together from: at most
 one less than the fan-out for each temporal level.
 
-Source: Holland, Camtepe, Thapa, Xue, Appendix A (continual counters and continual sketches); Epasto,
-Mao, Munoz Medina, Mirrokni, Vassilvitskii, Zhong, "Differentially private continual releases of
-streaming frequency moment estimations", arXiv 2301.05605 (continual sketches).
+Source: Holland, Camtepe, Thapa, Xue, Appendix A (continual counters and continual sketches); of the
+latter: Epasto, Mao, Munoz Medina, Mirrokni, Vassilvitskii, Zhong, "Differentially private continual
+releases of streaming frequency moment estimations", arXiv 2301.05605.
 """
 
 from __future__ import annotations

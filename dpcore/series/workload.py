@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
@@ -168,15 +169,17 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         budgets = self.series.level_budgets(share.budget, split)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
-        largest = max(budgets, key=lambda each: each.amount)
-        planned: Any = self.own.planned(replace(share, budget=largest), terms)
         if self.own.may_accumulate:
+            to_date = replace(share, budget=_budget_to_date(share.budget, split))
+            tree: Any = self.own.planned(to_date, terms)
             made: type[SeriesQuestion] = AccumulatedPeriods
-            levels = [planned.with_budget(budget) for budget in budgets]
-        elif adds_up(planned):
-            made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
+            levels = [tree.with_budget(budget) for budget in budgets]
         else:
-            return self._separate(share, terms)
+            largest = max(budgets, key=lambda each: each.amount)
+            planned = self.own.planned(replace(share, budget=largest), terms)
+            if not adds_up(planned):
+                return self._separate(share, terms)
+            made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
         return made.from_trees(
             split.tree,
             self.series.period,
@@ -217,6 +220,14 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         first = split.shares[0] / (self.series.max_periods or 1)
         whole = first if measure is Measure.EPSILON else math.sqrt(first)
         return float(split.error * whole * self.own.predicted(question.levels[0]))
+
+
+def _budget_to_date(budget: Budget, split: TemporalSplit) -> Budget:
+    """The budget of one release whose noise is that of totals to date, on average over periods: how
+    fine a partition of all rows so far may be follows from it."""
+    factor = Fraction(round(split.error, 3))
+    lost = factor if budget.measure is Measure.EPSILON else factor * factor
+    return replace(budget, amount=budget.amount / lost)
 
 
 def check_whole_units(unit: PrivacyUnit) -> None:

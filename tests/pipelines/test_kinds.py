@@ -73,6 +73,7 @@ FILES_OF_PARTS = {
         "pipelines/releasing.py",
         "pipelines/running/due.py",
         "pipelines/running/planned_once.py",
+        "pipelines/sampling.py",
         "pipelines/sections/release.py",
         "pipelines/sections/series.py",
         "transforms/carry.py",

@@ -30,7 +30,10 @@ TREES: dict[str, dict[str, Any]] = {
     },
     "mean": {"domain": X, "objective": "mean"},
     "different values": {"domain": {"kind": "distinct", "column": "place"}},
-    "box": {"domain": {"kind": "hypercube", "columns": [X | {"cells": 64}, AGE]}},
+    "box": {
+        "domain": {"kind": "hypercube", "columns": [X | {"cells": 64}, AGE]},
+        "mechanism": "adaptive",
+    },
     "table": {
         "domain": {
             "kind": "table",
