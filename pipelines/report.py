@@ -35,6 +35,7 @@ from pipelines.page.nodes import ReleasedTables
 from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
 from pipelines.plain.titles import column_titles, titled
+from pipelines.series.lines import cost_in_words
 
 TEMPLATES = Path(__file__).parent
 
@@ -252,7 +253,8 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
         "protected": f"all rows of one {unit.name} together{period}",
         "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
         "left_out": f"Of each {unit.name} {_counted_rows(plan)} are counted. Numbers "
-        "speak of the rows that are, not of those that are left out.",
+        "speak of the rows that are, not of those that are left out."
+        + "".join(f" {words}" for words in cost_in_words(plan.questions)),
         "counted": counted,
     }
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.linear import leaf_variance
 from dpcore.series.question import SeriesQuestion
+from dpcore.series.separate import SeparatePeriods
 from dpcore.series.temporal import mean_variance
+from dpcore.series.whole_units import whole_units_cost
 from dpcore.series.words import counted_in_words
 from pipelines.description.description import Description
 from pipelines.target import ErrorTarget
@@ -30,6 +33,7 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     if question.max_periods is not None:
         series["max_periods"] = question.max_periods
         counted = [f"  {counted_in_words(question.run)}"]
+        counted += [f"  {words}" for words in cost_in_words([question])]
     head = f"{escaped(question.name)}: period {question.period} of {periods}; "
     accumulated = isinstance(question, AccumulatedPeriods)
     if question.adds_up or accumulated:
@@ -45,6 +49,27 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         entry=lambda: period.entry() | {"series": series | entries},
         above=("", *above),
     )
+
+
+def cost_in_words(questions: Sequence[object]) -> list[str]:
+    """Return a sentence on what protecting all rows of a unit costs; none where it costs nothing.
+
+    Args:
+        questions: the trees of a release.
+    """
+    runs = [each for each in questions if isinstance(each, SeriesQuestion)]
+    costs = [cost for each in runs if (cost := whole_units_cost(each)) is not None]
+    if not costs or max(costs) < 1.005:
+        return []
+    together = all(not isinstance(each, SeparatePeriods) for each in runs)
+    numbers = "totals to date" if together else "numbers"
+    measure = next(each.budget.measure.value for each in runs if each.budget is not None)
+    most = f"{max(costs):.2f}" if max(costs) < 10 else f"{max(costs):.0f}"
+    upto = "" if max(costs) - min(costs) < 0.005 else "up to "
+    return [
+        f"At the same {measure} {numbers} are {upto}{most} times as far off as if a unit's rows of "
+        "one period were protected."
+    ]
 
 
 def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:

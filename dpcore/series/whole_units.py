@@ -1,0 +1,36 @@
+"""What protecting all rows of a unit costs, beside its rows of one period."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpcore.privacy.budget import Measure
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.separate import SeparatePeriods
+from dpcore.series.temporal import TemporalSetting, best_split, mean_variance
+
+
+def whole_units_cost(question: SeriesQuestion) -> float | None:
+    """How many times as far off totals to date are as with a unit's rows of one period protected.
+
+    Root mean squares over the periods, with the temporal tree that is best for either; of trees
+    that are released by themselves, of one period. None where a unit's rows of one period are
+    protected, or trees spend a delta of their own.
+
+    Args:
+        question: a tree of a series.
+    """
+    whole = question.budget
+    if question.max_periods is None or whole is None:
+        return None
+    is_pure = whole.measure is Measure.EPSILON
+    if isinstance(question, SeparatePeriods):
+        return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
+    setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
+    # What a level spends on the rows of one period, of which a unit has some in several.
+    parts = [Fraction(0) if each.budget is None else each.budget.amount for each in question.levels]
+    factors = [float(whole.amount / part) for part in parts]
+    variances = tuple(each * each if is_pure else each for each in factors)
+    own = mean_variance(question.temporal, variances, from_below=setting.from_below)
+    return math.sqrt(own) / best_split(question.temporal.periods, setting).error

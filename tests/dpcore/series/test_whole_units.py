@@ -1,0 +1,55 @@
+"""The price of protecting all rows of a unit, against errors that are worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcore.distinct.domain import DistinctDomain
+from dpcore.distinct.workload import DistinctWorkload
+from dpcore.ordered.make import make_domain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dpcore.series.whole_units import whole_units_cost
+from dpcore.series.workload import Series, SeriesWorkload
+
+UNIT = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=1)
+DOMAIN = make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 16})
+ADDED = OrderedWorkload(name="t", domain=DOMAIN, quantiles=())
+APART = DistinctWorkload(name="t", domain=DistinctDomain(column="x"), max_values=1)
+
+
+def cost(own: Workload[Any], measure: Measure, max_periods: int | None, **series: Any) -> Any:
+    runs = Series(**{"periods": 14, "period": 1, "max_periods": max_periods} | series)
+    share = Share(budget=Budget(measure=measure, amount=Fraction(1)))
+    question = SeriesWorkload.from_workload(own, runs).planned(share, ReleaseTerms(unit=UNIT))
+    return whole_units_cost(question)
+
+
+def test_a_unit_of_one_period_costs_nothing_more() -> None:
+    assert cost(ADDED, Measure.RHO, None) is None
+    for measure in Measure:
+        assert cost(ADDED, measure, 1) == pytest.approx(1, abs=1e-4)
+
+
+def test_periods_are_added_up_under_epsilon() -> None:
+    assert cost(ADDED, Measure.EPSILON, 7) == pytest.approx(7)
+
+
+def test_under_rho_the_periods_alone_are_measured() -> None:
+    """Ten periods of noise at a tenth of rho, beside the binary tree over 14 periods."""
+    alone = math.sqrt(10 * 15 / 2)
+    assert cost(ADDED, Measure.RHO, 10) == pytest.approx(alone / 2.21, rel=2e-3)
+    # Of four periods a root is measured too: sensitivities 2 and 4 of two periods in a row.
+    both = cost(ADDED, Measure.RHO, 2, periods=4, fanout=4)
+    assert both > cost(ADDED, Measure.RHO, 2, periods=4)
+
+
+def test_periods_that_are_released_by_themselves() -> None:
+    assert cost(APART, Measure.EPSILON, 5) == 5
+    assert cost(APART, Measure.RHO, 4) == 2
