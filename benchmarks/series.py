@@ -66,7 +66,7 @@ from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release
 
-PREDICTED = (7, 14, 30, 90, 365)
+PREDICTED = (14, 90, 365, 3650)
 BOUNDS = (1, 5, 10, 30)
 POWERS = {Measure.EPSILON: 2, Measure.RHO: 1}
 
@@ -156,7 +156,7 @@ def print_predicted() -> None:
     """The errors by how many periods there are."""
     print()
     print("root mean square error of totals to date, in that of one release of everything")
-    heading = ("separate to date", "days added", "binary", "planned", "spans")
+    heading = ("separate to date", "days added", "binary", "planned", "lower bound", "spans")
     print(f"{'':10} {'T':>5} " + " ".join(f"{each:>16}" for each in heading))
     for measure, power in POWERS.items():
         for periods in PREDICTED:
@@ -165,8 +165,26 @@ def print_predicted() -> None:
             binary = split_of_fanout(periods, 2, TemporalSetting(power=power))
             errors = (separate, math.sqrt((periods + 1) / 2), binary.error, planned.error)
             columns = " ".join(f"{each:>16.3g}" for each in errors)
+            least = f"{least_error(periods):.3g}" if measure is Measure.RHO else ""
+            columns += f" {least:>16}"
             spans = " ".join(map(str, planned.tree.spans))
             print(f"{measure.value:10} {periods:>5} {columns}  {spans}")
+
+
+def least_error(periods: int) -> float:
+    """The least error of totals to date that any mechanism of linear measurements with Gaussian
+    noise can have, in that of one release.
+
+    Of measurements C and a reconstruction L with L C = A, the matrix of totals to date, the mean
+    squared error is |L|_F^2 times the largest squared column norm of C, over T; that is at least
+    |L|_F^2 |C|_F^2 / T^2, which is at least the squared sum of A's singular values over T^2. These
+    are 1 / (2 sin((2 i - 1) pi / (4 T + 2))).
+
+    Source: Li, Miklau, "Optimal error of query sets under the differentially-private matrix
+    mechanism", ICDT 2013, for A of prefix sums.
+    """
+    angles = (2 * np.arange(1, periods + 1) - 1) * np.pi / (4 * periods + 2)
+    return float((1 / (2 * np.sin(angles))).sum() / periods)
 
 
 def print_measured(periods: int, keys: int) -> None:

@@ -25,6 +25,7 @@ from pipelines.commands.release import add_release
 from pipelines.commands.report import add_report
 from pipelines.commands.sample import add_sample
 from pipelines.commands.schema import add_schema
+from pipelines.commands.series import add_series
 from pipelines.commands.verify import add_verify
 from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.log import report_outcome, use_format
@@ -78,6 +79,7 @@ def command_parser() -> CommandParser:
     add_verify(commands)
     add_export(commands)
     add_ledger(commands)
+    add_series(commands)
     add_schema(commands)
     add_completion(commands)
     return parser

@@ -28,7 +28,7 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
     if isinstance(question, SeparatePeriods):
         return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
     setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
-    # What a level spends on the rows of one period, of which a unit has some in several.
+    # What a level spends on the rows of one period; a unit has some in several.
     parts = [Fraction(0) if each.budget is None else each.budget.amount for each in question.levels]
     factors = [float(whole.amount / part) for part in parts]
     variances = tuple(each * each if is_pure else each for each in factors)

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees export out/ages --to parquet --into tables",
         "dptrees export out/ages --to delta --into lake --json",
     ),
+    "series": ("dptrees series compact out/daily",),
     "schema": ("dptrees schema > configuration.schema.json",),
     "completion": (
         "dptrees completion bash > ~/.local/share/bash-completion/completions/dptrees",

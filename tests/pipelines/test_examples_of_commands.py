@@ -36,6 +36,11 @@ BOX = """\
         - {column: hours, type: integer, lower: 0, upper: 64}
     rows: 1000
 """
+# In front of it: a series of the same trees.
+DAILY = """\
+parameters: {period: {type: integer}}
+series: {periods: 3, period: "${period}"}
+"""
 
 
 @pytest.fixture
@@ -68,7 +73,11 @@ def run(workspace: Workspace, line: str) -> Outcome:
 
 def test_every_example_runs(ages: Workspace) -> None:
     Path("ages.yaml").write_text(AGES + BOX)
+    daily = AGES.replace("release: ages", "release: daily").replace("out/ages", "out/daily")
+    Path("daily.yaml").write_text(DAILY + daily)
     for name, lines in EXAMPLES.items():
+        for period in (1, 2, 3) if name == "series" else ():
+            run(ages, f"dptrees release daily.yaml --set period={period}")
         for line in lines:
             assert line.split()[1] == name
             run(ages, line)

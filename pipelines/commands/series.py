@@ -1,0 +1,28 @@
+"""The command `series`, with its steps."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+
+def add_series(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.series.compact import run_compact
+
+        return run_compact(chosen)
+
+    parser = add_command(commands, "series", "Look after the folder of a series.", run)
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    compact = kinds.add_parser(
+        "compact", help="delete what earlier runs sealed for the runs after them; no table"
+    )
+    compact.add_argument("series", metavar="SERIES", help="the folder of the series")
+    compact.add_argument(
+        "--keep",
+        type=int,
+        default=2,
+        metavar="RUNS",
+        help="of the last runs, at least 1 (default 2, so that the last one can be repaired)",
+    )
