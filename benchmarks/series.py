@@ -2,6 +2,7 @@
 
     python benchmarks/series.py [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
     python benchmarks/series.py --units 100000000     what a bound of the periods of a unit costs
+    python benchmarks/series.py --people 10000000 --rows 1000000 --periods 10
 
 - Cost: a series of rows made for it is released day by day by the command in this process (seconds
   on the clock and of the processor, with what every command costs once: none of the first day's
@@ -14,6 +15,7 @@
 - Units: the same errors where all rows of a unit are protected together and it is counted in at
   most so many periods; which part of the flights of data/daily (`make daily`) such a bound counts;
   and what remembered units weigh and cost in a run, by one of the 64 shards.
+- People: days of rows of so many units, each counted in at most three periods, by a process a day.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ import argparse
 import io
 import math
 import os
+import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -79,7 +84,11 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1024)
     parser.add_argument("--keys", type=int, default=400, help="counts that errors are measured of")
     parser.add_argument("--units", type=int, default=0, help="remembered; nothing else is printed")
+    parser.add_argument("--people", type=int, default=0, help="units; nothing else is printed")
     chosen = parser.parse_args()
+    if chosen.people:
+        print_people(chosen.people, chosen.rows, chosen.periods)
+        return
     if chosen.units:
         print_bounds()
         print_flights()
@@ -147,6 +156,67 @@ def _day(folder: Path, cells: int, series: dict[str, object] | None) -> tuple[fl
     after = os.times()
     cpu = after.user + after.system - spent.user - spent.system
     return time.perf_counter() - clock, cpu
+
+
+def print_people(people: int, rows: int, periods: int) -> None:
+    """The time, the memory and the state of every day of a series that protects whole units."""
+    print(f"{rows:,} rows a day of {people:,} units, in at most 3 of {periods} periods")
+    print(f"{'day':>6} {'seconds':>8} {'cpu':>6} {'peak MB':>8} {'units known':>12} {'bytes':>14}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "release.key").write_text(ReleaseKey.generate().to_text() + "\n")
+        (folder / "release.key").chmod(0o600)
+        known = np.zeros(people, bool)
+        for period in range(1, periods + 1):
+            random = public_stream("people", period)
+            who = (random.uint64(rows) % np.uint64(people)).astype(np.int64)
+            known[who] = True
+            table = pa.table({"x": who % 1024, "who": who})
+            pq.write_table(table, folder / "rows.parquet")
+            began = time.perf_counter()
+            usage = _process(_people_settings(folder, periods, period), folder)
+            seconds = time.perf_counter() - began
+            units = folder / "out" / f"period-{period:04d}" / "units"
+            size = sum(path.stat().st_size for path in units.glob("*"))
+            cpu = usage.ru_utime + usage.ru_stime
+            print(
+                f"{period:>6} {seconds:8.1f} {cpu:6.1f} {usage.ru_maxrss / 1024:8,.0f} "
+                f"{known.sum():>12,} {size:>14,}",
+                flush=True,
+            )
+
+
+def _people_settings(folder: Path, periods: int, period: int) -> dict[str, object]:
+    return {
+        "release": "people",
+        "input": {"format": "parquet", "path": str(folder / "rows.parquet")},
+        "output": str(folder / "out"),
+        "key_file": str(folder / "release.key"),
+        "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "who", "max_rows": 2},
+        "series": {
+            "periods": periods,
+            "period": period,
+            "unit": "per_series",
+            "max_periods": 3,
+        },
+        "trees": [
+            {
+                "name": "x",
+                "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 1024},
+            }
+        ],
+    }
+
+
+def _process(settings: dict[str, object], folder: Path) -> resource.struct_rusage:
+    """Release in a process of its own, and return what it used."""
+    path = folder / "release.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "pipelines.command", "release", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    return usage
 
 
 # --- how far off totals to date are ---
