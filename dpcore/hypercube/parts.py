@@ -261,6 +261,27 @@ class ReleasedPartition:
         return result
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AddedPartitions(ReleasedPartition):
+    """The parts of several partitions of a box, which overlap.
+
+    Args:
+        each: the partitions, at least one.
+    """
+
+    each: Sequence[ReleasedPartition] = ()
+
+    @cached_property
+    def parts(self) -> Parts:
+        found = [own.parts for own in self.each]
+        axes = range(len(self.domain.axes))
+        return Parts(
+            [np.concatenate([own.starts[axis] for own in found]) for axis in axes],
+            [np.concatenate([own.stops[axis] for own in found]) for axis in axes],
+            np.concatenate([own.counts for own in found]),
+        )
+
+
 def _sums_of_products(first: Floats, second: Floats) -> Floats:
     """(m, m') the sums over n rows of products of the columns of (n, m) and (n, m') arrays, in the
     order of the rows: each run of cells overlaps few columns."""

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arithmetic.interpolation import interpolated
-from dpcore.hypercube.box_sums import WeightedSum, box_sums
+from dpcore.arithmetic.sums import hypotenuse
+from dpcore.hypercube.box_sums import BoxSums, WeightedSum, box_sums
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.parts import ReleasedPartition, Sides
+from dpcore.hypercube.parts import AddedPartitions, ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
 from dpcore.ordered.domain import OrderedDomain
@@ -60,6 +61,10 @@ class ReleasedHypercube(Released):
         if shared or not plan.states_errors:
             return super().at_confidence(confidence)
         return ReleasedHypercube(self.question, self._read, confidence)
+
+    def with_others(self, others: Sequence[Released]) -> Released:
+        found = [own for own in others if isinstance(own, ReleasedHypercube)]
+        return AddedHypercubes([self, *found])
 
     @cached_property
     def partition(self) -> ReleasedPartition:
@@ -150,6 +155,14 @@ class ReleasedHypercube(Released):
             f"sum: tree {self._name} is a partition, whose nodes have no paths; ask box"
         )
 
+    def box_sums(self, sides: Sides) -> BoxSums:
+        """The rows of a box of cells.
+
+        Args:
+            sides: of each axis.
+        """
+        return box_sums(self.partition, sides)
+
     def box_count(self, sides: Sides, label: str) -> Answer:
         """The count of the rows in a box of cells.
 
@@ -157,7 +170,7 @@ class ReleasedHypercube(Released):
             sides: of each axis.
             label: of the answer.
         """
-        found, inner, outer, cuts = box_sums(self.partition, sides)
+        found, inner, outer, cuts = self.box_sums(sides)
         low, high = self._interval(inner, outer)
         count = int(min(max(0, round(found.rows)), self.total))
         return Answer(
@@ -251,6 +264,67 @@ class ReleasedHypercube(Released):
         return Answer(**known, fraction=fraction, remark=remark, in_words=words)
 
 
+class AddedHypercubes(ReleasedHypercube):
+    """The answers about several releases of a box, each with rows of its own: a window of periods
+    that are not released together.
+
+    Their noise is independent, so estimates add up and so do variances. Rows are drawn from the
+    parts of all of them.
+
+    Args:
+        each: the releases, at least one, at one confidence.
+    """
+
+    def __init__(self, each: Sequence[ReleasedHypercube]) -> None:
+        self._each = each
+        first = each[0]
+        super().__init__(first.question, first._read, first.confidence)
+
+    def at_confidence(self, confidence: float) -> Released:
+        found = [own.at_confidence(confidence) for own in self._each]
+        return AddedHypercubes([own for own in found if isinstance(own, ReleasedHypercube)])
+
+    @cached_property
+    def partition(self) -> ReleasedPartition:
+        """The parts of all of them."""
+        first = self._each[0].partition
+        return AddedPartitions(
+            domain=first.domain,
+            depths=first.depths,
+            variances=first.variances,
+            read=first.read,
+            each=[own.partition for own in self._each],
+        )
+
+    @property
+    def total(self) -> int:
+        """The consistent count of all rows."""
+        return sum(own.total for own in self._each)
+
+    def box_sums(self, sides: Sides) -> BoxSums:
+        """Return the rows of a box of cells, added up."""
+        found = [own.box_sums(sides) for own in self._each]
+        even, inner, outer = (
+            _added([getattr(own, name) for own in found]) for name in ("even", "inner", "outer")
+        )
+        return BoxSums(even, inner, outer, any(own.cuts for own in found))
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        if level == 0 and count > 0:
+            self._check_key(key)
+            return [self.box_count([(0, axis.cells) for axis in self.question.domain.axes], "all")]
+        raise self._has_no_nodes()
+
+    def node(self, level: int, node: int, key: object = None) -> Answer:
+        raise self._has_no_nodes()
+
+    def _has_no_nodes(self) -> ValueError:
+        return ValueError(
+            f"node: these periods of tree {self._name} are several partitions, which have no nodes "
+            "in common; query a box"
+        )
+
+
 class ReleasedColumn(Released):
     """The answers about one column of a box: its CDF, ranges and quantiles.
 
@@ -325,3 +399,13 @@ def _is_edge(axis: OrderedDomain, value: object) -> bool:
 def _boundary(axis: OrderedDomain, value: object, open_: int) -> int:
     """The number of cells below a value; an empty text leaves the side open."""
     return open_ if value in ("", None) else axis.find_boundary(value)
+
+
+def _added(sums: Sequence[WeightedSum]) -> WeightedSum:
+    """The sum of independent estimates."""
+    errors = [own.std_error for own in sums if own.std_error is not None]
+    return WeightedSum(
+        estimate=float(np.sum([own.estimate for own in sums])),
+        std_error=hypotenuse(*errors) if len(errors) == len(sums) else None,
+        rows=float(np.sum([own.rows for own in sums])),
+    )

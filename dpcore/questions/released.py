@@ -167,6 +167,15 @@ class Released(ABC):
         """
         raise ValueError(f"confidence: the intervals of tree {self._name} are those of the release")
 
+    def with_others(self, others: Sequence[Released]) -> Released:
+        """The answers about the rows of this and other releases of the tree, each with rows of its
+        own.
+
+        Raises:
+            ValueError: the answers of this kind are not added up so.
+        """
+        raise ValueError(f"window: the answers of tree {self._name} are not added up")
+
     def find_level(self, name: str) -> int:
         """The level of a number written out, or of a name where levels have names.
 

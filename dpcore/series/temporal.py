@@ -150,12 +150,20 @@ class TemporalTree:
         >>> [(each.first, each.last) for each in TemporalTree.from_fanout(14, 2).roots(7)]
         [(1, 4), (5, 6), (7, 7)]
         """
+        return self.cover(1, period)
+
+    def cover(self, first: int, last: int) -> list[Span]:
+        """The fewest nodes that together are some periods in a row, in their order.
+
+        >>> [(each.first, each.last) for each in TemporalTree.from_fanout(14, 2).cover(2, 8)]
+        [(2, 2), (3, 4), (5, 8)]
+        """
         result: list[Span] = []
-        first = 1
-        for level in reversed(range(len(self.spans))):
-            while first + self.spans[level] - 1 <= period:
-                result.append(Span(level, first, first + self.spans[level] - 1))
-                first += self.spans[level]
+        while first <= last:
+            nodes = (self.find_span(level, first) for level in reversed(range(len(self.spans))))
+            node = next(each for each in nodes if each.first == first and each.last <= last)
+            result.append(node)
+            first = node.last + 1
         return result
 
     @cached_property

@@ -160,18 +160,20 @@ class WindowFolder:
         )
 
     def _accumulated(self, name: str) -> Released:
-        """The answers about a tree that the last run of the periods released of all of them."""
+        """The answers about a box: of all periods to date, or of nodes of time, added up."""
         first, last = self.window.first, self.window.last
-        run = self._series.run(last)
-        question = run.plan.question(name)
+        question = self._series.run(last).plan.question(name)
         assert isinstance(question, AccumulatedPeriods)
         span = question.find_released(first)
-        if span is None:
-            there = ", ".join(f"{each.first}:{each.last}" for each in question.released_spans)
-            raise FolderError(
-                f"{self._series.path}: periods {first}:{last} of tree {name} are not released "
-                f"together; of those that end with period {last} there are {there}"
-            )
+        spans = question.temporal.cover(first, last) if span is None else [span]
+        found = [self._released(name, each) for each in spans]
+        return found[0] if len(found) == 1 else found[0].with_others(found[1:])
+
+    def _released(self, name: str, span: Span) -> Released:
+        """The answers about periods that a run released together."""
+        run = self._series.run(span.last)
+        question = run.plan.question(name)
+        assert isinstance(question, AccumulatedPeriods)
         tree = question.tree_of(span)
         return kind_named(tree.kind).released(
             tree,

@@ -162,8 +162,38 @@ def test_a_run_by_itself_is_its_period_and_the_window_is_a_node_of_time(boxes: B
     assert abs(own["count"] - ROWS) < 30
     pair = json.loads(boxes.run("query", boxes.output, *three, "--window", "3:4").out)
     assert abs(pair["answers"][0]["count"] - 2 * ROWS) < 30
-    outcome = boxes.run("query", boxes.output, *three, "--window", "2:4")
-    refused(outcome, "periods 2:4 of tree box are not released together", "4:4, 3:4, 1:4")
+
+
+def test_other_windows_are_nodes_of_time_added_up(boxes: Boxes, tmp_path: Path) -> None:
+    side = {"x": ("10", "45")}
+    folder = SeriesFolder(str(boxes.output))
+    two, pair, both = (
+        folder.window(first, last).tree("box") for first, last in ((2, 2), (3, 4), (2, 4))
+    )
+    parts, whole = [tree.box(side) for tree in (two, pair)], both.box(side)
+    estimates = [each.estimate for each in parts if each.estimate is not None]
+    errors = [each.std_error for each in parts if each.std_error is not None]
+    assert whole.estimate == pytest.approx(sum(estimates)) and len(estimates) == 2
+    assert whole.std_error is None or whole.std_error == pytest.approx(np.hypot(*errors))
+    assert whole.ci_low <= whole.estimate <= whole.ci_high
+    narrow = both.at_confidence(0.5).box(side)
+    assert narrow.ci_high - narrow.ci_low < whole.ci_high - whole.ci_low
+    everything: Any = both.box({})
+    assert everything.std_error == pytest.approx(
+        np.hypot(*(own.std_error for own in (tree.box({}) for tree in (two, pair))))  # type: ignore[call-overload]
+    )
+    assert both.top(1, 0)[0].count == everything.count
+    assert abs(everything.count - 3 * ROWS) < 30
+    median = both.select_column("x").quantile(0.5)["value"]
+    assert isinstance(median, float) and 20 < median < 40
+    for refuse in (lambda: both.top(3, 4), lambda: both.node(4, 0)):
+        with pytest.raises(ValueError, match="which have no nodes in common"):
+            refuse()
+    path = tmp_path / "window.parquet"
+    outcome = boxes.run("sample", boxes.output, "--window", "2:4", "--output", path)
+    assert outcome.code == 0
+    x = pq.read_table(path)["x"].to_numpy()
+    assert abs(len(x) - 3 * ROWS) < 30 and abs(x.mean() - 30) < 2
 
 
 def test_the_totals_to_date_lie_in_each_run(boxes: Boxes) -> None:
