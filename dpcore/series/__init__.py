@@ -6,6 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "accumulated": ("AccumulatedPeriods",),
+    "lateness": ("Lateness",),
     "linear": ("leaf_variance",),
     "question": ("STATE", "SeriesQuestion"),
     "released": ("own_period",),
@@ -16,5 +17,5 @@ FACE = {
     "whole_units": ("whole_units_cost",),
     "windows": ("Window",),
     "words": ("counted_in_words", "protected_period", "run_in_words", "run_numbers"),
-    "workload": ("Series", "SeriesWorkload", "check_whole_units"),
+    "workload": ("Series", "SeriesWorkload", "check_late_rows", "check_whole_units"),
 }

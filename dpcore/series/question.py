@@ -51,6 +51,7 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
+from dpcore.series.lateness import DATE, Lateness
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
 
@@ -69,6 +70,7 @@ class SeriesQuestion(Question):
             their budgets alone, which are for a unit's rows of one period.
         max_periods: in how many periods a unit is counted at most, where all its rows are protected
             together; None: its rows of one period are.
+        lateness: which rows of earlier periods are counted; None: all are.
 
     Raises:
         ValueError: a period that is none of the tree's, or levels that do not fit it.
@@ -81,6 +83,7 @@ class SeriesQuestion(Question):
     period: int
     levels: tuple[Question, ...]
     max_periods: int | None = None
+    lateness: Lateness | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,11 +105,12 @@ class SeriesQuestion(Question):
         name: str,
         *,
         max_periods: int | None = None,
+        lateness: Lateness | None = None,
     ) -> SeriesQuestion:
         """The question of some trees, whose names become the names of temporal levels.
 
         Args:
-            temporal, period, max_periods: as of the class.
+            temporal, period, max_periods, lateness: as of the class.
             levels: for each temporal level.
             name: of the tree.
         """
@@ -121,6 +125,7 @@ class SeriesQuestion(Question):
             temporal=temporal,
             period=period,
             max_periods=max_periods,
+            lateness=lateness,
             # Streams of noise are distinguished by the names of trees.
             levels=tuple(
                 replace(each, name=cls.level_name(name, span), **shared)
@@ -188,26 +193,42 @@ class SeriesQuestion(Question):
         return self.levels[0].counts_rows
 
     def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        return self.levels[0].row_outcomes(columns)
+        if self.lateness is None:
+            return self.levels[0].row_outcomes(columns)
+        on_time = self.lateness.on_time(columns[self.lateness.column], self.period)
+        late = RowOutcome(self.lateness.column, "late, or of no date", "drop", ~on_time)
+        own = self.levels[0].row_outcomes(columns)
+        return [late, *(each._replace(rows=each.rows & on_time) for each in own)]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.levels[0].columns
+        more = () if self.lateness is None else (self.lateness.column,)
+        return tuple(dict.fromkeys((*self.levels[0].columns, *more)))
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        return self.levels[0].value_types
+        more = {} if self.lateness is None else {self.lateness.column: DATE}
+        return more | self.levels[0].value_types
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.levels[0].check_types(types)
+        if self.lateness is not None:
+            self.lateness.check_type(types[self.lateness.column])
 
     # From rows to exact counts
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        if self.lateness is not None:
+            columns, _ = self.lateness.filtered(columns, self.period)
         return self.levels[0].increments(columns)
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        return self.levels[0].row_increments(columns)
+        if self.lateness is None:
+            return self.levels[0].row_increments(columns)
+        columns, on_time = self.lateness.filtered(columns, self.period)
+        increments, rows = self.levels[0].row_increments(columns)
+        places = np.flatnonzero(on_time)
+        return RowIncrements(increments, places if rows is None else places[rows])
 
     def regrouped(self, increments: Increments) -> Increments:
         return self.levels[0].regrouped(increments)
@@ -489,7 +510,8 @@ class SeriesQuestion(Question):
             {"first": span.first, "last": span.last} | self.shown(span.level).entry()
             for span in self.closing
         ]
-        return {"name": self.name, "temporal_levels": levels, "released": released}
+        late = {} if self.lateness is None else {"lateness": self.lateness.spec()}
+        return {"name": self.name, "temporal_levels": levels, "released": released, **late}
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; `dpcore.series.separate`
@@ -507,4 +529,6 @@ class SeriesQuestion(Question):
             "spans": list(self.temporal.spans),
             "period": self.period,
             "levels": levels,
-        } | ({} if self.max_periods is None else {"max_periods": self.max_periods})
+            **({} if self.max_periods is None else {"max_periods": self.max_periods}),
+            **({} if self.lateness is None else {"lateness": self.lateness.spec()}),
+        }

@@ -24,6 +24,7 @@ from dpcore.questions.place import Counts, Drawn, Gathered, Part, Partial, Place
 from dpcore.questions.question import Question
 from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.carried_counts import CarriedCounts
+from dpcore.series.lateness import Lateness
 from dpcore.series.linear import adds_up
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_name
@@ -125,4 +126,5 @@ def series_question_from_spec(
         levels,
         str(spec["name"]),
         max_periods=None if spec.get("max_periods") is None else int(spec["max_periods"]),
+        lateness=Lateness.from_spec(spec["lateness"]) if "lateness" in spec else None,
     )

@@ -13,6 +13,7 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.series.accumulated import AccumulatedPeriods
+from dpcore.series.lateness import Lateness
 from dpcore.series.linear import adds_up, scaled
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.separate import SeparatePeriods
@@ -36,6 +37,7 @@ class Series:
             whose periods add up; others are released by themselves in every period.
         max_periods: in how many periods a unit is counted at most, where all its rows of the series
             are protected together; None: its rows of one period are.
+        lateness: which rows of earlier periods are counted; None: all are.
 
     Raises:
         Refusal: a period or a number of periods that is not from 1 to T, or others of them out of
@@ -49,6 +51,7 @@ class Series:
     period: int
     fanout: int | None = None
     max_periods: int | None = None
+    lateness: Lateness | None = None
 
     def __post_init__(self) -> None:
         _ = split_of_fanout(self.periods, self.fanout or 2, TemporalSetting(power=1))
@@ -163,6 +166,9 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         if self.series.max_periods is not None:
             check_whole_units(terms.unit)
+        if self.series.lateness is not None:
+            check_late_rows(terms.unit)
+            terms = replace(terms, drops_rows=True)
         if share.delta is not None or not (self.own.may_add_up or self.own.may_accumulate):
             return self._separate(share, terms)
         split = self._split(share.budget.measure)
@@ -186,6 +192,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             levels,
             self.name,
             max_periods=self.series.max_periods,
+            lateness=self.series.lateness,
         )
 
     def _split(self, measure: Measure) -> TemporalSplit:
@@ -206,6 +213,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             [self.own.planned(of_period, terms)],
             self.name,
             max_periods=self.series.max_periods,
+            lateness=self.series.lateness,
         )
 
     def predicted(self, question: SeriesQuestion) -> float:
@@ -220,6 +228,20 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         first = split.shares[0] / (self.series.max_periods or 1)
         whole = first if measure is Measure.EPSILON else math.sqrt(first)
         return float(split.error * whole * self.own.predicted(question.levels[0]))
+
+
+def check_late_rows(unit: PrivacyUnit) -> None:
+    """Refuse to leave out late rows where the number of rows is public.
+
+    Raises:
+        Refusal: neighbors have other rows in place of a unit's: which may be late.
+    """
+    if unit.neighbors is Neighbors.SUBSTITUTE:
+        raise Refusal(
+            "lateness",
+            "needs neighbors: add_remove; under substitute the number of rows of a period is "
+            "public, and the number of those on time is not",
+        )
 
 
 def _budget_to_date(budget: Budget, split: TemporalSplit) -> Budget:

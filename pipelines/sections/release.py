@@ -17,7 +17,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.refusal import Refusal
-from dpcore.series.workload import check_whole_units
+from dpcore.series.workload import check_late_rows, check_whole_units
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
@@ -76,10 +76,14 @@ class ReleaseSection(Section):
 
     @section_rule(mode="after")
     def _units_of_series(self) -> Self:
-        if self.series is None or self.series.series.max_periods is None:
+        if self.series is None:
             return self
+        runs, unit = self.series.series, self.privacy.privacy_unit
         try:
-            check_whole_units(self.privacy.privacy_unit)
+            if runs.max_periods is not None:
+                check_whole_units(unit)
+            if runs.lateness is not None:
+                check_late_rows(unit)
         except Refusal as refusal:
             raise RuleBroken(refusal.rule, at=f".series.{refusal.field}") from None
         return self

@@ -10,10 +10,11 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.refusal import Refusal
+from dpcore.series.lateness import Lateness
 from dpcore.series.workload import Series
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Section
+from pipelines.sections.section import Section, Text
 
 
 def _day(value: object) -> date | None:
@@ -51,6 +52,19 @@ def _period(value: object) -> int | date:
 PER_PERIOD, PER_SERIES = "per_period", "per_series"
 
 
+class LatenessSection(Section):
+    """Which rows of earlier days are counted in a period."""
+
+    column: Text
+    periods: Annotated[int, PlainValidator(rules.whole_number)]
+
+    @section_rule(mode="after")
+    def _check_periods(self) -> Self:
+        if self.periods < 0:
+            raise RuleBroken(f"{self.periods} is below 0", at=".periods")
+        return self
+
+
 class SeriesSection(Section):
     """The runs that one budget is for, and which of them is made."""
 
@@ -60,11 +74,14 @@ class SeriesSection(Section):
     fanout: Annotated[int | None, PlainValidator(rules.whole_number)] = None
     unit: Annotated[str, PlainValidator(rules.choice(PER_PERIOD, PER_SERIES))] = PER_PERIOD
     max_periods: Annotated[int | None, PlainValidator(rules.whole_number)] = None
+    lateness: LatenessSection | None = None
 
     @section_rule(mode="after")
     def _check_series(self) -> Self:
         if isinstance(self.period, date) and self.start is None:
             raise RuleBroken("is needed where the period is a date: that of period 1", at=".start")
+        if self.lateness is not None and self.start is None:
+            raise RuleBroken("is needed beside lateness: the day of period 1", at=".start")
         if self.max_periods is not None and self.unit == PER_PERIOD:
             raise RuleBroken(
                 "goes with unit: per_series; a unit of one period is counted in every period",
@@ -98,6 +115,17 @@ class SeriesSection(Section):
             period=self.number,
             fanout=self.fanout,
             max_periods=self._max_periods,
+            lateness=self._lateness,
+        )
+
+    @property
+    def _lateness(self) -> Lateness | None:
+        if self.lateness is None or self.start is None:
+            return None
+        return Lateness(
+            column=self.lateness.column,
+            start=self.start.isoformat(),
+            periods=self.lateness.periods,
         )
 
     @property

@@ -34,6 +34,12 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
         series["max_periods"] = question.max_periods
         counted = [f"  {counted_in_words(question.run)}"]
         counted += [f"  {words}" for words in cost_in_words([question])]
+    if question.lateness is not None:
+        late = question.lateness
+        counted.append(
+            f"  Rows whose {escaped(late.column)} is more than {late.periods} periods before the "
+            "period, after it or missing are not counted."
+        )
     head = f"{escaped(question.name)}: period {question.period} of {periods}; "
     accumulated = isinstance(question, AccumulatedPeriods)
     if question.adds_up or accumulated:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.lateness import Lateness
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import select_span
+from pipelines.page.extent import clip
 from pipelines.page.nodes import ReleasedTables
+from pipelines.page.policies import DROPPED
 from pipelines.page.tree_page import PageRoom, TreePage
 
 
@@ -29,7 +33,24 @@ def period_tree(
         own: of the tree of one period.
     """
     mine = _OwnPeriod(release, question) if question.released_spans else release
-    return own(mine, question.shown(0), room)
+    page = own(mine, question.shown(0), room)
+    if question.lateness is None:
+        return page
+    said: dict[str, Any] = dict(page.said)
+    said["policies"] = [*said["policies"], _late_rows(question.name, question.lateness)]
+    return replace(page, said=said)
+
+
+def _late_rows(tree: str, lateness: Lateness) -> dict[str, str]:
+    """The row of the table of unusual values: of dates out of time."""
+    late = f"late by more than {lateness.periods} periods, or ahead of the period: {DROPPED}"
+    return {
+        "column": clip(lateness.column),
+        "tree": clip(tree),
+        "outside": late,
+        "missing": DROPPED,
+        "unknown": "",
+    }
 
 
 class _OwnPeriod:

@@ -61,6 +61,8 @@ FILES_OF_PARTS = {
     "series": {
         "dpcore/release/guarantee.py",
         "dpcore/release/in_memory.py",
+        "pipelines/commands/examples.py",
+        "pipelines/commands/series.py",
         "pipelines/configuration.py",
         "pipelines/proof/derived.py",
         "pipelines/proof/manifest.py",
@@ -71,6 +73,7 @@ FILES_OF_PARTS = {
         "pipelines/python/tree.py",
         "pipelines/querying.py",
         "pipelines/releasing.py",
+        "pipelines/report.py",
         "pipelines/running/due.py",
         "pipelines/running/planned_once.py",
         "pipelines/sampling.py",
