@@ -218,7 +218,9 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         """"Series" (unit: per_series) are of two to five periods; data sets differ in one unit that
         has rows in some of them or in all, in more than it is counted in or in fewer. Every run
         is made from its rows and from what the run before left under seal, and the losses of all
-        runs are added up. Trees are ordered, means or numbers of different values.""",
+        runs are added up; noise that a later run computes again counts once, and must be the same.
+        Trees are ordered, boxes of all rows so far (their counts held in each way), means or
+        numbers of different values.""",
         """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),
