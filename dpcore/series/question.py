@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure
@@ -34,24 +33,20 @@ from dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
 from dpcore.questions.place import (
     UNIT_SHARDS,
     UNITS,
-    Counter,
     Counts,
     Drawn,
     Gathered,
-    Increments,
-    Matched,
     Part,
     Partial,
     Place,
     ReleasedPart,
-    RowIncrements,
 )
 from dpcore.questions.question import PublicTable, Question, SeriesRun
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
-from dpcore.series.lateness import DATE, Lateness
+from dpcore.series.lateness import Lateness
+from dpcore.series.period_rows import PeriodRows
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
 
@@ -60,17 +55,16 @@ STATE = "state"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesQuestion(Question):
+class SeriesQuestion(PeriodRows):
     """One period of a tree that is released over the periods of a series.
 
     Args:
         temporal: the tree over the periods.
-        period: t, the one whose rows are counted, from 1 on.
+        period, lateness: as of `PeriodRows`.
         levels: for each temporal level, the tree as it is measured at a node of it. They differ in
             their budgets alone, which are for a unit's rows of one period.
         max_periods: in how many periods a unit is counted at most, where all its rows are protected
             together; None: its rows of one period are.
-        lateness: which rows of earlier periods are counted; None: all are.
 
     Raises:
         ValueError: a period that is none of the tree's, or levels that do not fit it.
@@ -80,10 +74,7 @@ class SeriesQuestion(Question):
     output_only = ()
 
     temporal: TemporalTree
-    period: int
-    levels: tuple[Question, ...]
     max_periods: int | None = None
-    lateness: Lateness | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,76 +177,7 @@ class SeriesQuestion(Question):
             result.remember_widths(own.widths)
         return result
 
-    # What is read of the rows
-
-    @property
-    def counts_rows(self) -> bool:
-        return self.levels[0].counts_rows
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        if self.lateness is None:
-            return self.levels[0].row_outcomes(columns)
-        on_time = self.lateness.on_time(columns[self.lateness.column], self.period)
-        late = RowOutcome(self.lateness.column, "late, or of no date", "drop", ~on_time)
-        own = self.levels[0].row_outcomes(columns)
-        return [late, *(each._replace(rows=each.rows & on_time) for each in own)]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        more = () if self.lateness is None else (self.lateness.column,)
-        return tuple(dict.fromkeys((*self.levels[0].columns, *more)))
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        more = {} if self.lateness is None else {self.lateness.column: DATE}
-        return more | self.levels[0].value_types
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        self.levels[0].check_types(types)
-        if self.lateness is not None:
-            self.lateness.check_type(types[self.lateness.column])
-
     # From rows to exact counts
-
-    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        if self.lateness is not None:
-            columns, _ = self.lateness.filtered(columns, self.period)
-        return self.levels[0].increments(columns)
-
-    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        if self.lateness is None:
-            return self.levels[0].row_increments(columns)
-        columns, on_time = self.lateness.filtered(columns, self.period)
-        increments, rows = self.levels[0].row_increments(columns)
-        places = np.flatnonzero(on_time)
-        return RowIncrements(increments, places if rows is None else places[rows])
-
-    def regrouped(self, increments: Increments) -> Increments:
-        return self.levels[0].regrouped(increments)
-
-    def unit_increments(self, rows: Integers) -> Increments | None:
-        return self.levels[0].unit_increments(rows)
-
-    def cell_keys(self, cells: Integers) -> Integers | None:
-        return self.levels[0].cell_keys(cells)
-
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        return self.levels[0].counter(dense=dense, choices=choices)
-
-    @property
-    def dense_cells(self) -> int:
-        return self.levels[0].dense_cells
-
-    @property
-    def places(self) -> Sequence[Place]:
-        return self.levels[0].places
-
-    @property
-    def is_matched(self) -> bool:
-        return self.levels[0].is_matched
-
-    def match(self, place: Place, partials: Iterable[bytes]) -> Matched:
-        return self.levels[0].match(place, partials)
 
     @property
     def carried_places(self) -> Sequence[Place]:
