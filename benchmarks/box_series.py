@@ -101,7 +101,7 @@ class Study:
         terms = ReleaseTerms(unit=ADD_REMOVE_ROW)
         question = self.workload(len(points)).planned(Share(budget=budget), terms)
         made = release_rows(self.plan(question, epsilon), table(points), KEY, nonce=nonce)
-        return partition_of(ReleasedHypercube(question, made.part), self.columns)
+        return released_boxes(ReleasedHypercube(question, made.part), self.columns)
 
     def runs(self, memory: int | None = None) -> Iterator[tuple[int, Partition, float, int]]:
         """Every run: its period, the partition of all rows so far, CPU seconds, and the bytes that
@@ -140,10 +140,10 @@ def to_date(question: Any, made: Any, columns: int) -> Partition:
     def read(kind: str, tree: str, key: int, index: int) -> pa.Table:
         return select_span(made.part(kind, tree, key, index), span)
 
-    return partition_of(ReleasedHypercube(question.tree_of(span), read), columns)
+    return released_boxes(ReleasedHypercube(question.released_tree(span), read), columns)
 
 
-def partition_of(released: ReleasedHypercube, columns: int) -> Partition:
+def released_boxes(released: ReleasedHypercube, columns: int) -> Partition:
     """The parts of a release as boxes of the unit cube."""
     parts = released.partition.parts
     return Partition(

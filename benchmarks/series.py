@@ -11,7 +11,8 @@
   error of one release of all rows at once, at the same total budget and privacy unit (a row of a
   period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
   the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
-  part. Predicted for the planned and for the binary tree; and measured in memory.
+  part. Predicted for the planned and for the binary tree, and for the tree of boxes, which are
+  estimated from single nodes; and measured in memory.
 - Units: the same errors where all rows of a unit are protected together and it is counted in at
   most so many periods; which part of the flights of data/daily (`make daily`) such a bound counts;
   and what remembered units weigh and cost in a run, by one of the 64 shards.
@@ -226,14 +227,24 @@ def print_predicted() -> None:
     """The errors by how many periods there are."""
     print()
     print("root mean square error of totals to date, in that of one release of everything")
-    heading = ("separate to date", "days added", "binary", "planned", "lower bound", "spans")
+    heading = (
+        "separate to date",
+        "days added",
+        "binary",
+        "planned",
+        "single nodes",
+        "lower bound",
+        "spans",
+    )
     print(f"{'':10} {'T':>5} " + " ".join(f"{each:>16}" for each in heading))
     for measure, power in POWERS.items():
         for periods in PREDICTED:
             planned = best_split(periods, TemporalSetting(power=power))
             separate = periods ** (power / 2)
             binary = split_of_fanout(periods, 2, TemporalSetting(power=power))
-            errors = (separate, math.sqrt((periods + 1) / 2), binary.error, planned.error)
+            single = best_split(periods, TemporalSetting(power=power, from_below=False))
+            added = math.sqrt((periods + 1) / 2)
+            errors = (separate, added, binary.error, planned.error, single.error)
             columns = " ".join(f"{each:>16.3g}" for each in errors)
             least = f"{least_error(periods):.3g}" if measure is Measure.RHO else ""
             columns += f" {least:>16}"

@@ -7,6 +7,7 @@ Where a column or a grid cuts a part, its rows are taken as spread evenly in it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,7 +43,67 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReleasedPartition:
+class BoxParts(ABC):
+    """Parts of a box with the counts of their rows, which are spread evenly in them.
+
+    Args:
+        domain: of the tree.
+    """
+
+    domain: HypercubeDomain
+
+    @property
+    @abstractmethod
+    def parts(self) -> Parts:
+        """The parts; each row is in one."""
+
+    def below(self, axis: int) -> tuple[Integers, Floats]:
+        """The consistent counts along one axis: (m,) rising boundaries of cells, from 0 to K, and
+        (m,) the rows below each, spread evenly in their parts.
+
+        Source: a sum of uniform densities.
+        """
+        starts, stops, counts = self.parts
+        start, stop = starts[axis], stops[axis]
+        edges = np.unique(np.concatenate([[0], start, stop, [self.domain.axes[axis].cells]]))
+        density = counts / np.maximum(stop - start, 1)
+        change = np.zeros(len(edges))
+        np.add.at(change, np.searchsorted(edges, start), density)
+        np.add.at(change, np.searchsorted(edges, stop), -density)
+        heights = np.cumsum(change)[:-1]
+        rows = np.concatenate([[0.0], np.cumsum(heights * np.diff(edges))])
+        return edges, np.maximum.accumulate(np.clip(rows, 0.0, float(counts.sum())))
+
+    def grids(self, edges: Sequence[Integers]) -> dict[tuple[int, int], Floats]:
+        """The consistent counts of the rectangles of every two of the first axes, spread evenly in
+        their parts.
+
+        Args:
+            edges: of each of these axes, (m + 1,) rising boundaries of cells.
+
+        Returns:
+            by two axes the rows between the edges of the first, (m,), and of the second, (m',).
+        """
+        result = {
+            (first, second): np.zeros((len(edges[first]) - 1, len(edges[second]) - 1))
+            for second in range(len(edges))
+            for first in range(second)
+        }
+        parts = self.parts
+        for begin in range(0, len(parts.counts), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            inside = [
+                _overlaps(start[block], stop[block], own)
+                for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
+            ]
+            for (first, second), grid in result.items():
+                weighted = inside[first] * parts.counts[block, np.newaxis]
+                grid += _sums_of_products(weighted, inside[second])
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedPartition(BoxParts):
     """The tables of a partition as arrays.
 
     Args:
@@ -53,7 +114,6 @@ class ReleasedPartition:
         read: the rows of the nodes of a depth.
     """
 
-    domain: HypercubeDomain
     depths: tuple[int, ...]
     variances: LevelVariances | None
     read: Callable[[int], pa.Table]
@@ -216,60 +276,16 @@ class ReleasedPartition:
     def _split(self) -> list[Flags]:
         return [~ends for ends in self.tree.leaves()]
 
-    def below(self, axis: int) -> tuple[Integers, Floats]:
-        """The consistent counts along one axis: (m,) rising boundaries of cells, from 0 to K, and
-        (m,) the rows below each, spread evenly in their parts.
-
-        Source: a sum of uniform densities.
-        """
-        starts, stops, counts = self.parts
-        start, stop = starts[axis], stops[axis]
-        edges = np.unique(np.concatenate([[0], start, stop, [self.domain.axes[axis].cells]]))
-        density = counts / np.maximum(stop - start, 1)
-        change = np.zeros(len(edges))
-        np.add.at(change, np.searchsorted(edges, start), density)
-        np.add.at(change, np.searchsorted(edges, stop), -density)
-        heights = np.cumsum(change)[:-1]
-        rows = np.concatenate([[0.0], np.cumsum(heights * np.diff(edges))])
-        return edges, np.maximum.accumulate(np.clip(rows, 0.0, float(counts.sum())))
-
-    def grids(self, edges: Sequence[Integers]) -> dict[tuple[int, int], Floats]:
-        """The consistent counts of the rectangles of every two of the first axes, spread evenly in
-        their parts.
-
-        Args:
-            edges: of each of these axes, (m + 1,) rising boundaries of cells.
-
-        Returns:
-            by two axes the rows between the edges of the first, (m,), and of the second, (m',).
-        """
-        result = {
-            (first, second): np.zeros((len(edges[first]) - 1, len(edges[second]) - 1))
-            for second in range(len(edges))
-            for first in range(second)
-        }
-        parts = self.parts
-        for begin in range(0, len(parts.counts), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            inside = [
-                _overlaps(start[block], stop[block], own)
-                for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
-            ]
-            for (first, second), grid in result.items():
-                weighted = inside[first] * parts.counts[block, np.newaxis]
-                grid += _sums_of_products(weighted, inside[second])
-        return result
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AddedPartitions(ReleasedPartition):
+class AddedParts(BoxParts):
     """The parts of several partitions of a box, which overlap.
 
     Args:
-        each: the partitions, at least one.
+        each: the parts of each partition, at least one.
     """
 
-    each: Sequence[ReleasedPartition] = ()
+    each: Sequence[BoxParts]
 
     @cached_property
     def parts(self) -> Parts:

@@ -17,7 +17,7 @@ from dpcore.arithmetic.sums import hypotenuse
 from dpcore.hypercube.box_sums import BoxSums, WeightedSum, box_sums
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.parts import AddedPartitions, ReleasedPartition, Sides
+from dpcore.hypercube.parts import AddedParts, BoxParts, ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
 from dpcore.ordered.domain import OrderedDomain
@@ -78,6 +78,11 @@ class ReleasedHypercube(Released):
         )
 
     @property
+    def spread(self) -> BoxParts:
+        """Its parts, to draw rows from and to add up along columns."""
+        return self.partition
+
+    @property
     def total(self) -> int:
         """The consistent count of all rows."""
         return int(self._rows(0)["count"][0].as_py())
@@ -119,7 +124,7 @@ class ReleasedHypercube(Released):
         return self.select_column(first)
 
     def sampler(self) -> RowSampler:
-        return RowSampler(name=self._name, partition=self.partition)
+        return RowSampler(name=self._name, partition=self.spread)
 
     def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
         """The count of the rows in a box, rounded down to edges of cells.
@@ -286,15 +291,13 @@ class AddedHypercubes(ReleasedHypercube):
 
     @cached_property
     def partition(self) -> ReleasedPartition:
+        """Refused: there are several."""
+        raise self._has_no_nodes()
+
+    @cached_property
+    def spread(self) -> BoxParts:
         """The parts of all of them."""
-        first = self._each[0].partition
-        return AddedPartitions(
-            domain=first.domain,
-            depths=first.depths,
-            variances=first.variances,
-            read=first.read,
-            each=[own.partition for own in self._each],
-        )
+        return AddedParts(domain=self.question.domain, each=[own.spread for own in self._each])
 
     @property
     def total(self) -> int:
@@ -371,7 +374,7 @@ class ReleasedColumn(Released):
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
         if not 0 <= fraction <= 1:
             raise ValueError(f"quantile: {fraction} is not between 0 and 1")
-        edges, rows = self._whole.partition.below(self._place)
+        edges, rows = self._whole.spread.below(self._place)
         value = None
         if rows[-1] > 0:
             exact = float(interpolated(fraction * rows[-1], rows, edges))

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.parts import ReleasedPartition
+from dpcore.hypercube.parts import BoxParts
 from dpcore.noise.randomness import RandomStream
 
 BATCH_ROWS = 2**18
@@ -39,7 +39,7 @@ class RowSampler:
     """
 
     name: str
-    partition: ReleasedPartition
+    partition: BoxParts
 
     def __post_init__(self) -> None:
         if self.total == 0:

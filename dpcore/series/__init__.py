@@ -7,10 +7,9 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "accumulated": ("AccumulatedPeriods",),
     "lateness": ("Lateness",),
-    "linear": ("leaf_variance",),
     "question": ("STATE", "SeriesQuestion"),
     "released": ("own_period",),
-    "separate": ("SeparatePeriods", "series_question_from_spec"),
+    "separate": ("series_question_from_spec",),
     "spans": ("select_span", "with_span"),
     "temporal": ("Span", "mean_variance"),
     "window_tables": ("WindowTables",),

@@ -139,10 +139,10 @@ class AccumulatedPeriods(SeriesQuestion):
         return [*self.closing, *([] if len(self._roots) == 1 else [self.to_date])]
 
     def find_released(self, first: int) -> Span | None:
-        """The periods from one on to that of the run, where the run releases them together.
+        """The released span that begins with a period; None where there is none.
 
         Args:
-            first: of the periods.
+            first: the period.
         """
         return next((span for span in self.released_spans if span.first == first), None)
 
@@ -153,11 +153,10 @@ class AccumulatedPeriods(SeriesQuestion):
 
     @property
     def node_variances(self) -> tuple[float, ...]:
-        """The variance of the noise of a finest node at each temporal level, in rows^2."""
         trees: Any = self.levels
         return tuple(each.node_variance for each in trees)
 
-    def tree_of(self, span: Span) -> Any:
+    def released_tree(self, span: Span) -> Any:
         """The tree as it is released of one of `released_spans`, for the errors of its answers."""
         if span.level != TO_DATE:
             return self.shown(span.level)
@@ -202,7 +201,7 @@ class AccumulatedPeriods(SeriesQuestion):
         roots = [node for node in before if node.span.last < made[-1].span.first] + made[-1:]
         if len(roots) > 1:
             earlier = [self._measured(node, noise) for node in roots[:-1]]
-            whole = self.tree_of(self.to_date)
+            whole = self.released_tree(self.to_date)
             parts.append(whole.gather_together([*earlier, released[-1]]))
         result = self._together(parts)
         if self.left_places:

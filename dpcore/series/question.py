@@ -46,6 +46,7 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
 from dpcore.series.lateness import Lateness
+from dpcore.series.linear import leaf_variance
 from dpcore.series.period_rows import PeriodRows
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
@@ -150,14 +151,19 @@ class SeriesQuestion(PeriodRows):
 
     @property
     def released_spans(self) -> Sequence[Span]:
-        """The periods that the rows of its tables are of; none where no column says so, and all are
-        of the run's own."""
+        """The spans of periods that its tables have rows of, all periods to date or nodes that make
+        them up among them; none where all rows are of its own period."""
         return self.closing
 
     @property
     def trees(self) -> tuple[TreeQuestion[Any], ...]:
         """The tree of each temporal level, whose answers add up over periods."""
         return tuple(each for each in self.levels if isinstance(each, TreeQuestion))
+
+    @property
+    def node_variances(self) -> tuple[float, ...]:
+        """The variance of the noise of a finest node at each temporal level, in rows^2."""
+        return tuple(leaf_variance(each) for each in self.trees)
 
     @property
     def measured_trees(self) -> Sequence[Question]:

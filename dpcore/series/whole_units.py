@@ -12,11 +12,11 @@ from dpcore.series.temporal import TemporalSetting, best_split, mean_variance
 
 
 def whole_units_cost(question: SeriesQuestion) -> float | None:
-    """How many times as far off totals to date are as with a unit's rows of one period protected.
+    """The growth of errors where all rows of a unit are protected, and not one period of them.
 
-    Root mean squares over the periods, with the temporal tree that is best for either; of trees
-    that are released by themselves, of one period. None where a unit's rows of one period are
-    protected, or trees spend a delta of their own.
+    It is the ratio of the root mean squares of the errors of totals to date, with the best temporal
+    tree of each; of trees that are released by themselves, of the errors of one period. None where
+    a unit's rows of one period are protected, or trees spend a delta of their own.
 
     Args:
         question: a tree of a series.

@@ -20,7 +20,7 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.questions.place import Place
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack
-from dpcore.series.linear import leaf_variance, windowed
+from dpcore.series.linear import windowed
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import Span
 from dpcore.series.windows import Window, level_factors, window_weights
@@ -89,8 +89,7 @@ class WindowTables:
     """
 
     def __init__(self, series: SeriesQuestion, window: Window, read: ReadSpan) -> None:
-        variances = tuple(leaf_variance(each) for each in series.trees)
-        weights = window_weights(series.temporal, variances, window)
+        weights = window_weights(series.temporal, series.node_variances, window)
         # Run by run: one after the other is opened, and read once.
         self.weights = dict(sorted(weights.items(), key=lambda each: each[0].last))
         self._own = [series.shown(level) for level in range(len(series.levels))]

@@ -132,8 +132,8 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             return None
         if isinstance(question, AccumulatedPeriods):
             return (
-                "PrivHP in any case: of all periods so far there can be a partition only where the "
-                "noise of a node does not depend on the partition"
+                "PrivHP in any case: a partition of all periods so far needs noise that does not "
+                "depend on what was split"
             )
         return (
             "whole levels in any case: answers of other mechanisms do not add up over the periods "

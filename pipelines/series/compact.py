@@ -8,7 +8,7 @@ from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_line
 from pipelines.user_error import UserError
 from transforms import files
-from transforms.layout import MANIFEST, SEALED_KINDS, run_folder, sha256
+from transforms.layout import SEALED_KINDS, run_folder, sha256
 
 
 def run_compact(chosen: argparse.Namespace) -> int:
@@ -35,9 +35,8 @@ def run_compact(chosen: argparse.Namespace) -> int:
         files.delete(paths)
         number += bool(paths)
     runs = "run keeps its" if len(kept) == 1 else f"{len(kept)} runs keep theirs"
-    print_line(
-        f"{escaped(chosen.series)}: sealed files of {number} runs are deleted; the last {runs}"
-    )
+    several = "1 run" if number == 1 else f"{number} runs"
+    print_line(f"{escaped(chosen.series)}: sealed files of {several} are deleted; the last {runs}")
     return 0
 
 
@@ -60,6 +59,4 @@ def _check(series: SeriesFolder, period: int) -> None:
 
 def _sealed_files(folder: str) -> list[str]:
     """The sealed files of a finished run."""
-    if not files.exists(files.join(folder, MANIFEST)):
-        return []
     return [path for kind in SEALED_KINDS for path in files.names_below(files.join(folder, kind))]

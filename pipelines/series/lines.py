@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcore.series.accumulated import AccumulatedPeriods
-from dpcore.series.linear import leaf_variance
 from dpcore.series.question import SeriesQuestion
-from dpcore.series.separate import SeparatePeriods
 from dpcore.series.temporal import mean_variance
 from dpcore.series.whole_units import whole_units_cost
 from dpcore.series.words import counted_in_words
@@ -41,11 +38,10 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
             "period, after it or missing are not counted."
         )
     head = f"{escaped(question.name)}: period {question.period} of {periods}; "
-    accumulated = isinstance(question, AccumulatedPeriods)
-    if question.adds_up or accumulated:
+    if question.released_spans:
         entries, lines = _temporal(question)
         above = [f"{head}each row is in one node of every temporal level:", *lines[:-1]]
-        above += [*counted, *lines[-1:], *(period.above if accumulated else ())]
+        above += [*counted, *lines[-1:], *period.above]
     else:
         entries = {"separate": True}
         reason = "as the answers of several periods of this tree do not add up"
@@ -67,8 +63,7 @@ def cost_in_words(questions: Sequence[object]) -> list[str]:
     costs = [cost for each in runs if (cost := whole_units_cost(each)) is not None]
     if not costs or max(costs) < 1.005:
         return []
-    together = all(not isinstance(each, SeparatePeriods) for each in runs)
-    numbers = "totals to date" if together else "numbers"
+    numbers = "totals to date" if all(each.released_spans for each in runs) else "numbers"
     measure = next(each.budget.measure.value for each in runs if each.budget is not None)
     most = f"{max(costs):.2f}" if max(costs) < 10 else f"{max(costs):.0f}"
     upto = "" if max(costs) - min(costs) < 0.005 else "up to "
@@ -80,12 +75,9 @@ def cost_in_words(questions: Sequence[object]) -> list[str]:
 
 def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
     """The budgets of temporal levels and the error of totals to date, as entries and as lines."""
-    tree = question.temporal
-    if isinstance(question, AccumulatedPeriods):
-        variances, from_below = question.node_variances, False
-    else:
-        variances, from_below = tuple(leaf_variance(each) for each in question.trees), True
-    to_date = math.sqrt(mean_variance(tree, variances, from_below=from_below) / variances[0])
+    tree, variances = question.temporal, question.node_variances
+    mean = mean_variance(tree, variances, from_below=question.adds_up)
+    to_date = math.sqrt(mean / variances[0])
     levels: list[dict[str, Any]] = [
         {"periods": span, each.measure.value: float(each.amount)}
         for span, each in zip(tree.spans, question.level_budgets, strict=True)

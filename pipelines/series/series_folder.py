@@ -174,7 +174,7 @@ class WindowFolder:
         run = self._series.run(span.last)
         question = run.plan.question(name)
         assert isinstance(question, AccumulatedPeriods)
-        tree = question.tree_of(span)
+        tree = question.released_tree(span)
         return kind_named(tree.kind).released(
             tree,
             lambda kind, tree, key, index: select_span(run.part(kind, tree, key, index), span),

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
-from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.question import SeriesQuestion
 from dpcore.trees.forest import SPINE
 from pipelines.kinds import find_kind
@@ -87,7 +86,7 @@ def to_date_tables(plan: ReleasePlan, output: str) -> Iterator[tuple[str, pa.Tab
 def _released_to_date(plan: ReleasePlan) -> list[SeriesQuestion]:
     """The trees of a run that there are totals to date of."""
     trees = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
-    return [each for each in trees if each.adds_up or isinstance(each, AccumulatedPeriods)]
+    return [each for each in trees if each.released_spans]
 
 
 def _series(output: str) -> str:

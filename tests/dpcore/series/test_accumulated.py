@@ -204,7 +204,7 @@ def test_all_periods_are_the_sum_of_the_largest_nodes_of_time(
 @pytest.mark.parametrize("measure", list(Measure))
 def test_the_tree_to_date_has_the_errors_of_the_sum(measure: Measure) -> None:
     question: Any = plans("sparse", measure=measure)[2].questions[0]
-    whole = question.tree_of(question.to_date)
+    whole = question.released_tree(question.to_date)
     parts = [question.levels[span.level] for span in question.temporal.roots(3)]
     assert len(parts) == 2
     for level, law in enumerate(whole.plan.laws[1:], 1):

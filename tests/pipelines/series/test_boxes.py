@@ -19,7 +19,14 @@ from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import plan_from_spec
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import SeriesFolder
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.series.runs import (
+    Runs,
+    balance_alone,
+    lost,
+    refused,
+    repeated,
+    without_its_balance,
+)
 from transforms import carry
 
 PERIODS, ROWS = 5, 400
@@ -31,7 +38,7 @@ HOLDINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Boxes(Workspace):
+class Boxes(Runs):
     """A workspace whose rows of each period lie in other places of a box."""
 
     holding = "sparse"
@@ -63,22 +70,6 @@ class Boxes(Workspace):
             "series": series,
             "trees": [{"name": "box", "domain": {"kind": "hypercube", "columns": columns}} | own],
         }
-
-    def configured(self, period: int) -> str:
-        return self.configure(lambda settings: settings["series"].update(period=period))
-
-    def period(self, period: int, *options: str) -> Outcome:
-        """Run `dptrees release` for a period."""
-        return self.run("release", self.configured(period), *options)
-
-    def period_folder(self, period: int) -> Path:
-        return self.output / f"period-{period:04d}"
-
-    def released_periods(self, last: int) -> None:
-        for period in range(1, last + 1):
-            self.write_period(period)
-            outcome = self.period(period)
-            assert outcome.code == 0, outcome.err
 
     def measured(self, run: int, first: int, level: int = 1) -> dict[int, tuple[float, float]]:
         """What a run released of periods together: nodes of a level, and their standard errors."""
@@ -116,18 +107,6 @@ def copy(boxes: Boxes, tmp_path: Path) -> Boxes:
         shutil.copytree(boxes.period_folder(period), own.period_folder(period))
     own.write_period(3)
     return own
-
-
-def refused(outcome: Outcome, *words: str) -> None:
-    assert outcome.code != 0 and "Traceback" not in outcome.err
-    for word in words:
-        assert word in outcome.err, outcome.err
-
-
-def snapshot(workspace: Boxes, period: int) -> dict[str, bytes]:
-    folder = workspace.period_folder(period)
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 # --- what is released ---
@@ -186,7 +165,8 @@ def test_other_windows_are_nodes_of_time_added_up(boxes: Boxes, tmp_path: Path) 
     assert abs(everything.count - 3 * ROWS) < 30
     median = both.select_column("x").quantile(0.5)["value"]
     assert isinstance(median, float) and 20 < median < 40
-    for refuse in (lambda: both.top(3, 4), lambda: both.node(4, 0)):
+    added: Any = both
+    for refuse in (lambda: both.top(3, 4), lambda: both.node(4, 0), lambda: added.partition):
         with pytest.raises(ValueError, match="which have no nodes in common"):
             refuse()
     path = tmp_path / "window.parquet"
@@ -238,7 +218,9 @@ def test_the_mechanism_of_all_periods_is_the_partition_of_whole_levels(tmp_path:
         del settings["trees"][0]["counts"]
 
     path = workspace.configure(change)
-    assert "PrivHP in any case: of all periods so far" in workspace.run("plan", path).out
+    assert (
+        "PrivHP in any case: a partition of all periods so far" in workspace.run("plan", path).out
+    )
     path = workspace.configure(lambda settings: settings["trees"][0].update(mechanism="privtree"))
     assert "each is released by itself" in workspace.run("plan", path).out
 
@@ -275,19 +257,19 @@ def test_nothing_is_in_clear_and_the_last_run_leaves_none(boxes: Boxes) -> None:
 def test_a_run_goes_on_from_what_is_there(copy: Boxes, boxes: Boxes) -> None:
     assert copy.period(3).code == 0
     (copy.period_folder(3) / "manifest.json").unlink()
-    first = snapshot(copy, 3)
+    first = copy.snapshot(3)
     assert copy.period(3).code == 0
-    again = snapshot(copy, 3)
+    again = copy.snapshot(3)
     assert {name: again[name] for name in first} == first
 
 
 def test_a_run_is_repaired_with_the_same_bytes(copy: Boxes) -> None:
     assert copy.period(3).code == 0
-    whole = snapshot(copy, 3)
+    whole = copy.snapshot(3)
     for path in [*copy.period_folder(3).glob("state/*"), *copy.period_folder(3).glob("nodes/*")]:
         path.unlink()
     assert copy.period(3, "--repair").code == 0
-    assert snapshot(copy, 3) == whole
+    assert copy.snapshot(3) == whole
 
 
 def test_other_rows_are_not_finished_as_the_same_draw(copy: Boxes) -> None:
@@ -336,20 +318,7 @@ def test_a_rotated_key_goes_on_with_the_key_of_the_series(copy: Boxes) -> None:
 # --- lost and repeated between steps ---
 
 
-def lost(step: Any, element: Any) -> list[Any]:
-    return []
-
-
-def without_its_balance(step: Any, element: Any) -> list[Any]:
-    return list(step(element))[:1]
-
-
-def repeated(step: Any, element: Any) -> list[Any]:
-    found = list(step(element))
-    return found[:1] + found
-
-
-@pytest.mark.parametrize("fault", [lost, without_its_balance, repeated])
+@pytest.mark.parametrize("fault", [lost, without_its_balance, balance_alone, repeated])
 def test_counts_that_are_lost_stop_the_run(
     copy: Boxes, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]
 ) -> None:

@@ -26,7 +26,7 @@ def test_the_last_runs_keep_what_they_sealed_and_the_series_goes_on(made: People
     before = made.run("query", made.output, "cdf", "50").out
     outcome = made.run("series", "compact", made.output)
     assert outcome.code == 0
-    assert "sealed files of 1 runs are deleted; the last 2 runs keep theirs" in outcome.out
+    assert "sealed files of 1 run are deleted; the last 2 runs keep theirs" in outcome.out
     assert not sealed(made, 1) and sealed(made, 2) and sealed(made, 3)
     assert made.run("query", made.output, "cdf", "50").out == before
     for period in (1, 2):

@@ -14,7 +14,8 @@ import pytest
 
 from dpcore.release.plan import ReleasePlan
 from pipelines.release_folder import ReleaseFolder
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import Outcome
+from tests.pipelines.series.runs import Runs
 
 X = {"column": "x", "lower": 0, "upper": 100, "cells": 16}
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 64}
@@ -58,7 +59,7 @@ WITH_DELTA = ("sparse", "thresholds")
 PERIODS, MOST = 3, 2
 
 
-class Separate(Workspace):
+class Separate(Runs):
     """A workspace whose trees do not add up, of the rows of a period."""
 
     trees: tuple[dict[str, Any], ...]
@@ -92,16 +93,10 @@ class Separate(Workspace):
             "trees": list(self.trees),
         }
 
-    def period(self, period: int, *options: str) -> Outcome:
+    def period(self, period: int, *options: str, **series: object) -> Outcome:
         """Write the rows of a period and release them."""
         self.write_period(period)
-        return self.run("release", self.configured(period), *options)
-
-    def configured(self, period: int) -> str:
-        return self.configure(lambda settings: settings["series"].update(period=period))
-
-    def period_folder(self, period: int) -> Path:
-        return self.output / f"period-{period:04d}"
+        return super().period(period, *options, **series)
 
 
 def made(folder: Path, name: str, *, whole: bool) -> Separate:

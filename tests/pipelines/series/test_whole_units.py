@@ -20,14 +20,21 @@ from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import plan_from_spec
 from pipelines.release_folder import ReleaseFolder
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.series.runs import (
+    Runs,
+    balance_alone,
+    lost,
+    refused,
+    repeated,
+    without_its_balance,
+)
 from transforms import bound, unit_periods
 
 PERIODS, MOST, ROWS = 4, 2, 3
 PEOPLE = 40
 
 
-class People(Workspace):
+class People(Runs):
     """A workspace whose rows of each period are of people, who come more or less often."""
 
     def write_period(self, period: int, *, other: int = 0) -> pa.Table:
@@ -64,23 +71,6 @@ class People(Workspace):
             "trees": [tree],
         }
 
-    def period(self, period: int, *options: str, **series: object) -> Outcome:
-        """Run `dptrees release` for a period."""
-
-        def change(settings: dict[str, Any]) -> None:
-            settings["series"] |= {"period": period} | series
-
-        return self.run("release", self.configure(change), *options)
-
-    def period_folder(self, period: int) -> Path:
-        return self.output / f"period-{period:04d}"
-
-    def released_periods(self, last: int) -> None:
-        for period in range(1, last + 1):
-            self.write_period(period)
-            outcome = self.period(period)
-            assert outcome.code == 0, outcome.err
-
     def counts(self, period: int) -> list[int]:
         """The released counts of the leaves of a period, next to exact."""
         tables = [pq.read_table(path) for path in self.period_folder(period).glob("nodes/*")]
@@ -112,18 +102,6 @@ def copy(people: People, tmp_path: Path) -> People:
         shutil.copytree(people.period_folder(period), own.period_folder(period))
     own.write_period(3)
     return own
-
-
-def refused(outcome: Outcome, *words: str) -> None:
-    assert outcome.code != 0 and "Traceback" not in outcome.err
-    for word in words:
-        assert word in outcome.err, outcome.err
-
-
-def snapshot(made: People, period: int) -> dict[str, bytes]:
-    folder = made.period_folder(period)
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 # --- what is counted ---
@@ -234,19 +212,19 @@ def test_a_run_goes_on_from_what_is_there(copy: People, people: People) -> None:
     counts = copy.counts(3)
     assert counts == people.counts(3)
     (copy.period_folder(3) / "manifest.json").unlink()
-    first = snapshot(copy, 3)
+    first = copy.snapshot(3)
     assert copy.period(3).code == 0
-    again = snapshot(copy, 3)
+    again = copy.snapshot(3)
     assert {name: again[name] for name in first} == first
 
 
 def test_a_run_is_repaired_with_the_same_bytes(copy: People) -> None:
     assert copy.period(3).code == 0
-    whole = snapshot(copy, 3)
+    whole = copy.snapshot(3)
     for path in list(copy.period_folder(3).glob("units/*"))[:7]:
         path.unlink()
     assert copy.period(3, "--repair").code == 0
-    assert snapshot(copy, 3) == whole
+    assert copy.snapshot(3) == whole
 
 
 def test_rows_of_other_people_are_not_finished_as_the_same_draw(copy: People) -> None:
@@ -311,22 +289,11 @@ def test_other_shards_are_refused(copy: People) -> None:
 # --- lost and repeated between steps ---
 
 
-def lost_units(step: Any, element: Any) -> list[Any]:
-    found = list(step(element))
-    return [] if element[2] == 5 else found
+def as_it_is(step: Any, element: Any) -> list[Any]:
+    return list(step(element))
 
 
-def units_without_their_balance(step: Any, element: Any) -> list[Any]:
-    found = list(step(element))
-    return found[1:] if element[2] == 5 else found
-
-
-def repeated_units(step: Any, element: Any) -> list[Any]:
-    found = list(step(element))
-    return found[:1] + found if element[2] == 5 else found
-
-
-@pytest.mark.parametrize("fault", [lost_units, units_without_their_balance, repeated_units])
+@pytest.mark.parametrize("fault", [lost, without_its_balance, balance_alone, repeated])
 def test_units_that_are_lost_stop_the_run(
     copy: People, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]
 ) -> None:
@@ -334,7 +301,10 @@ def test_units_that_are_lost_stop_the_run(
     monkeypatch.setattr(
         unit_periods._OpenUnits,
         "process",
-        lambda self, element: fault(lambda each: own(self, each), element),
+        # Of one shard of units.
+        lambda self, element: (fault if element[2] == 5 else as_it_is)(
+            lambda each: own(self, each), element
+        ),
     )
     refused(copy.period(3), "the engine lost or repeated data")
     assert not (copy.period_folder(3) / "manifest.json").exists()
