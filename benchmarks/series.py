@@ -11,8 +11,11 @@
   error of one release of all rows at once, at the same total budget and privacy unit (a row of a
   period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
   the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
-  part. Predicted for the planned and for the binary tree, and for the tree of boxes, which are
-  estimated from single nodes; and measured in memory.
+  part. Predicted for the planned and for the binary tree, for the tree of boxes, estimated from
+  single nodes, and for weighted sums of periods, which no series measures; and measured in
+  memory.
+- Unknown length: the same errors of the first periods of a series that was planned for more, and of
+  one series after the other, each twice as long as the one before, the first of 7 periods.
 - Units: the same errors where all rows of a unit are protected together and it is counted in at
   most so many periods; which part of the flights of data/daily (`make daily`) such a bound counts;
   and what remembered units weigh and cost in a run, by one of the 64 shards.
@@ -44,6 +47,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from dpcore.bounding.counted_units import CountedUnits
+from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.ordered.make import IntegerDomain
@@ -59,11 +63,13 @@ from dpcore.series.linear import scaled
 from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import (
+    MOST_PERIODS,
     Span,
     TemporalSetting,
     TemporalSplit,
     TemporalTree,
     best_split,
+    estimated_variances,
     split_of_fanout,
 )
 from dpcore.series.window_tables import WindowTables
@@ -73,6 +79,7 @@ from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release
 
 PREDICTED = (14, 90, 365, 3650)
+LONGER = (1, 2, 4, 10)
 BOUNDS = (1, 5, 10, 30)
 POWERS = {Measure.EPSILON: 2, Measure.RHO: 1}
 
@@ -97,6 +104,7 @@ def main() -> None:
         return
     print_cost(chosen.periods, chosen.rows, chosen.cells)
     print_predicted()
+    print_longer()
     print_measured(14, chosen.keys)
 
 
@@ -233,6 +241,7 @@ def print_predicted() -> None:
         "binary",
         "planned",
         "single nodes",
+        "weighted sums",
         "lower bound",
         "spans",
     )
@@ -246,10 +255,18 @@ def print_predicted() -> None:
             added = math.sqrt((periods + 1) / 2)
             errors = (separate, added, binary.error, planned.error, single.error)
             columns = " ".join(f"{each:>16.3g}" for each in errors)
-            least = f"{least_error(periods):.3g}" if measure is Measure.RHO else ""
-            columns += f" {least:>16}"
+            gaussian = (weighted_error(periods), least_error(periods))
+            shown = [f"{each:.3g}" if measure is Measure.RHO else "" for each in gaussian]
+            columns += "".join(f" {each:>16}" for each in shown)
             spans = " ".join(map(str, planned.tree.spans))
             print(f"{measure.value:10} {periods:>5} {columns}  {spans}")
+
+
+def weighted_error(periods: int) -> float:
+    """The same error where each run measures a weighted sum of all periods so far, by the strategy
+    that the product has for prefixes."""
+    strategy = ToeplitzStrategy.from_size(periods)
+    return math.sqrt(strategy.column_norm * float(strategy.prefix_variances.mean()))
 
 
 def least_error(periods: int) -> float:
@@ -288,6 +305,45 @@ def print_measured(periods: int, keys: int) -> None:
             mean = math.sqrt((errors**2).mean())
             last = math.sqrt((errors[-1] ** 2).mean())
             print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
+
+
+# --- a number of periods that is not known ---
+
+
+def print_longer() -> None:
+    """The errors of the first periods of series that were planned for more of them."""
+    print()
+    print("errors as above, of a series that is ended before its last period, planned for ...")
+    names = [f"{factor} times" for factor in LONGER] + [f"{MOST_PERIODS:,}", "doubling"]
+    print(f"{'':10} {'runs':>5} " + " ".join(f"{each:>10}" for each in names))
+    for measure, power in POWERS.items():
+        setting = TemporalSetting(power=power)
+        for runs in PREDICTED[1:3]:
+            lengths = [factor * runs for factor in LONGER] + [MOST_PERIODS]
+            found = [_to_date(best_split(each, setting), setting, runs) for each in lengths]
+            errors = [math.sqrt(sum(each) / runs) for each in (*found, _doubled(setting, runs))]
+            print(f"{measure.value:10} {runs:>5} " + " ".join(f"{each:>10.3g}" for each in errors))
+
+
+def _to_date(split: TemporalSplit, setting: TemporalSetting, runs: int) -> list[float]:
+    """The variance of each of the first totals to date."""
+    variances = tuple(share**-setting.power for share in split.shares)
+    own = estimated_variances(split.tree, variances)
+    return [
+        sum(own[node.level] for node in split.tree.roots(period)) for period in range(1, runs + 1)
+    ]
+
+
+def _doubled(setting: TemporalSetting, runs: int) -> list[float]:
+    """The same where a series of its own is begun whenever one is over, twice as long."""
+    found: list[float] = []
+    periods = 7
+    while len(found) < runs:
+        before = found[-1] if found else 0.0
+        own = _to_date(best_split(periods, setting), setting, periods)
+        found += [before + each for each in own]
+        periods *= 2
+    return found[:runs]
 
 
 # --- at most so many periods of a unit ---
