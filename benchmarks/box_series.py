@@ -106,7 +106,7 @@ class Study:
     def runs(self, memory: int | None = None) -> Iterator[tuple[int, Partition, float, int]]:
         """Every run: its period, the partition of all rows so far, CPU seconds, and the bytes that
         it leaves."""
-        before: RunBefore | None = None
+        before: list[RunBefore] = []
         own = self.workload(self.rows * self.periods, memory)
         budget = Budget(measure=Measure.EPSILON, amount=self.epsilon)
         terms = ReleaseTerms(unit=ADD_REMOVE_ROW)
@@ -123,7 +123,7 @@ class Study:
             if period < self.periods:
                 left = len(made.part(STATE, "box", 0, 0)["sealed"][0].as_py())
             yield period, to_date(question, made, self.columns), seconds, left
-            before = RunBefore(made, nonce)
+            before = [RunBefore(made, nonce)]
 
 
 def table(points: Floats) -> list[pa.RecordBatch]:

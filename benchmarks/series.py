@@ -452,7 +452,7 @@ def _errors(
         if split.tree.carried(period):
             for place in question.places:
                 sealed = release._read(STATE, tree.name, *place)["sealed"][0].as_py()
-                carried[place] = question.opened(place, sealed, key, "series", b"")
+                carried[place] = [question.opened(place, sealed, key, "series", b"")]
     return np.array(found)
 
 

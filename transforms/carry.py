@@ -1,6 +1,9 @@
-"""What a run of a series takes over from the run before: its sealed state, opened on workers.
+"""What a run of a series takes over from runs before: their sealed state, opened on workers.
 
-    the run's folder before this one -> sealed counts of every place -> (PlaceKey, bytes)
+    the folders of earlier runs -> sealed counts of every place -> (PlaceKey, bytes)
+
+A tree over a temporal tree needs the state of the run before; one that weighted sums of periods
+measure, of some earlier runs too.
 
 The runs of a series lie side by side. A run is made only where the run before it in the same series
 is finished, and no later one exists: then each temporal node is measured once. What is read is
@@ -9,7 +12,7 @@ period and place only.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -117,7 +120,7 @@ def _name(folder: str) -> str:
 
 
 class LeftByRun(NamedTuple):
-    """What the run before left under seal.
+    """What a run left under seal.
 
     Attributes:
         folder: of that run.
@@ -132,16 +135,22 @@ class LeftByRun(NamedTuple):
     parts: list[tuple[str, int, int, str, str]]
 
 
-def left_by_run(plan: ReleasePlan, output: str, kind: str) -> LeftByRun:
-    """What the run before left of a kind.
+def left_by_run(output: str, period: int, kind: str) -> LeftByRun:
+    """What an earlier run left of a kind.
 
     Args:
-        plan: of the run that goes on from it.
-        output: the folder of the run.
+        output: the folder of a run of the series.
+        period: of the earlier run.
         kind: of the parts.
+
+    Raises:
+        SeriesError: the folder of the earlier run is not there.
     """
-    folder = run_folder_before(plan, output)
-    manifest = read_manifest(files.join(folder, MANIFEST))
+    folder = _beside(output, period)
+    path = files.join(folder, MANIFEST)
+    if not files.exists(path):
+        raise SeriesError(f"series: {folder} is missing, from which later runs go on")
+    manifest = read_manifest(path)
     parts = [
         (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])
         for part in manifest["parts"]
@@ -151,8 +160,28 @@ def left_by_run(plan: ReleasePlan, output: str, kind: str) -> LeftByRun:
     return LeftByRun(folder=folder, nonce=nonce, key_id=key_id, parts=parts)
 
 
+class State(NamedTuple):
+    """A part of the state of an earlier run.
+
+    Attributes:
+        period: of that run.
+        nonce: of its folder.
+        tree, group, number: the place.
+        path: of the file.
+        checksum: that the manifest names.
+    """
+
+    period: int
+    nonce: bytes
+    tree: str
+    group: int
+    number: int
+    path: str
+    checksum: str
+
+
 class Carry(beam.PTransform):
-    """The exact counts that the run before carried on.
+    """The exact counts that runs before carried on.
 
     The input is the pipeline.
 
@@ -162,8 +191,8 @@ class Carry(beam.PTransform):
         output: the folder of the run.
 
     Returns:
-        PCollection[tuple[PlaceKey, bytes]], each place once that anything is carried on of; and
-        the balance PCollection[tuple[str, int]].
+        PCollection[tuple[PlaceKey, bytes]], each place once for every run that carries on something
+        of it; and the balance PCollection[tuple[str, int]].
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
@@ -171,29 +200,58 @@ class Carry(beam.PTransform):
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
-        left = left_by_run(self._plan, self._output, STATE)
-        before = run_before(self._plan)
-        if self._plan.keeps_key and self._key.key_id != left.key_id:
-            raise SeriesError(
-                f"series: {left.folder} was made under the release key {left.key_id}, and this run "
-                f"must be too; it is to be made under {self._key.key_id}"
-            )
-        # The release key may have been rotated since.
-        key = self._key.checked(left.key_id)
+        states, key = self._states()
         opened = (
             pipeline
-            | "Sealed" >> beam.Create(left.parts, reshuffle=False)
-            # (tree, group, number, file, checksum) -> (PlaceKey, bytes)
-            | "Open"
-            >> beam.ParDo(_Open(before, key, left.folder, left.nonce)).with_outputs(
-                BALANCE, main="counts"
-            )
+            # Plain tuples: of named ones Beam would make rows of a schema.
+            | "Sealed" >> beam.Create([tuple(state) for state in states], reshuffle=False)
+            # tuple(State) -> (PlaceKey, bytes)
+            | "Open" >> beam.ParDo(_Open(self._plan, key)).with_outputs(BALANCE, main="counts")
         )
         return opened["counts"], opened[BALANCE]
 
+    def _states(self) -> tuple[list[State], KeyReference]:
+        """The parts that are taken over, and the key under which they were sealed.
+
+        Raises:
+            SeriesError: an earlier run was made under another key than this one must be.
+        """
+        assert self._plan.run is not None
+        before = left_by_run(self._output, self._plan.run.period - 1, STATE)
+        if self._plan.keeps_key and self._key.key_id != before.key_id:
+            raise SeriesError(
+                f"series: {before.folder} was made under the release key {before.key_id}, and this "
+                f"run must be too; it is to be made under {self._key.key_id}"
+            )
+        runs, states = _state_runs(self._plan), list[State]()
+        for period in sorted({each for own in runs.values() for each in own}):
+            left = left_by_run(self._output, period, STATE)
+            # Trees that go on from several runs keep the key of the first one.
+            if left.key_id != before.key_id:
+                raise SeriesError(
+                    f"series: {left.folder} was made under another release key than {before.folder}"
+                )
+            states += [
+                State(period, left.nonce, tree, group, number, _path(left, file), checksum)
+                for tree, group, number, file, checksum in left.parts
+                if period in runs[tree]
+            ]
+        # The release key may have been rotated since.
+        return states, self._key.checked(before.key_id)
+
+
+def _state_runs(plan: ReleasePlan) -> dict[str, Sequence[int]]:
+    """The runs from whose state each tree goes on, by its name."""
+    questions = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
+    return {question.name: question.state_runs for question in questions}
+
+
+def _path(left: LeftByRun, file: str) -> str:
+    return files.join(left.folder, *file.split("/"))
+
 
 def carries(plan: ReleasePlan) -> bool:
-    """Whether a run goes on with counts of the run before."""
+    """Whether a run goes on with counts of runs before."""
     return any(question.carried_places for question in plan.questions)
 
 
@@ -201,20 +259,18 @@ def carries(plan: ReleasePlan) -> bool:
 class _Open(KeyedDoFn):
     """Reads and opens what is carried on of a place."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, folder: str, nonce: bytes) -> None:
-        super().__init__(plan, key)
-        self._folder, self._nonce = folder, nonce
-
-    def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
-        tree, group, number, file, checksum = element
-        sealed = sealed_part(files.join(self._folder, *file.split("/")), checksum)
-        question, place = self._plan.question(tree), Place(group, number)
+    def process(self, element: tuple[Any, ...]) -> Iterator[Any]:
+        state = State(*element)
+        tree, place = state.tree, Place(state.group, state.number)
+        sealed = sealed_part(state.path, state.checksum)
+        question = self._plan.question(tree)
         assert isinstance(question, SeriesQuestion)
+        earlier = replace(question, period=state.period)
         try:
-            data = question.opened(place, sealed, self._key, self._plan.name, self._nonce)
+            data = earlier.opened(place, sealed, self._key, self._plan.name, state.nonce)
         except ValueError:
             raise SeriesError(
-                f"series: what {self._folder} carries on was sealed under another release key"
+                f"series: {state.path} was sealed under another release key"
             ) from None
         yield (tree, *place), data
         for name in (tree_partials(tree), tree_carried(tree)):

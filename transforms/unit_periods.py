@@ -86,7 +86,8 @@ class OpenUnits(beam.PTransform):
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
-        left = left_by_run(self._plan, self._output, UNITS)
+        assert self._plan.run is not None
+        left = left_by_run(self._output, self._plan.run.period - 1, UNITS)
         if self._key.key_id != left.key_id:
             raise SeriesError(
                 f"series: units are known by the release key {left.key_id}, under which "

@@ -48,7 +48,7 @@ class SeriesTarget(Target):
 
     def released(self, which: str, key: ReleaseKey) -> Floats:
         counts = self.data(which)["counts"][NAME]
-        carried: dict[Place, bytes] = {}
+        carried: dict[Place, list[bytes]] = {}
         numbers = []
         for period, plan in enumerate(self.runs, start=1):
             given = CarriedCounts(period=counts, carried=carried)
@@ -58,15 +58,21 @@ class SeriesTarget(Target):
         return np.concatenate(numbers)
 
 
-def _carried(made: ReleaseReader, key: ReleaseKey, period: int) -> dict[Place, bytes]:
+def _carried(made: ReleaseReader, key: ReleaseKey, period: int) -> dict[Place, list[bytes]]:
     """Return the exact counts that a run hands to the next one, as only the key can open them."""
     (question,) = made.plan.questions
     assert isinstance(question, SeriesQuestion)
     name = made.plan.name
     return {
-        place: question.opened(
-            place, made._read(STATE, NAME, *place)["sealed"][0].as_py(), key, name, bytes([period])
-        )
+        place: [
+            question.opened(
+                place,
+                made._read(STATE, NAME, *place)["sealed"][0].as_py(),
+                key,
+                name,
+                bytes([period]),
+            )
+        ]
         for place in question.places
         if question.temporal.carried(period)
     }

@@ -156,11 +156,12 @@ def released(
             "value": pa.array([value for _, _, value in rows], pa.int64()),
         }
         batches = pa.table(columns).to_batches(max_chunksize=3)
-        nonce, before = bytes([number + 1]), None
-        if runs:
-            made = runs[-1].release
-            assert made is not None
-            before = RunBefore(made, bytes([number]))
+        nonce = bytes([number + 1])
+        before = [
+            RunBefore(run.release, bytes([earlier]))
+            for earlier, run in enumerate(runs, start=1)
+            if run.release is not None
+        ]
 
         def wanted(place: Place, draw: Draw, number: int = number) -> Any:
             return None if given is None else given[number].draws[place].noisy

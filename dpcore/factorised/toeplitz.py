@@ -99,6 +99,30 @@ class ToeplitzStrategy(MatrixStrategy):
         )
 
     @property
+    def column_sum(self) -> int:
+        """The largest sum of a column."""
+        sums = np.cumsum(self._cached.coefficients)[::-1]
+        return int((self._cached.factors * sums).max())
+
+    @property
+    def column_products(self) -> Integers:
+        """(K, K) M'M, for some thousand cells at most."""
+        factors, coefficients = self._cached.factors, self._cached.coefficients
+        result = np.empty((self.cells, self.cells), np.int64)
+        for lag in range(self.cells):
+            # Columns j - lag and j share the sums from j on.
+            shared = np.cumsum(coefficients[lag:] * coefficients[: self.cells - lag])[::-1]
+            products = factors[: self.cells - lag] * factors[lag:] * shared
+            np.fill_diagonal(result[lag:], products)
+            np.fill_diagonal(result[:, lag:], products)
+        return result
+
+    def row(self, cell: int) -> Integers:
+        """Weights of cells 0 to `cell` in the sum of that number, (cell + 1,)."""
+        result: Integers = self._cached.coefficients[cell::-1] * self._cached.factors[: cell + 1]
+        return result
+
+    @property
     def column_distance(self) -> int:
         return 2 * self.column_norm
 

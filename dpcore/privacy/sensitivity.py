@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
+
 from dpcore.arithmetic.elementary import log1p
+from dpcore.arrays import Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
@@ -426,6 +429,33 @@ def periods_sensitivity(max_periods: int, span: int) -> tuple[int, int]:
     """
     full, rest = divmod(max_periods, span)
     return max_periods, full * span**2 + rest**2
+
+
+def weighted_periods_sensitivity(products: Integers, max_periods: int) -> int:
+    """The factor by which the squared L2 of one period grows over weighted sums of periods, for a
+    unit that is counted in at most p periods.
+
+    Sum i of a strategy M of integers >= 0 is M_i1 x_1 + ... + M_iT x_T, x_t the counts of period t
+    at one level of a tree. Let v_t be what the unit adds to x_t, as in `periods_sensitivity`: v_t
+    >= 0, |v_t|_2^2 <= m_2, v_t = 0 but for a set S of p periods. With G = M'M the sums move by
+
+        sum_ij G_ij v_i v_j <= m_2 sum_(i, j in S) G_ij <= m_2 p max_i (the p largest of row i of G)
+
+    (Cauchy and Schwarz; every G_ij is >= 0). With p = 1 that is the largest squared norm of a
+    column, since no product of two columns is larger, and is attained. Under ``substitute`` it
+    holds with p = 1, v_t being the difference in the one period in which neighbors differ.
+
+    Args:
+        products: (T, T) G.
+        max_periods: p, from 1 to T.
+
+    >>> import numpy as np
+    >>> strategy = np.array([[2, 0], [1, 3]])
+    >>> [weighted_periods_sensitivity(strategy.T @ strategy, p) for p in (1, 2)]
+    [9, 24]
+    """
+    largest = np.sort(products, axis=1)[:, products.shape[1] - max_periods :]
+    return max_periods * int(largest.sum(axis=1).max())
 
 
 def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:

@@ -154,7 +154,8 @@ class TreeCounting(_ReadTree, _PlacedTree):
 
     @property
     def carried_places(self) -> Sequence[Place]:
-        """Places that get counts from an earlier run beside the counts of the rows, each once."""
+        """Places that get counts from earlier runs beside the counts of the rows: once for each
+        run that they get some from."""
         return ()
 
     def place_balance(self, place: Place) -> int:

@@ -59,6 +59,7 @@ from dpcore.rows.row_outcomes import RowOutcome
 from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
+from dpcore.trees.linear_forest import Known
 
 M = TypeVar("M", bound=Mechanism[Any, Any], covariant=True)
 
@@ -417,9 +418,21 @@ class TreeQuestion(Question, Generic[M]):
         return ReleasedPart(self._part(NODES, place), self.spine_table(place.group, roots, levels))
 
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
-        chunk, roots = self._chunk(place), unpack_solutions(returned, self.mechanism.roots_kind)
-        measured = unpack_measured(kept, chunk.rows)
-        answer = self.chunk_answer(chunk, measured, roots)
+        measured = unpack_measured(kept, self._chunk(place).rows)
+        return self.released_chunk(place, measured, returned)
+
+    def released_chunk(
+        self, place: Place, measured: Known, returned: bytes
+    ) -> Sequence[ReleasedPart]:
+        """The parts of a chunk.
+
+        Args:
+            place: of the chunk.
+            measured: per level (rows, n), what was measured, or estimates of it.
+            returned: to the place, by `gather`.
+        """
+        roots = unpack_solutions(returned, self.mechanism.roots_kind)
+        answer = self.chunk_answer(self._chunk(place), measured, roots)  # type: ignore[arg-type]
         note = b"" if answer.note is None else pack(answer.note)
         parts = [ReleasedPart(self._part(kind, place), answer.tables[kind]) for kind in self.tables]
         return [*parts[:-1], parts[-1]._replace(note=note)]

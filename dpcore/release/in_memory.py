@@ -5,7 +5,7 @@ exact counts -> digests -> draw -> gather -> finish -> conclude
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ def release_counts(
 
 
 class RunBefore(NamedTuple):
-    """The run of a series before one, with what it hands on under seal.
+    """A run of a series before another one, with what it hands on under seal.
 
     Attributes:
         release: of the run.
@@ -84,7 +84,7 @@ def release_rows(
     key: ReleaseKey,
     *,
     nonce: bytes = b"",
-    before: RunBefore | None = None,
+    before: Sequence[RunBefore] = (),
 ) -> ReleaseReader:
     """A release of rows held in memory, the same as the pipeline's.
 
@@ -92,18 +92,19 @@ def release_rows(
         plan: the questions.
         batches: the rows, with all columns that are requested.
         key, nonce: as for `release_counts`.
-        before: of a run of a series but the first.
+        before: of a run of a series but the first: the runs that it goes on from, or all before
+            it, the last one last.
 
     Raises:
         ValueError, OverflowError, pyarrow.ArrowException: a column cannot be read as it must be.
         ValueError: the run before is missing, or was made under another key.
     """
-    if plan.run is not None and plan.run.period > 1 and before is None:
+    if plan.run is not None and plan.run.period > 1 and not before:
         raise ValueError(f"before: period {plan.run.period} goes on from the run before it")
     choices = KeyedChoices(key=key, release=plan.name)
     counters = {q.name: q.counter(dense=True, choices=choices) for q in plan.questions}
     partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
-    units: ShardUnits = {} if before is None else dict(_earlier_units(before, key))
+    units: ShardUnits = dict(_earlier_units(before[-1], key)) if before else {}
     reading = _plain_increments if plan.unit.is_row else _bounded_increments
     for question, increments, rows in reading(plan, batches, choices, units):
         counter = counters[question.name]
@@ -115,20 +116,26 @@ def release_rows(
     for question in plan.questions:
         if question.is_matched:
             partials[question.name] = list(_matched(question, partials[question.name]))
-    for name, carried in () if before is None else _carried(before, key):
+    for name, carried in _carried(plan, before, key):
         partials[name].append(carried)
     return _released(plan, partials, key, nonce, units)
 
 
-def _carried(before: RunBefore, key: ReleaseKey) -> Iterator[tuple[str, Partial]]:
-    """The exact counts that a run carries on, by tree."""
-    plan = before.release.plan
+def _carried(
+    plan: ReleasePlan, before: Sequence[RunBefore], key: ReleaseKey
+) -> Iterator[tuple[str, Partial]]:
+    """The exact counts that a run takes over from earlier ones, by tree."""
+    runs = {run.release.plan.run: run for run in before}
+    numbered = {run.period: each for run, each in runs.items() if run is not None}
     for question in plan.questions:
-        assert isinstance(question, SeriesQuestion)
-        for place in question.left_places:
-            sealed = _sealed(before.release.part(STATE, question.name, *place))
-            counts = question.opened(place, sealed, key, plan.name, before.nonce)
-            yield question.name, Partial(place, counts)
+        for number in question.state_runs if isinstance(question, SeriesQuestion) else ():
+            release, nonce = numbered[number]
+            left = release.plan.question(question.name)
+            assert isinstance(left, SeriesQuestion)
+            for place in left.left_places:
+                sealed = _sealed(release.part(STATE, left.name, *place))
+                counts = left.opened(place, sealed, key, plan.name, nonce)
+                yield left.name, Partial(place, counts)
 
 
 def _earlier_units(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,11 +48,12 @@ class CarriedCounts:
 
     Args:
         period: of the period, as the question of a level takes them.
-        carried: by place, what the run before carried on (`SeriesQuestion.opened`).
+        carried: by place, what runs before carried on (`SeriesQuestion.opened`), one message from
+            each of `SeriesQuestion.state_runs`.
     """
 
     period: object
-    carried: Mapping[Place, bytes]
+    carried: Mapping[Place, Sequence[bytes]]
 
 
 def set_aside(

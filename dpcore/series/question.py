@@ -15,6 +15,7 @@ Source: `dpcore.series.temporal`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -46,10 +47,11 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
 from dpcore.series.lateness import Lateness
-from dpcore.series.linear import leaf_variance
+from dpcore.series.linear import leaf_variance, windowed
 from dpcore.series.period_rows import PeriodRows
 from dpcore.series.spans import with_span
-from dpcore.series.temporal import Span, TemporalTree
+from dpcore.series.temporal import Span, TemporalTree, mean_variance
+from dpcore.series.windows import Window, level_factors, window_weights
 
 # The kind of part that holds what is carried on.
 STATE = "state"
@@ -98,6 +100,7 @@ class SeriesQuestion(PeriodRows):
         *,
         max_periods: int | None = None,
         lateness: Lateness | None = None,
+        **more: Any,
     ) -> SeriesQuestion:
         """The question of some trees, whose names become the names of temporal levels.
 
@@ -105,6 +108,7 @@ class SeriesQuestion(PeriodRows):
             temporal, period, max_periods, lateness: as of the class.
             levels: for each temporal level.
             name: of the tree.
+            more: what a derived class has beside.
         """
         first: Any = levels[0]
         # A universe is held once.
@@ -118,6 +122,7 @@ class SeriesQuestion(PeriodRows):
             period=period,
             max_periods=max_periods,
             lateness=lateness,
+            **more,
             # Streams of noise are distinguished by the names of trees.
             levels=tuple(
                 replace(each, name=cls.level_name(name, span), **shared)
@@ -175,6 +180,14 @@ class SeriesQuestion(PeriodRows):
         levels = self.temporal.closing(self.period)
         return [self.temporal.find_span(level, self.period) for level in levels]
 
+    def closed_tree(self, span: Span) -> Any:
+        """The tree as it is measured at one of `closing`."""
+        return self.levels[span.level]
+
+    def released_tree(self, span: Span) -> Any:
+        """The tree as it is released of one of `released_spans`, for the errors of its answers."""
+        return self.shown(span.level)
+
     def shown(self, level: int) -> Any:
         """The tree of a temporal level under the name of the whole, for what reads tables."""
         own: Any = self.levels[level]
@@ -183,7 +196,37 @@ class SeriesQuestion(PeriodRows):
             result.remember_widths(own.widths)
         return result
 
+    # Windows of periods
+
+    @property
+    def error_to_date(self) -> float:
+        """The root of the mean variance of totals to date, where the whole budget would give one
+        period a variance of 1."""
+        whole, own = self.budget, self.level_budgets
+        assert whole is not None
+        factors = [float(whole.amount / each.amount) for each in own]
+        is_pure = whole.measure is Measure.EPSILON
+        variances = tuple(
+            (each * each * l1 * l1 if is_pure else each * l2_squared)
+            for each, (l1, l2_squared) in zip(factors, self._sensitivities, strict=True)
+        )
+        return math.sqrt(mean_variance(self.temporal, variances, from_below=self.adds_up))
+
+    def window_weights(self, window: Window) -> dict[Span, float]:
+        """The weights of what was released of spans of periods in the estimate of a window."""
+        return window_weights(self.temporal, self.node_variances, window)
+
+    def window_tree(self, window: Window) -> TreeQuestion[Any]:
+        """The tree whose noise has the variance of a window's, for the errors of its estimates."""
+        shown = [self.shown(level) for level in range(len(self.levels))]
+        return windowed(shown, level_factors(self.temporal, self.window_weights(window)))
+
     # From rows to exact counts
+
+    @property
+    def state_runs(self) -> Sequence[int]:
+        """The runs whose state this one goes on from."""
+        return (self.period - 1,) if self.carried_places else ()
 
     @property
     def carried_places(self) -> Sequence[Place]:
@@ -217,8 +260,8 @@ class SeriesQuestion(PeriodRows):
         carried = counts.carried if isinstance(counts, CarriedCounts) else {}
         if set(carried) != set(self.carried_places):
             raise ValueError(f"counts: what tree {self.name} carried on is not at hand")
-        for place, data in carried.items():
-            yield Partial(place, data)
+        for place, messages in carried.items():
+            yield from (Partial(place, data) for data in messages)
         counts = counts.period if isinstance(counts, CarriedCounts) else counts
         yield from self.levels[0].split_counts(counts, choices)
 
@@ -271,8 +314,7 @@ class SeriesQuestion(PeriodRows):
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         by_level = self._by_level(counts)
         drawn = [
-            self.levels[span.level].draw(place, by_level[span.level], noise)
-            for span in self.closing
+            self.closed_tree(span).draw(place, by_level[span.level], noise) for span in self.closing
         ]
         kept = [b"" if each.kept is None else each.kept for each in drawn]
         open_ = [unpack(by_level[level]) for level in self.temporal.carried(self.period)]
@@ -295,7 +337,7 @@ class SeriesQuestion(PeriodRows):
         released = []
         for number, span in enumerate(self.closing):
             own = {place: each[number] for place, each in messages.items()}
-            gathered = self.levels[span.level].gather(group, own, noise)
+            gathered = self.closed_tree(span).gather(group, own, noise)
             for place, data in gathered.returned.items():
                 returned[place].append(data)
             released.append(gathered.released)
@@ -307,13 +349,20 @@ class SeriesQuestion(PeriodRows):
         spans = self.closing
         parts = self._together(
             [
-                self.levels[span.level].finish(place, own[number], back[number])
+                self._finished(span, place, own[number], back[number])
                 for number, span in enumerate(spans)
             ]
         )
         if len(own) > len(spans):
             table = pa.table({"sealed": pa.array([own[-1]], pa.large_binary())})
             parts.append(ReleasedPart(self._state_part(place), table))
+        return parts
+
+    def _finished(
+        self, span: Span, place: Place, kept: bytes, returned: bytes
+    ) -> Sequence[ReleasedPart]:
+        """The parts of one of `closing` at a place."""
+        parts: Sequence[ReleasedPart] = self.closed_tree(span).finish(place, kept, returned)
         return parts
 
     def _together(self, by_span: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
@@ -348,7 +397,7 @@ class SeriesQuestion(PeriodRows):
         unpacked = {part: unpack_many(note) for part, note in notes.items()}
         for number, span in enumerate(self.closing):
             own = {part: each[number] for part, each in unpacked.items()}
-            for name, table in self.levels[span.level].conclude(own).items():
+            for name, table in self.closed_tree(span).conclude(own).items():
                 found.setdefault(name, []).append(with_span(table, self.name, span))
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
 
@@ -356,15 +405,15 @@ class SeriesQuestion(PeriodRows):
 
     def prepare(self) -> None:
         for span in self.closing:
-            self.levels[span.level].prepare()
+            self.closed_tree(span).prepare()
 
     def recall(self, entry: Mapping[str, Any]) -> None:
         for span, released in zip(self.closing, entry["released"], strict=True):
-            self.levels[span.level].recall(released)
+            self.closed_tree(span).recall(released)
 
     def follow(self, entry: Mapping[str, Any]) -> None:
         for span, released in zip(self.closing, entry["released"], strict=True):
-            self.levels[span.level].follow(released)
+            self.closed_tree(span).follow(released)
 
     @property
     def public_tables(self) -> tuple[PublicTable, ...]:
@@ -407,8 +456,6 @@ class SeriesQuestion(PeriodRows):
 
     @property
     def spending(self) -> Spending:
-        if self.max_periods is None:
-            return sum((each.spending for each in self.levels), start=Spending())
         spent = (
             each.spending.for_periods(*factors)
             for each, factors in zip(self.levels, self._sensitivities, strict=True)
@@ -417,6 +464,7 @@ class SeriesQuestion(PeriodRows):
 
     @property
     def _sensitivities(self) -> list[tuple[int, int]]:
+        """The factors by which L1 and the squared L2 of one period grow, for each level."""
         return [periods_sensitivity(self.max_periods or 1, span) for span in self.temporal.spans]
 
     @property
@@ -435,7 +483,7 @@ class SeriesQuestion(PeriodRows):
             for span, own in zip(self.temporal.spans, self.level_budgets, strict=False)
         ]
         released = [
-            {"first": span.first, "last": span.last} | self.shown(span.level).entry()
+            {"first": span.first, "last": span.last} | self.released_tree(span).entry()
             for span in self.closing
         ]
         late = {} if self.lateness is None else {"lateness": self.lateness.spec()}

@@ -26,9 +26,11 @@ from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.lateness import Lateness
 from dpcore.series.linear import adds_up
+from dpcore.series.period_sums import PeriodSums
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_name
 from dpcore.series.temporal import Span, TemporalTree
+from dpcore.series.weighted import WeightedPeriods
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,9 @@ def series_question_from_spec(
     made: type[SeriesQuestion] = SeriesQuestion if adds_up(levels[0]) else SeparatePeriods
     if spec.get("accumulated"):
         made = AccumulatedPeriods
+    more: dict[str, Any] = {}
+    if "sums" in spec:
+        made, more = WeightedPeriods, {"sums": PeriodSums.from_spec(spec["sums"])}
     return made.from_trees(
         TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
         int(spec["period"]),
@@ -127,4 +132,5 @@ def series_question_from_spec(
         str(spec["name"]),
         max_periods=None if spec.get("max_periods") is None else int(spec["max_periods"]),
         lateness=Lateness.from_spec(spec["lateness"]) if "lateness" in spec else None,
+        **more,
     )

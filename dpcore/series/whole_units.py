@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 from dpcore.privacy.budget import Measure
+from dpcore.series.period_sums import PeriodSums
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.separate import SeparatePeriods
-from dpcore.series.temporal import TemporalSetting, best_split, mean_variance
+from dpcore.series.temporal import TemporalSetting, best_split
+from dpcore.series.weighted import sums_fit
 
 
 def whole_units_cost(question: SeriesQuestion) -> float | None:
@@ -27,10 +28,10 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
     is_pure = whole.measure is Measure.EPSILON
     if isinstance(question, SeparatePeriods):
         return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
+    own = question.error_to_date
     setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
-    # What a level spends on the rows of one period; a unit has some in several.
-    parts = [Fraction(0) if each.budget is None else each.budget.amount for each in question.levels]
-    factors = [float(whole.amount / part) for part in parts]
-    variances = tuple(each * each if is_pure else each for each in factors)
-    own = mean_variance(question.temporal, variances, from_below=setting.from_below)
-    return math.sqrt(own) / best_split(question.temporal.periods, setting).error
+    periods = question.temporal.periods
+    least = best_split(periods, setting).error
+    if question.adds_up and sums_fit(question.levels[0], periods):
+        least = min(least, PeriodSums.for_periods(periods).error_to_date(1))
+    return own / least

@@ -20,10 +20,9 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.questions.place import Place
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack
-from dpcore.series.linear import windowed
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import Span
-from dpcore.series.windows import Window, level_factors, window_weights
+from dpcore.series.windows import Window
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
 from dpcore.trees.linear_forest import Known, LinearForest
@@ -52,7 +51,7 @@ def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
     """Let a question take estimates in place of measurements.
 
     Args:
-        question: one of `dpcore.series.linear.windowed`.
+        question: one of `SeriesQuestion.window_tree`.
 
     Returns:
         its forest.
@@ -89,11 +88,10 @@ class WindowTables:
     """
 
     def __init__(self, series: SeriesQuestion, window: Window, read: ReadSpan) -> None:
-        weights = window_weights(series.temporal, series.node_variances, window)
+        weights = series.window_weights(window)
         # Run by run: one after the other is opened, and read once.
         self.weights = dict(sorted(weights.items(), key=lambda each: each[0].last))
-        self._own = [series.shown(level) for level in range(len(series.levels))]
-        self._factors, self._read = level_factors(series.temporal, self.weights), read
+        self._series, self._window, self._read = series, window, read
         # The tables of a place are requested one after the other.
         self._latest: tuple[Place, tuple[dict[str, pa.Table], bytes]] | None = None
         self._groups: dict[int, tuple[dict[Place, RootSolutions], list[LevelSolution]]] = {}
@@ -101,7 +99,7 @@ class WindowTables:
     @cached_property
     def question(self) -> TreeQuestion[Any]:
         """The tree as one over the window, for the errors of its answers."""
-        question = windowed(self._own, self._factors)
+        question = self._series.window_tree(self._window)
         self._forest = take_estimates(question)
         return question
 

@@ -15,6 +15,7 @@ from dpcore.refusal import Refusal
 from dpcore.series.accumulated import AccumulatedPeriods
 from dpcore.series.lateness import Lateness
 from dpcore.series.linear import adds_up, scaled
+from dpcore.series.period_sums import MOST_PERIODS_TOGETHER, PeriodSums
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.separate import SeparatePeriods
 from dpcore.series.temporal import (
@@ -24,6 +25,7 @@ from dpcore.series.temporal import (
     best_split,
     split_of_fanout,
 )
+from dpcore.series.weighted import WeightedPeriods, sums_fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +183,9 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             made: type[SeriesQuestion] = AccumulatedPeriods
             levels = [tree.with_budget(budget) for budget in budgets]
         else:
+            sums = self._sums(share, terms, split.error)
+            if sums is not None:
+                return sums
             largest = max(budgets, key=lambda each: each.amount)
             planned = self.own.planned(replace(share, budget=largest), terms)
             if not adds_up(planned):
@@ -198,6 +203,41 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     def _split(self, measure: Measure) -> TemporalSplit:
         """The temporal tree and the shares of its levels."""
         return self.series.split(measure, from_below=not self.own.may_accumulate)
+
+    def _sums(self, share: Share, terms: ReleaseTerms, error: float) -> WeightedPeriods | None:
+        """The tree by weighted sums of periods, where these are closer than a temporal tree.
+
+        Args:
+            share: of the budget.
+            terms: of the release.
+            error: of totals to date, by a temporal tree.
+        """
+        series, most = self.series, self.series.max_periods or 1
+        if series.fanout is not None or share.budget.measure is not Measure.RHO:
+            return None
+        if series.periods < 2 or (most > 1 and series.periods > MOST_PERIODS_TOGETHER):
+            return None
+        sums = PeriodSums.for_periods(series.periods)
+        if sums.error_to_date(most) >= error:
+            return None
+        factor = Fraction(round(sums.error_to_date(most), 3))
+        to_date = replace(share.budget, amount=share.budget.amount / (factor * factor))
+        tree = self.own.planned(replace(share, budget=to_date), terms)
+        if not sums_fit(tree, series.periods):
+            return None
+        _, l2_squared = sums.sensitivities(most)
+        measured = replace(share.budget, amount=share.budget.amount / l2_squared)
+        made = WeightedPeriods.from_trees(
+            TemporalTree(periods=series.periods),
+            series.period,
+            [scaled(tree, measured)],
+            self.name,
+            max_periods=series.max_periods,
+            lateness=series.lateness,
+            sums=sums,
+        )
+        assert isinstance(made, WeightedPeriods)
+        return made
 
     def _separate(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
         """The tree that is released by itself in every period, with what that may spend on a unit's
@@ -223,6 +263,10 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             return self.own.predicted(question.levels[0])
         assert question.budget is not None
         measure = question.budget.measure
+        if isinstance(question, WeightedPeriods):
+            _, l2_squared = question.sums.sensitivities(question.max_periods or 1)
+            whole = question.error_to_date / math.sqrt(l2_squared)
+            return float(whole * self.own.predicted(question.levels[0]))
         split = self._split(measure)
         # A tree is planned for a unit's rows of one period; of all periods there are p times more.
         first = split.shares[0] / (self.series.max_periods or 1)

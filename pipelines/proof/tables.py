@@ -90,9 +90,9 @@ def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> Release
 def _compare_run(
     folder: str, names: Names, plan: ReleasePlan, run: SeriesQuestion
 ) -> list[pa.Table]:
-    """Compare the parts of a tree of a run of a series, including all temporal nodes that the run
+    """Compare the parts of a tree of a run of a series, with all spans of periods that the run
     released, and return its quantiles for comparison."""
-    spans = [(span, run.shown(span.level)) for span in run.closing]
+    spans = [(span, run.released_tree(span)) for span in run.closing]
     empty = [(span, _empty(plan, [question])) for span, question in spans]
     for part in spans[0][1].parts():
         place = (part.kind, run.name, part.key, part.index)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
+from dpcore.series.question import STATE, SeriesQuestion
 from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_line
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.carry import for_period
 from transforms.layout import SEALED_KINDS, run_folder, sha256
 
 
 def run_compact(chosen: argparse.Namespace) -> int:
-    """Delete the sealed files of all runs but the last ones.
+    """Delete the sealed files that neither the next run nor a repair of the last ones reads.
 
-    Only the next run reads what a run sealed, and a repair of that next run. No table is deleted,
-    and no answer changes; `dptrees verify` accepts runs without sealed files.
+    No table is deleted, and no answer changes; `dptrees verify` accepts runs without sealed files.
 
     Raises:
         UserError: a number of runs below 1; or a sealed file of a run that keeps its own is missing
@@ -26,18 +28,33 @@ def run_compact(chosen: argparse.Namespace) -> int:
         raise UserError(f"--keep {chosen.keep}: at least the last run's must stay")
     series = SeriesFolder(chosen.series)
     last = series.arrived
-    kept = range(max(1, last - chosen.keep + 1), last + 1)
-    for period in kept:
+    kept = set(range(max(1, last - chosen.keep + 1), last + 1))
+    states = kept | _states_needed(series, range(min(kept) + 1, last + 2))
+    for period in sorted(states):
         _check(series, period)
     number = 0
-    for period in range(1, kept.start):
-        paths = _sealed_files(run_folder(series.path, period))
+    for period in range(1, last):
+        kinds = [kind for kind in SEALED_KINDS if period not in (states if kind == STATE else kept)]
+        paths = _sealed_files(run_folder(series.path, period), kinds)
         files.delete(paths)
         number += bool(paths)
-    runs = "run keeps its" if len(kept) == 1 else f"{len(kept)} runs keep theirs"
+    runs = "the last run keeps its" if len(kept) == 1 else f"the last {len(kept)} runs keep theirs"
+    if earlier := len(states - kept):
+        runs += f", and {earlier} before them that the next run goes on from"
     several = "1 run" if number == 1 else f"{number} runs"
-    print_line(f"{escaped(chosen.series)}: sealed files of {several} are deleted; the last {runs}")
+    print_line(f"{escaped(chosen.series)}: sealed files of {several} are deleted; {runs}")
     return 0
+
+
+def _states_needed(series: SeriesFolder, periods: range) -> set[int]:
+    """The runs whose state some runs go on from, of those that there are or can be."""
+    plan, needed = series.run(series.arrived).plan, set[int]()
+    for period in periods:
+        if period <= series.periods:
+            for question in for_period(plan, period).questions:
+                assert isinstance(question, SeriesQuestion)
+                needed.update(question.state_runs)
+    return needed
 
 
 def _check(series: SeriesFolder, period: int) -> None:
@@ -57,6 +74,6 @@ def _check(series: SeriesFolder, period: int) -> None:
             )
 
 
-def _sealed_files(folder: str) -> list[str]:
-    """The sealed files of a finished run."""
-    return [path for kind in SEALED_KINDS for path in files.names_below(files.join(folder, kind))]
+def _sealed_files(folder: str, kinds: Sequence[str]) -> list[str]:
+    """The sealed files of some kinds of a finished run."""
+    return [path for kind in kinds for path in files.names_below(files.join(folder, kind))]

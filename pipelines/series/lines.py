@@ -9,6 +9,7 @@ from typing import Any
 
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import mean_variance
+from dpcore.series.weighted import WeightedPeriods
 from dpcore.series.whole_units import whole_units_cost
 from dpcore.series.words import counted_in_words
 from pipelines.description.description import Description
@@ -38,7 +39,11 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
             "period, after it or missing are not counted."
         )
     head = f"{escaped(question.name)}: period {question.period} of {periods}; "
-    if question.released_spans:
+    if isinstance(question, WeightedPeriods):
+        entries, lines = _by_sums(question)
+        above = [f"{head}each run measures a weighted sum of all periods so far:", *lines[:-1]]
+        above += [*counted, *lines[-1:], *period.above]
+    elif question.released_spans:
         entries, lines = _temporal(question)
         above = [f"{head}each row is in one node of every temporal level:", *lines[:-1]]
         above += [*counted, *lines[-1:], *period.above]
@@ -88,6 +93,21 @@ def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
         f"the {tree.periods} periods); one period alone:"
     )
     return {"levels": levels, "to_date_per_period_rmse": to_date}, lines
+
+
+def _by_sums(question: WeightedPeriods) -> tuple[dict[str, Any], list[str]]:
+    """The budget of the sums and the error of totals to date, as entries and as lines."""
+    own, last = question.budget, question.temporal.periods
+    assert own is not None
+    to_date = question.sums.mean_variance
+    totals = math.sqrt(to_date / question.sums.variance(question.period, question.period))
+    spent = {own.measure.value: float(own.amount)}
+    lines = [
+        f"  {last:>6,} sums, {own.measure.value} {float(own.amount):.4f} together",
+        f"  a total to date is off by {totals:.3g} times this period alone (root mean square over "
+        f"the {last} periods); this period alone:",
+    ]
+    return {"sums": spent, "to_date_per_period_rmse": totals}, lines
 
 
 def _level(in_all: int, periods: int, **spent: Any) -> str:

@@ -22,9 +22,11 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import ReleaseReader
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
+from dpcore.series.period_sums import PeriodSums
 from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span, TemporalTree
+from dpcore.series.weighted import WeightedPeriods
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
 
@@ -40,6 +42,17 @@ def series_plan(tree: TreeQuestion, temporal: TemporalTree, period: int) -> Rele
     own = replaced(budget, amount=budget.amount / len(temporal.spans))
     levels = [scaled(tree, own) for _ in temporal.spans]
     question = SeriesQuestion.from_trees(temporal, period, levels, tree.name)
+    return ReleasePlan(name="runs", unit=tree.unit, budget=budget, questions=(question,))
+
+
+def sums_plan(tree: TreeQuestion, periods: int, period: int) -> ReleasePlan:
+    """The plan of a run that measures a weighted sum of periods, with the tree's budget."""
+    budget, sums = tree.budget, PeriodSums.for_periods(periods)
+    assert budget is not None
+    _, l2_squared = sums.sensitivities(1)
+    level = scaled(tree, replaced(budget, amount=budget.amount / l2_squared))
+    temporal = TemporalTree(periods=periods)
+    question = WeightedPeriods.from_trees(temporal, period, [level], tree.name, sums=sums)
     return ReleasePlan(name="runs", unit=tree.unit, budget=budget, questions=(question,))
 
 
@@ -63,9 +76,14 @@ class Runs:
     @classmethod
     def of(cls, tree: TreeQuestion, temporal: TemporalTree, seed: int = 0) -> Runs:
         """A series of Poisson counts."""
-        cells = tree.forest.chunking.cells
-        counts = np.random.default_rng(seed).poisson(20, (temporal.periods, cells))
+        counts = _poisson(tree, temporal.periods, seed)
         return cls(temporal, lambda period: series_plan(tree, temporal, period), counts)
+
+    @classmethod
+    def by_sums(cls, tree: TreeQuestion, periods: int, seed: int = 0) -> Runs:
+        """A series of Poisson counts, measured by weighted sums of periods."""
+        temporal, counts = TemporalTree(periods=periods), _poisson(tree, periods, seed)
+        return cls(temporal, lambda period: sums_plan(tree, periods, period), counts)
 
     def run(self, periods: int | None = None) -> Runs:
         """Makes the runs."""
@@ -84,17 +102,19 @@ class Runs:
         assert isinstance(question, SeriesQuestion)
         return question
 
-    def carried(self, period: int) -> dict[Place, bytes]:
+    def carried(self, period: int) -> dict[Place, list[bytes]]:
         """What the run after a period merges with its rows."""
-        if not self.temporal.carried(period):
-            return {}
-        question = self.question(period)
+        (after,) = self.plan(period + 1).questions
+        assert isinstance(after, SeriesQuestion)
         return {
-            place: question.opened(
-                place, self.sealed(period, place), self.key, "runs", bytes([period])
-            )
-            for place in question.places
+            place: [self.opened(run, place) for run in after.state_runs]
+            for place in after.carried_places
         }
+
+    def opened(self, period: int, place: Place) -> bytes:
+        """What a run carries on of a place."""
+        sealed = self.sealed(period, place)
+        return self.question(period).opened(place, sealed, self.key, "runs", bytes([period]))
 
     def sealed(self, period: int, place: Place) -> bytes:
         """The state of a place after a period, as it is released."""
@@ -118,6 +138,11 @@ class Runs:
     def nodes(self) -> Sequence[Span]:
         """All temporal nodes that closed."""
         return self.temporal.closed(len(self.releases))
+
+
+def _poisson(tree: TreeQuestion, periods: int, seed: int) -> np.ndarray[Any, Any]:
+    cells = tree.forest.chunking.cells
+    return np.random.default_rng(seed).poisson(20, (periods, cells))
 
 
 def level_sums(tree: TreeQuestion, counts: np.ndarray[Any, Any]) -> dict[tuple[int, int], int]:

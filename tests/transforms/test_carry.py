@@ -15,9 +15,8 @@ from tests.dpcore.series_runs import series_plan
 from tests.transforms.eager import EagerRelease, outputs
 from tests.transforms.every_kind import ROWS, ordered_question
 from transforms import carry
-from transforms.carry import SeriesError, carries, check_turn, run_before
+from transforms.carry import Carry, SeriesError, carries, check_turn
 from transforms.errors import ConservationError
-from transforms.existing_release import read_manifest
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.read import BALANCE
@@ -48,15 +47,10 @@ class Run(EagerRelease):
 def opened(plan: ReleasePlan, reference: KeyReference, output: str) -> dict[str, list[Any]]:
     """What the step gives, without a pipeline."""
     assert plan.run is not None
-    folder = run_folder(output, plan.run.period - 1)
-    manifest = read_manifest(f"{folder}/manifest.json")
-    step: Any = carry._Open(run_before(plan), reference, folder, bytes.fromhex(manifest["nonce"]))
+    states, key = Carry(plan, reference, run_folder(output, plan.run.period))._states()
+    step: Any = carry._Open(plan, key)
     step.setup()
-    parts = [part for part in manifest["parts"] if part["file"].startswith("state/")]
-    names = ("tree", "key", "chunk", "file", "sha256")
-    return outputs(
-        one for part in parts for one in step.process(tuple(part[name] for name in names))
-    )
+    return outputs(one for state in states for one in step.process(tuple(state)))
 
 
 @pytest.fixture

@@ -92,11 +92,11 @@ def rows(period: int) -> pa.Table:
 
 def runs(made: list[ReleasePlan]) -> Iterator[ReleaseReader]:
     """All runs, one after the other."""
-    before: RunBefore | None = None
+    before: list[RunBefore] = []
     for period, plan in enumerate(made, 1):
         nonce = bytes([period])
         run = release_rows(plan, rows(period).to_batches(), KEY, nonce=nonce, before=before)
-        before = RunBefore(run, nonce)
+        before.append(RunBefore(run, nonce))
         yield run
 
 

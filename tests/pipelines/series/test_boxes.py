@@ -227,14 +227,14 @@ def test_the_mechanism_of_all_periods_is_the_partition_of_whole_levels(tmp_path:
 
 def test_a_run_in_memory_is_the_same_as_the_pipelines(boxes: Boxes, tmp_path: Path) -> None:
     other, key = Boxes(tmp_path), ReleaseKey(bytes(range(32)))
-    before: RunBefore | None = None
+    before: list[RunBefore] = []
     for period in range(1, PERIODS + 1):
         theirs = ReleaseFolder(str(boxes.period_folder(period)))
         nonce = bytes.fromhex(str(theirs.manifest["nonce"]))
         spec: Any = theirs.manifest["spec"]
         rows = other.write_period(period)
         run = release_rows(plan_from_spec(spec), rows.to_batches(), key, nonce=nonce, before=before)
-        before = RunBefore(run, nonce)
+        before.append(RunBefore(run, nonce))
         for depth in (4, 12):
             ours = run.part(NODES, "box", 0, depth)
             assert ours.to_pylist() == theirs.part(NODES, "box", 0, depth).to_pylist()

@@ -126,7 +126,7 @@ def test_no_person_is_counted_in_more_periods(people: People, tmp_path: Path) ->
 def test_a_run_in_memory_is_the_same_as_the_pipelines(people: People, tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
     other, key = People(tmp_path / "memory"), ReleaseKey(bytes(range(32)))
-    before: RunBefore | None = None
+    before: list[RunBefore] = []
     for period in (1, 2, 3):
         manifest = ReleaseFolder(str(people.period_folder(period))).manifest
         nonce = bytes.fromhex(str(manifest["nonce"]))
@@ -135,7 +135,7 @@ def test_a_run_in_memory_is_the_same_as_the_pipelines(people: People, tmp_path: 
         made = release_rows(
             plan_from_spec(spec), rows.to_batches(), key, nonce=nonce, before=before
         )
-        before = RunBefore(made, nonce)
+        before.append(RunBefore(made, nonce))
         ours = made.part(NODES, "all", 0, 0)
         theirs = ReleaseFolder(str(people.period_folder(period))).part(NODES, "all", 0, 0)
         assert ours.to_pylist() == theirs.to_pylist()
