@@ -24,11 +24,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "repair", "sparse", "bounding", "selection", "series"),
+    ("papers", "repair", "sparse", "bounding", "selection"),
     ("levels", "distinct"),
     ("ordered", "hierarchy", "adaptive", "factorised"),
     ("hypercube", "exponential", "mean"),
-    ("marginals", "chooser", "unit_bounds", "value_bounds"),
+    ("marginals", "chooser", "unit_bounds", "value_bounds", "series"),
     ("table",),
     ("release",),
 )

@@ -9,4 +9,5 @@ FACE = {
     "forest": ("compute_errors",),
     "mechanism": ("FactorizedMechanism",),
     "planner": ("MOST_LEAVES", "MOST_OPTIMAL"),
+    "toeplitz": ("ToeplitzStrategy",),
 }

@@ -113,8 +113,8 @@ class ToeplitzStrategy(MatrixStrategy):
             # Columns j - lag and j share the sums from j on.
             shared = np.cumsum(coefficients[lag:] * coefficients[: self.cells - lag])[::-1]
             products = factors[: self.cells - lag] * factors[lag:] * shared
-            np.fill_diagonal(result[lag:], products)
-            np.fill_diagonal(result[:, lag:], products)
+            later = np.arange(lag, self.cells)
+            result[later, later - lag] = result[later - lag, later] = products
         return result
 
     def row(self, cell: int) -> Integers:

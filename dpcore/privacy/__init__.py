@@ -27,6 +27,7 @@ FACE = {
         "sketch_sensitivity",
         "sum_sensitivity",
         "tail_sensitivity",
+        "weighted_periods_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending", "moved_of_levels"),
     "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW", "UnitType"),

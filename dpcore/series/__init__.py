@@ -1,6 +1,6 @@
-"""A series of releases over periods: a temporal tree whose nodes are each measured once.
+"""A series of releases over periods: temporal nodes or weighted sums, each measured once.
 
-Floor 4: imports from floors 0 to 3. `FACE` lists the package's public API, by module;
+Floor 8: imports from floors 0 to 7. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 
@@ -13,6 +13,7 @@ FACE = {
     "spans": ("select_span", "with_span"),
     "temporal": ("Span", "mean_variance"),
     "window_tables": ("WindowTables",),
+    "weighted": ("WeightedPeriods",),
     "whole_units": ("whole_units_cost",),
     "windows": ("Window",),
     "words": ("counted_in_words", "protected_period", "run_in_words", "run_numbers"),

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.products import integer_product
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
@@ -138,7 +139,7 @@ class WeightedPeriods(SeriesQuestion):
 
     def window_weights(self, window: Window) -> dict[Span, float]:
         """The weights of released estimates: the total to date at the end less the one before the
-        beginning. What came after a window tells nothing of it."""
+        beginning. What came after a window does not matter to it."""
         if window.first == window.last:
             return {Span(0, window.first, window.last): 1.0}
         weights = {Span(TO_DATE, 1, window.last): 1.0}
@@ -192,7 +193,8 @@ class WeightedPeriods(SeriesQuestion):
         rows = flat.reshape(before, flat.size // max(1, before))
         exact = np.concatenate([rows[:, : period.size].reshape(before, period.size), period[None]])
         weights = self.sums.weights(self.period)
-        measured = tree.forest.measure(tree.name, chunk, (weights @ exact).astype(np.int64), noise)
+        summed = integer_product(weights[None], exact)[0]
+        measured = tree.forest.measure(tree.name, chunk, summed, noise)
         levels = [level.reshape(-1) for level in measured if level is not None]
         sums = np.concatenate([np.zeros(0, np.int64), *levels])
         all_sums = np.concatenate([rows[:, period.size :].reshape(before, sums.size), sums[None]])
@@ -250,6 +252,12 @@ class WeightedPeriods(SeriesQuestion):
     @property
     def _sensitivities(self) -> list[tuple[int, int]]:
         return [self.sums.sensitivities(self.max_periods or 1)]
+
+    def entry(self) -> dict[str, object]:
+        entry = super().entry()
+        del entry["temporal_levels"]
+        assert self.budget is not None
+        return entry | {"weighted_sums": {self.budget.measure.value: str(self.budget.amount)}}
 
     def _spec(self, levels: list[dict[str, object]]) -> dict[str, object]:
         return super()._spec(levels) | {"sums": self.sums.spec()}

@@ -105,9 +105,9 @@ def test_estimates_are_those_of_the_inverse_of_the_sums() -> None:
 
 
 @pytest.mark.parametrize("planted", [1.0, 0.7])
-def test_windows_are_as_far_off_as_they_say(planted: float) -> None:
-    """Of 4,000 counts each: a chi-squared variable over its degrees of freedom. Noise that is 30 %
-    too small is found."""
+def test_estimates_of_windows_have_the_stated_error(planted: float) -> None:
+    """A chi-squared variable over its degrees of freedom is near 1: of 4,000 estimates of each
+    window. It is not where noise is 30 % too small."""
     keys, budget = 4000, Budget(measure=Measure.RHO, amount=Fraction(1, 8))
     # The variance of noise is in proportion to 1 / rho.
     spent = replace(budget, amount=budget.amount / Fraction(planted) ** 2)

@@ -15,6 +15,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dpcore.series.period_sums import PeriodSums
 from dpcore.series.whole_units import whole_units_cost
 from dpcore.series.workload import Series, SeriesWorkload
 
@@ -42,9 +43,10 @@ def test_periods_are_added_up_under_epsilon() -> None:
 
 
 def test_under_rho_the_periods_alone_are_measured() -> None:
-    """Ten periods of noise at a tenth of rho, beside the binary tree over 14 periods."""
+    """Ten periods of noise at a tenth of rho, beside weighted sums of 14 periods."""
     alone = math.sqrt(10 * 15 / 2)
-    assert cost(ADDED, Measure.RHO, 10) == pytest.approx(alone / 2.21, rel=2e-3)
+    by_sums = PeriodSums.for_periods(14).error_to_date(1)
+    assert cost(ADDED, Measure.RHO, 10) == pytest.approx(alone / by_sums, rel=1e-6)
     # Of four periods a root is measured too: sensitivities 2 and 4 of two periods in a row.
     both = cost(ADDED, Measure.RHO, 2, periods=4, fanout=4)
     assert both > cost(ADDED, Measure.RHO, 2, periods=4)

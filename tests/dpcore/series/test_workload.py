@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,14 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
+from dpcore.series.period_sums import PeriodSums
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.weighted import MOST_COUNTS, WeightedPeriods
 from dpcore.series.workload import Series, SeriesWorkload
 
 WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1))
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 
 
@@ -43,7 +48,39 @@ def test_the_predicted_error_is_that_of_totals_to_date(measure: Measure) -> None
         WHOLE.planned(share, terms)
     )
     assert 1 <= ratio <= math.sqrt(183)
-    assert ratio == pytest.approx(series.split(measure).error, rel=0.05)
+    split = series.split(measure).error
+    by_sums = measure is Measure.RHO
+    expected = PeriodSums.for_periods(365).error_to_date(1) if by_sums else split
+    assert expected <= split and ratio == pytest.approx(expected, rel=0.05)
+
+
+def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
+    share, terms = replace(SHARE, budget=RHO), ReleaseTerms(unit=ADD_REMOVE_ROW)
+
+    def planned(leaves: int = 4, **series: Any) -> SeriesQuestion:
+        domain = IntegerDomain(column="x", lower=0, upper=leaves)
+        own = replace(WHOLE, domain=domain)
+        runs = Series(**{"periods": 365, "period": 1} | series)
+        return SeriesWorkload.from_workload(own, runs).planned(share, terms)
+
+    assert isinstance(planned(), WeightedPeriods)
+    assert type(planned(fanout=2)) is SeriesQuestion
+    assert isinstance(planned(leaves=MOST_COUNTS // 365), WeightedPeriods)
+    assert type(planned(leaves=MOST_COUNTS // 365 + 1)) is SeriesQuestion
+    assert isinstance(planned(periods=2), WeightedPeriods)
+    assert type(planned(periods=1)) is SeriesQuestion
+
+
+@pytest.mark.parametrize(("most", "by_sums"), [(1, True), (2, True), (5, False), (14, False)])
+def test_units_of_many_periods_keep_the_temporal_tree(most: int, by_sums: bool) -> None:
+    """The sums move by nearly the square of the periods of a unit, small temporal nodes by less."""
+    series = Series(periods=14, period=2, max_periods=most)
+    workload = SeriesWorkload.from_workload(WHOLE, series)
+    question = workload.planned(replace(SHARE, budget=RHO), ReleaseTerms(unit=PERSON))
+    assert isinstance(question, WeightedPeriods) == by_sums
+    split = series.split(Measure.RHO).error
+    sums = PeriodSums.for_periods(14).error_to_date(most)
+    assert question.error_to_date == pytest.approx(min(split, sums), rel=1e-6)
 
 
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=2)
