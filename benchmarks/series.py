@@ -2,6 +2,7 @@
 
     python benchmarks/series.py [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
     python benchmarks/series.py --units 100000000     what a bound of the periods of a unit costs
+    python benchmarks/series.py --sums 365            what a run by weighted sums costs, in memory
     python benchmarks/series.py --people 10000000 --rows 1000000 --periods 10
 
 - Cost: a series of rows made for it is released day by day by the command in this process (seconds
@@ -11,9 +12,8 @@
   error of one release of all rows at once, at the same total budget and privacy unit (a row of a
   period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
   the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
-  part. Predicted for the planned and for the binary tree, for the tree of boxes, estimated from
-  single nodes, and for weighted sums of periods, which no series measures; and measured in
-  memory.
+  part. Predicted for the best and for the binary tree, for the tree of boxes, which are estimated
+  from single nodes, and for weighted sums of periods; and measured in memory.
 - Unknown length: the same errors of the first periods of a series that was planned for more, and of
   one series after the other, each twice as long as the one before, the first of 7 periods.
 - Units: the same errors where all rows of a unit are protected together and it is counted in at
@@ -35,6 +35,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
@@ -47,19 +48,21 @@ import pyarrow.parquet as pq
 import yaml
 
 from dpcore.bounding.counted_units import CountedUnits
-from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.levels.uniform import UniformMechanism
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.place import UNIT_SHARDS
+from dpcore.questions.place import UNIT_SHARDS, Place
+from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
+from dpcore.series.period_sums import PeriodSums
 from dpcore.series.question import STATE, SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import (
@@ -72,8 +75,10 @@ from dpcore.series.temporal import (
     estimated_variances,
     split_of_fanout,
 )
+from dpcore.series.weighted import WeightedPeriods
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
+from dpcore.series.workload import Series, SeriesWorkload
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release
@@ -92,10 +97,14 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1024)
     parser.add_argument("--keys", type=int, default=400, help="counts that errors are measured of")
     parser.add_argument("--units", type=int, default=0, help="remembered; nothing else is printed")
+    parser.add_argument("--sums", type=int, default=0, help="periods; nothing else is printed")
     parser.add_argument("--people", type=int, default=0, help="units; nothing else is printed")
     chosen = parser.parse_args()
     if chosen.people:
         print_people(chosen.people, chosen.rows, chosen.periods)
+        return
+    if chosen.sums:
+        print_sums(chosen.sums, chosen.cells)
         return
     if chosen.units:
         print_bounds()
@@ -165,6 +174,38 @@ def _day(folder: Path, cells: int, series: dict[str, object] | None) -> tuple[fl
     after = os.times()
     cpu = after.user + after.system - spent.user - spent.system
     return time.perf_counter() - clock, cpu
+
+
+def print_sums(periods: int, cells: int) -> None:
+    """What a run by weighted sums takes over and leaves, and the CPU seconds of noise, estimates
+    and tables."""
+    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    workload = SeriesWorkload.from_workload(
+        OrderedWorkload(name="x", domain=domain), Series(periods=periods, period=1)
+    )
+    budget = Budget(measure=Measure.RHO, amount=Fraction(1))
+    first = workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    assert isinstance(first, WeightedPeriods)
+    print(f"one ordered tree of {cells:,} cells, rho 1, {periods} periods")
+    print(f"{'day':>6} {'cpu':>6} {'takes over, bytes':>18} {'leaves, bytes':>14} {'in all':>12}")
+    key, releases, left_so_far = ReleaseKey.generate(), list[Any](), 0
+    for period in range(1, periods + 1):
+        question = replace(first, period=period)
+        carried = _carried(question, releases, key)
+        plan = ReleasePlan(name="series", unit=first.unit, budget=budget, questions=(question,))
+        counts = (public_stream("days", period).uint64(cells) % np.uint64(1000)).astype(np.int64)
+        began = time.process_time()
+        given = {first.name: CarriedCounts(period=counts, carried=carried)}
+        made: Any = release_counts(plan, given, key)
+        seconds = time.process_time() - began
+        releases.append(made)
+        left = 0
+        if question.left_places:
+            left = len(made._read(STATE, first.name, *question.places[0])["sealed"][0].as_py())
+        left_so_far += left
+        if period in (1, 10, 100, 255, 256, 365, 1000, periods - 1, periods):
+            taken = sum(len(each) for messages in carried.values() for each in messages)
+            print(f"{period:>6} {seconds:>6.2f} {taken:>18,} {left:>14,} {left_so_far:>12,}")
 
 
 def print_people(people: int, rows: int, periods: int) -> None:
@@ -239,7 +280,7 @@ def print_predicted() -> None:
         "separate to date",
         "days added",
         "binary",
-        "planned",
+        "temporal tree",
         "single nodes",
         "weighted sums",
         "lower bound",
@@ -255,18 +296,12 @@ def print_predicted() -> None:
             added = math.sqrt((periods + 1) / 2)
             errors = (separate, added, binary.error, planned.error, single.error)
             columns = " ".join(f"{each:>16.3g}" for each in errors)
-            gaussian = (weighted_error(periods), least_error(periods))
+            sums = PeriodSums.for_periods(periods).error_to_date(1)
+            gaussian = (sums, least_error(periods))
             shown = [f"{each:.3g}" if measure is Measure.RHO else "" for each in gaussian]
             columns += "".join(f" {each:>16}" for each in shown)
             spans = " ".join(map(str, planned.tree.spans))
             print(f"{measure.value:10} {periods:>5} {columns}  {spans}")
-
-
-def weighted_error(periods: int) -> float:
-    """The same error where each run measures a weighted sum of all periods so far, by the strategy
-    that the product has for prefixes."""
-    strategy = ToeplitzStrategy.from_size(periods)
-    return math.sqrt(strategy.column_norm * float(strategy.prefix_variances.mean()))
 
 
 def least_error(periods: int) -> float:
@@ -298,10 +333,13 @@ def print_measured(periods: int, keys: int) -> None:
                 tree=TemporalTree(periods=periods), shares=(1.0,), error=1.0
             ),
             "binary": split_of_fanout(periods, 2, TemporalSetting(power=power)),
-            "planned": best_split(periods, TemporalSetting(power=power)),
+            "tree": best_split(periods, TemporalSetting(power=power)),
         }
-        for name, split in splits.items():
-            errors = _errors(tree, split, keys) / alone
+        made = {name: _by_nodes(tree, split) for name, split in splits.items()}
+        if measure is Measure.RHO:
+            made["sums"] = _by_sums(tree, periods)
+        for name, question in made.items():
+            errors = _errors(question, periods, keys) / alone
             mean = math.sqrt((errors**2).mean())
             last = math.sqrt((errors[-1] ** 2).mean())
             print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
@@ -320,18 +358,22 @@ def print_longer() -> None:
         setting = TemporalSetting(power=power)
         for runs in PREDICTED[1:3]:
             lengths = [factor * runs for factor in LONGER] + [MOST_PERIODS]
-            found = [_to_date(best_split(each, setting), setting, runs) for each in lengths]
+            found = [_planned(each, setting)[:runs] for each in lengths]
             errors = [math.sqrt(sum(each) / runs) for each in (*found, _doubled(setting, runs))]
             print(f"{measure.value:10} {runs:>5} " + " ".join(f"{each:>10.3g}" for each in errors))
 
 
-def _to_date(split: TemporalSplit, setting: TemporalSetting, runs: int) -> list[float]:
-    """The variance of each of the first totals to date."""
+def _planned(periods: int, setting: TemporalSetting) -> list[float]:
+    """The variance of each total to date, of a series as it is planned."""
+    if setting.power == 1:
+        sums = PeriodSums.for_periods(periods)
+        _, l2_squared = sums.sensitivities(1)
+        return (l2_squared * sums.strategy.prefix_variances).tolist()
+    split = best_split(periods, setting)
     variances = tuple(share**-setting.power for share in split.shares)
     own = estimated_variances(split.tree, variances)
-    return [
-        sum(own[node.level] for node in split.tree.roots(period)) for period in range(1, runs + 1)
-    ]
+    every = range(1, periods + 1)
+    return [sum(own[node.level] for node in split.tree.roots(period)) for period in every]
 
 
 def _doubled(setting: TemporalSetting, runs: int) -> list[float]:
@@ -340,8 +382,7 @@ def _doubled(setting: TemporalSetting, runs: int) -> list[float]:
     periods = 7
     while len(found) < runs:
         before = found[-1] if found else 0.0
-        own = _to_date(best_split(periods, setting), setting, periods)
-        found += [before + each for each in own]
+        found += [before + each for each in _planned(periods, setting)]
         periods *= 2
     return found[:runs]
 
@@ -358,12 +399,20 @@ def print_bounds() -> None:
         for periods in PREDICTED[1:]:
             bounds = [each for each in BOUNDS if each < periods]
             errors = [
-                best_split(periods, TemporalSetting(power=power, max_periods=each)).error
+                _bounded(periods, TemporalSetting(power=power, max_periods=each))
                 for each in (*bounds, periods)
             ]
             texts = [f"{each:.3g}" for each in errors]
             texts[-1:-1] = [""] * (len(BOUNDS) - len(bounds))
             print(f"{measure.value:10} {periods:>5} " + " ".join(f"{each:>12}" for each in texts))
+
+
+def _bounded(periods: int, setting: TemporalSetting) -> float:
+    """The error of totals to date, of a series as it is planned."""
+    tree = best_split(periods, setting).error
+    if setting.power != 1:
+        return tree
+    return min(tree, PeriodSums.for_periods(periods).error_to_date(setting.max_periods))
 
 
 def print_flights() -> None:
@@ -423,37 +472,61 @@ def _counts(budget: Budget, keys: int) -> OrderedQuestion[UniformMechanism]:
     )
 
 
-def _errors(
-    tree: OrderedQuestion[UniformMechanism], split: TemporalSplit, keys: int
-) -> np.ndarray[Any, Any]:
+Counts = OrderedQuestion[UniformMechanism]
+
+
+def _by_nodes(tree: Counts, split: TemporalSplit) -> SeriesQuestion:
+    """The series that measures nodes of a temporal tree."""
+    amounts = tree.plan.budget.split(split.shares)
+    levels = [scaled(tree, replace(tree.plan.budget, amount=amount)) for amount in amounts]
+    return SeriesQuestion.from_trees(split.tree, 1, levels, tree.name)
+
+
+def _by_sums(tree: Counts, periods: int) -> SeriesQuestion:
+    """The series that measures weighted sums of periods."""
+    sums, budget = PeriodSums.for_periods(periods), tree.plan.budget
+    _, l2_squared = sums.sensitivities(1)
+    own = scaled(tree, replace(budget, amount=budget.amount / l2_squared))
+    temporal = TemporalTree(periods=periods)
+    return WeightedPeriods.from_trees(temporal, 1, [own], tree.name, sums=sums)
+
+
+def _errors(first: SeriesQuestion, periods: int, keys: int) -> np.ndarray[Any, Any]:
     """(T, keys) of the totals to date of a series of the same counts every day."""
-    budget = tree.plan.budget
-    amounts = budget.split(split.shares)
-    levels = [scaled(tree, replace(budget, amount=amount)) for amount in amounts]
-    key, carried, found = ReleaseKey.generate(), {}, []
+    key, found = ReleaseKey.generate(), []
     releases: list[Any] = []
     counts = np.full(keys, 1000)
-    for period in range(1, split.tree.periods + 1):
-        question = SeriesQuestion.from_trees(split.tree, period, levels, tree.name)
-        plan = ReleasePlan(name="series", unit=tree.unit, budget=budget, questions=(question,))
-        given = {tree.name: CarriedCounts(period=counts, carried=carried)}
-        release = release_counts(plan, given, key)
-        releases.append(release)
+    for period in range(1, periods + 1):
+        question = replace(first, period=period)
+        budget = question.budget
+        assert budget is not None
+        plan = ReleasePlan(name="series", unit=question.unit, budget=budget, questions=(question,))
+        carried = _carried(question, releases, key)
+        given = {first.name: CarriedCounts(period=counts, carried=carried)}
+        releases.append(release_counts(plan, given, key))
 
         def read(span: Span, group: int, index: int) -> pa.Table:
             return select_span(
-                releases[span.last - 1]._read("nodes", tree.name, group, index), span
+                releases[span.last - 1]._read("nodes", first.name, group, index), span
             )
 
         window = Window(first=1, last=period, arrived=period)
         table = WindowTables(question, window, read).part("nodes", 0, 0)
         found.append(table["estimate"].to_numpy() - period * counts)
-        carried = {}
-        if split.tree.carried(period):
-            for place in question.places:
-                sealed = release._read(STATE, tree.name, *place)["sealed"][0].as_py()
-                carried[place] = [question.opened(place, sealed, key, "series", b"")]
     return np.array(found)
+
+
+def _carried(
+    question: SeriesQuestion, releases: Sequence[Any], key: ReleaseKey
+) -> dict[Place, list[bytes]]:
+    """What a run takes over, of all releases before it."""
+    found: dict[Place, list[bytes]] = {place: [] for place in question.carried_places}
+    for place, messages in found.items():
+        for run in question.state_runs:
+            sealed = releases[run - 1]._read(STATE, question.name, *place)["sealed"][0].as_py()
+            earlier = replace(question, period=run)
+            messages.append(earlier.opened(place, sealed, key, "series", b""))
+    return found
 
 
 if __name__ == "__main__":
