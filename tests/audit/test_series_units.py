@@ -23,6 +23,7 @@ from dpcore.privacy import sensitivity
 from dpcore.release import in_memory
 from dpcore.series import workload
 from dpcore.series.accumulated import ClosedNode
+from dpcore.series.period_sums import PeriodSums
 
 Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 10, 4, 1
@@ -34,6 +35,18 @@ def test_no_unit_loses_more_than_is_claimed(measure: str) -> None:
     assert found.pairs == PLANS * PAIRS and not found.leaks
     # The worst unit meets the claim: a row of one period more would break it.
     assert found.ratio == 1
+
+
+def weighted_sums_alone(patch: Patch) -> None:
+    """Every tree that weighted sums can measure is measured by them, in however many periods a unit
+    is counted."""
+    patch.setattr(PeriodSums, "error_to_date", lambda self, most: 0.5)
+
+
+def test_no_unit_moves_weighted_sums_by_more(monkeypatch: Patch) -> None:
+    weighted_sums_alone(monkeypatch)
+    found = audit_series("rho", plans=2 * PLANS, pairs=PAIRS, seed=SEED + 1)
+    assert found.ratio <= 1 and not found.leaks
 
 
 def one_period_too_many(patch: Patch) -> None:
@@ -75,6 +88,23 @@ def a_rest_forgotten(patch: Patch) -> None:
         "periods_sensitivity",
         lambda most, span: own(max(1, most // span * span), span),
     )
+
+
+def weighted_sums_of_one_period(patch: Patch) -> None:
+    """The noise of weighted sums is for a unit of one period, however many it is counted in."""
+    weighted_sums_alone(patch)
+    own = PeriodSums.sensitivities
+    patch.setattr(PeriodSums, "sensitivities", lambda self, most: own(self, 1))
+
+
+def the_shortest_column(patch: Patch) -> None:
+    """The noise of weighted sums is for a unit of the period that moves them least."""
+
+    def shortest(self: PeriodSums, most: int) -> tuple[int, int]:
+        norms = (self.strategy.dense() ** 2).sum(axis=0)
+        return 1, most * most * int(norms.min())
+
+    patch.setattr(PeriodSums, "sensitivities", shortest)
 
 
 def ids_of_each_run(patch: Patch) -> None:
@@ -144,6 +174,8 @@ FAULTS: tuple[tuple[Callable[[Patch], None], str], ...] = (
     (noise_30_percent_too_small, "rho"),
     (noise_of_earlier_periods_drawn_again, "epsilon"),
     (noise_of_earlier_periods_drawn_again, "rho"),
+    (weighted_sums_of_one_period, "rho"),
+    (the_shortest_column, "rho"),
 )
 
 
