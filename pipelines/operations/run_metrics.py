@@ -15,7 +15,6 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.totals import totals_entry
 from pipelines.faults.exit_code import ExitCode
 from pipelines.operations.exposition import Metric, Sample
-from pipelines.operations.ledger_metrics import account_metrics
 from pipelines.running.run_record import versions
 from pipelines.running.stage import Stage
 from transforms.layout import planned_parts
@@ -63,6 +62,9 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
     if stage is not None:
         result += [*_run_metrics(release, stage, ended), *_plan_metrics(release, stage, ended)]
     if stage is not None and stage.booking and ended.is_there:
+        # Of a ledger alone, and slow to import.
+        from pipelines.operations.ledger_metrics import account_metrics
+
         result += account_metrics([stage.booking.account], release)
     return result
 

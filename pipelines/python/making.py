@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import count
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import StandardOptions
 
 from dpcore.noise.randomness import ReleaseKey
 from pipelines.configuration import Configuration
@@ -26,7 +26,7 @@ from pipelines.python.rows import HeldSource, file_paths, to_batches
 from pipelines.python.spent import note_spent
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
-from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
+from pipelines.running.job import beam_options, runs_here
 from pipelines.running.output import FolderRequest
 from pipelines.running.planned_once import planned_once, with_kept_stages
 from pipelines.running.stage import Stage
@@ -69,10 +69,6 @@ def one_time_key() -> Iterator[OneTimeKey]:
         yield OneTimeKey(reference=reference)
     finally:
         del _drawn[reference]
-
-
-# Files of more bytes are read by Beam's local runner, which holds few of their rows at a time.
-MOST_HELD_BYTES = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +165,6 @@ def release(rows: Any, call: Call) -> Release:
             source = stack.enter_context(table_rows(configuration.table))
             stage = replace(stage, source=source)
         _check_elsewhere(call, stage)
-        stage = replace(stage, options=_options(call, stage))
         made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
         for line in total_warnings(ReleaseFolder(stage.output)):
             warn_caller(line.removeprefix("warning: "))
@@ -206,19 +201,6 @@ def _check_elsewhere(call: Call, stage: Stage) -> None:
             f"rows: the workers of --runner={runner} cannot read the memory of this process; write "
             "the rows to files and give their paths"
         )
-
-
-def _options(call: Call, stage: Stage) -> PipelineOptions:
-    """Beam's options: without a runner of the caller's, a loop in this process for what fits."""
-    if any(option.startswith("--runner") for option in call.options):
-        return stage.options
-    files.use_options(stage.options)
-    is_held = isinstance(stage.source, HeldSource)
-    if sum(size for _, size in stage.check_input()) > MOST_HELD_BYTES and not is_held:
-        return stage.options
-    # Beam's own check of the graph is the same each time, and a quarter of the time.
-    own = [f"--runner={LOOP_RUNNER}", "--no_pipeline_type_check"]
-    return beam_options([*call.options, *own])
 
 
 def _in_memory(stage: Stage) -> Release:

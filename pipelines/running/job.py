@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
@@ -12,15 +12,18 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
     AzureOptions,
     DebugOptions,
+    DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
     S3Options,
     SetupOptions,
     StandardOptions,
+    TypeOptions,
     _BeamArgumentParser,
 )
 from apache_beam.runners.runner import PipelineResult, create_runner
 
+from dpcore.release.plan import ReleasePlan
 from pipelines.faults.stopping import postponed
 from pipelines.running.cancelling import cancel_job
 from pipelines.running.dataflow import (
@@ -35,11 +38,13 @@ from pipelines.user_error import UserError
 from transforms.bound import unit_shard_count
 from transforms.release import ReleaseTrees
 
-# In this process, one bundle at a time: Beam's modes with several local workers were measured to
-# lose elements of large inputs, and its default runner reruns a failed job on another one.
-LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-# A plain loop, of rows that a caller holds.
+# In this process, on all its processors.
 LOOP_RUNNER = "pipelines.running.loop.LoopRunner"
+# Beam's own, one bundle at a time: its modes with several local workers were measured to lose
+# elements of large inputs, and its default runner reruns a failed job on another one.
+BEAMS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+# Cells of all trees that every thread may have an array of: 32 MB.
+_MOST_SHARED_CELLS = 2**22
 _LOCAL_RUNNERS = {"direct", "switchingdirect"}
 _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
@@ -53,15 +58,47 @@ SECRETS: dict[str, type[PipelineOptions]] = {
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
+class JobOptions(PipelineOptions):
+    """Beam's options, each kind of which is read from the arguments once: Beam reads some of them
+    anew for every step of a graph."""
+
+    def view_as(self, cls: type[PipelineOptions]) -> Any:
+        """Return the options of a kind; all kinds share their values."""
+        views = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        return views[cls]
+
+
+def limit_threads(plan: ReleasePlan, options: PipelineOptions) -> None:
+    """Let one thread count where each of several would hold large arrays of counts.
+
+    Args:
+        plan: of the release.
+        options: Beam's; a number of threads that is given in them stays.
+    """
+    chosen = options.view_as(DirectOptions)
+    cells = sum(question.dense_cells for question in plan.questions)
+    if chosen.direct_num_workers == 0 and cells > _MOST_SHARED_CELLS:
+        chosen.direct_num_workers = 1
+
+
 def beam_options(arguments: list[str]) -> PipelineOptions:
     """Beam's options, with the runner named and what would break the guarantee refused.
 
     Raises:
         UserError: a runner or an option that cannot be used.
     """
-    _check_arguments(arguments)
-    options = PipelineOptions(arguments)
-    options.view_as(StandardOptions).runner = check_options(options)
+    if arguments:
+        _check_arguments(arguments)
+    options = JobOptions(arguments)
+    runner = check_options(options)
+    options.view_as(StandardOptions).runner = runner
+    if runner == LOOP_RUNNER:
+        # Beam's own check of the graph is the same each time, and takes a quarter of a short job.
+        options.view_as(TypeOptions).pipeline_type_check = False
+        if not any(each.startswith("--direct_num_workers") for each in arguments):
+            options.view_as(DirectOptions).direct_num_workers = 0
     options.view_as(SetupOptions).save_main_session = False
     if is_dataflow(options):
         set_dataflow_options(options)
@@ -120,8 +157,10 @@ def _named_runner(name: str) -> str:
     short = name.split(".")[-1].lower().removesuffix("runner")
     if short in _REFUSED_RUNNERS:
         raise UserError(f"--runner={name}: refused, since {_REFUSED_RUNNERS[short]}")
-    if not name or short in _LOCAL_RUNNERS:
-        return LOCAL_RUNNER
+    if not name:
+        return LOOP_RUNNER
+    if short in _LOCAL_RUNNERS:
+        return BEAMS_RUNNER
     try:
         create_runner(name)
     except (ValueError, ImportError, AttributeError):
@@ -158,7 +197,7 @@ def _check_arguments(arguments: list[str]) -> None:
 
 def runs_here(options: PipelineOptions) -> bool:
     """Whether this process does all the work."""
-    return options.view_as(StandardOptions).runner in (LOCAL_RUNNER, LOOP_RUNNER)
+    return options.view_as(StandardOptions).runner in (BEAMS_RUNNER, LOOP_RUNNER)
 
 
 def check_filesystems(paths: tuple[str, ...]) -> None:

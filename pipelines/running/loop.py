@@ -1,21 +1,29 @@
-"""A Beam runner that walks a job's graph once, in this process, on lists.
+"""A Beam runner that walks a job's graph in this process, one element after the other.
 
 Beam's local runner translates a graph into the form that engines read, encodes every element and
-decodes it again. For rows that are in memory already that is most of the time; here a step gets the
-very objects that the step before it gave. The steps are the same on every engine, so a release
-has the same bits, and its balance is checked all the same.
+decodes it again; here a step gets the very objects that the step before it gave. The steps are the
+same on every engine, so a release has the same bits, and its balance is checked all the same.
 
-Everything is one bundle, and a collection lives until its last consumer is done: this is for what
-fits memory. What the steps of a release do not use (state, timers, windows, splittable sources) is
-refused by Beam's own checks.
+Steps that follow each other without a grouping between them run together: an element goes all the
+way to the next grouping before the next one is read, so that no more rows are in memory than a
+batch for each thread. Elements after a reshuffle or a grouping (splits of files, places of trees)
+are shared among threads, each with steps of its own; Arrow and NumPy let several run at once.
+
+What the steps of a release do not use (state, timers, windows, splittable sources) is refused by
+Beam's own checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import copy
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
 from apache_beam.runners.common import DoFnRunner
 from apache_beam.runners.common import Receiver as BeamReceiver
@@ -23,12 +31,21 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 from apache_beam.transforms.sideinputs import SideInputMap
 from apache_beam.transforms.window import GlobalWindows
 
+from pipelines.running.allocator import keep_freed_memory
+
 Values = list[Any]
+Receive = Callable[[Any], None]
 _windowed = GlobalWindows.windowed_value
+# Groups of a few elements are done before threads have begun.
+_LEAST_SHARED = 2
 
 
 class LoopRunner(PipelineRunner):
-    """Runs a job before `run_pipeline` returns."""
+    """Runs a job before `run_pipeline` returns.
+
+    Beam's option ``--direct_num_workers`` is the number of threads; 0: one for each processor that
+    this process may use.
+    """
 
     def run_pipeline(self, pipeline: Any, options: Any) -> PipelineResult:
         """Runs it.
@@ -36,10 +53,15 @@ class LoopRunner(PipelineRunner):
         Raises:
             NotImplementedError: a step that is none of those that releases are made of.
         """
+        keep_freed_memory()
         steps = _Steps()
         pipeline.visit(steps)
-        _Loop(steps.found).run()
+        _Loop(steps.found, _thread_count(options)).run()
         return _Done(PipelineState.DONE)
+
+
+def _thread_count(options: Any) -> int:
+    return int(options.view_as(DirectOptions).direct_num_workers) or len(os.sched_getaffinity(0))
 
 
 class _Done(PipelineResult):
@@ -55,7 +77,7 @@ class _Steps(PipelineVisitor):
         self.found: list[AppliedPTransform] = []
 
     def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
-        """Between workers alone rows are shuffled: here that changes nothing."""
+        """A reshuffle is one step: what it is made of would only pack and unpack."""
         if isinstance(transform_node.transform, beam.Reshuffle):
             self.found.append(transform_node)
 
@@ -69,98 +91,231 @@ class _Steps(PipelineVisitor):
 
 
 class _Loop:
-    """The state of a run: the elements of every collection that somebody still takes."""
+    """The state of a run: the elements that wait for a step, and those that steps take beside."""
 
-    def __init__(self, steps: Iterable[AppliedPTransform]) -> None:
-        self._steps = list(steps)
-        self._values: dict[Any, Values] = {}
-        self._takers: dict[Any, int] = {}
+    def __init__(self, steps: Iterable[AppliedPTransform], threads: int) -> None:
+        self._steps, self._threads = list(steps), threads
+        self.order = {step: number for number, step in enumerate(self._steps)}
+        self.waiting: dict[AppliedPTransform, Values] = {}
+        self._takers: dict[Any, list[AppliedPTransform]] = {}
+        self._beside: dict[Any, Values] = {}
+        self._left: dict[Any, int] = {}
         for step in self._steps:
-            for collection in _taken(step):
-                self._takers[collection] = self._takers.get(collection, 0) + 1
+            for collection in step.inputs:
+                self._takers.setdefault(collection, []).append(step)
+            for side in step.side_inputs:
+                self._beside[side.pvalue] = []
+                self._left[side.pvalue] = self._left.get(side.pvalue, 0) + 1
 
     def run(self) -> None:
-        """Runs every step once."""
+        """Runs every step.
+
+        Raises:
+            NotImplementedError: a step of a kind that is not known here.
+        """
         for step in self._steps:
-            given = _find_run(step)(step, self._values)
-            for tag, collection in step.outputs.items():
-                if self._takers.get(collection):
-                    self._values[collection] = given.get(tag, [])
-            self._release(step)
+            _check_known(step)
+        for step in self._steps:
+            if _is_fused(step):
+                continue
+            elements = self.waiting.pop(step, [])
+            if isinstance(step.transform, beam.ParDo):
+                self._feed(elements, lambda chain, own=step: [chain.process(own)])  # type: ignore[misc]
+                for side in step.side_inputs:
+                    self._let_go(side.pvalue)
+                continue
+            if isinstance(step.transform, beam.Impulse):
+                elements = [b""]
+            elif isinstance(step.transform, beam.GroupByKey):
+                elements = _grouped(elements)
+            (collection,) = step.outputs.values()
+            self._feed(elements, lambda chain, given=collection: self.takers(given, chain))  # type: ignore[misc]
 
-    def _release(self, step: AppliedPTransform) -> None:
-        """Lets go of what no later step takes."""
-        for collection in _taken(step):
-            self._takers[collection] -= 1
-            if not self._takers[collection]:
-                del self._values[collection]
+    def takers(self, collection: Any, chain: _Chain) -> list[Receive]:
+        """What takes the elements of a collection: steps of a chain, and lists of what waits."""
+        found: list[Receive] = []
+        for step in self._takers.get(collection, ()):
+            if isinstance(step.transform, beam.Flatten):
+                (together,) = step.outputs.values()
+                found += self.takers(together, chain)
+            elif _is_fused(step):
+                found.append(chain.process(step))
+            else:
+                found.append(_appended(self.waiting.setdefault(step, [])))
+        if collection in self._beside:
+            found.append(_appended(self._beside[collection]))
+        return found
+
+    def side_inputs(self, step: AppliedPTransform) -> list[SideInputMap]:
+        """What a step takes beside its elements."""
+        return [
+            SideInputMap(
+                type(side), side._view_options(), [*map(_windowed, self._beside[side.pvalue])]
+            )
+            for side in step.side_inputs
+        ]
+
+    def _let_go(self, collection: Any) -> None:
+        self._left[collection] -= 1
+        if not self._left[collection]:
+            self._beside[collection].clear()
+
+    def _feed(self, elements: Values, begin: Callable[[_Chain], Sequence[Receive]]) -> None:
+        """Give elements to all that take them, on several threads where there are several.
+
+        Args:
+            elements: emptied on the way.
+            begin: gives what takes them, of a chain.
+        """
+        shared = deque(elements)
+        elements.clear()
+        workers = min(self._threads, len(shared) // _LEAST_SHARED + 1)
+        if workers == 1:
+            _Chain(self).run(shared, begin, threading.Event())
+            return
+        faults: Values = []
+        stop = threading.Event()
+
+        def work() -> None:
+            try:
+                _Chain(self).run(shared, begin, stop)
+            except BaseException as fault:
+                faults.append(fault)
+                stop.set()
+
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            stop.set()  # where this thread is interrupted, the others end with their element
+            for thread in threads:
+                thread.join()
+        if faults:
+            raise faults[0]
 
 
-def _taken(step: AppliedPTransform) -> list[Any]:
-    """The collections that a step takes, those beside its main input too."""
-    mains = [each for each in step.inputs if isinstance(each, beam.pvalue.PCollection)]
-    return [*mains, *(side.pvalue for side in step.side_inputs)]
+class _Chain:
+    """Steps that run together, for one thread: one bundle.
 
+    Args:
+        loop: whose steps they are.
+    """
 
-Given = Mapping[Any, Values]
-Run = Callable[[AppliedPTransform, Mapping[Any, Values]], Given]
+    def __init__(self, loop: _Loop) -> None:
+        self._loop = loop
+        self._runners: dict[AppliedPTransform, DoFnRunner] = {}
 
+    def process(self, step: AppliedPTransform) -> Receive:
+        """What takes the elements of a step; it is made where it is not there yet."""
+        if step not in self._runners:
+            outputs = {
+                tag: _Receiver(self._loop.takers(collection, self))
+                for tag, collection in step.outputs.items()
+            }
+            transform = step.transform
+            self._runners[step] = DoFnRunner(
+                copy.copy(transform.fn),
+                transform.args,
+                transform.kwargs,
+                self._loop.side_inputs(step),
+                step.inputs[0].windowing,
+                tagged_receivers={None: _Receiver([]), **outputs},
+                step_name=step.full_label,
+            )
+        result: Receive = self._runners[step].process
+        return result
 
-def _impulse(step: AppliedPTransform, values: Mapping[Any, Values]) -> Given:
-    return {None: [b""]}
-
-
-def _same(step: AppliedPTransform, values: Mapping[Any, Values]) -> Given:
-    """All that comes in."""
-    return {None: [each for collection in step.inputs for each in values[collection]]}
-
-
-def _group(step: AppliedPTransform, values: Mapping[Any, Values]) -> Given:
-    (collection,) = step.inputs
-    groups: dict[Any, Values] = {}
-    for key, value in values[collection]:
-        groups.setdefault(key, []).append(value)
-    return {None: list(groups.items())}
+    def run(
+        self,
+        elements: deque[Any],
+        begin: Callable[[_Chain], Sequence[Receive]],
+        stop: threading.Event,
+    ) -> None:
+        """Run a bundle of the elements, until none is left or somebody stops it."""
+        takers = begin(self)
+        ordered = sorted(self._runners, key=self._loop.order.__getitem__)
+        runners = [self._runners[step] for step in ordered]
+        begun: list[DoFnRunner] = []
+        try:
+            for runner in runners:
+                begun.append(runner)
+                runner.setup()
+            for runner in runners:
+                runner.start()
+            while not stop.is_set():
+                try:
+                    element = _windowed(elements.popleft())
+                except IndexError:
+                    break
+                for take in takers:
+                    take(element)
+            if not stop.is_set():
+                for runner in runners:
+                    runner.finish()
+        except Exception as error:
+            # Beam makes an error of its own of whatever stops a step, and so of who stops it.
+            if _stopped(error):
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            for runner in begun:
+                runner.teardown()
 
 
 class _Receiver(BeamReceiver):
-    """Takes what a step gives, without its window: there is one."""
+    """Hands on what a step gives.
 
-    def __init__(self) -> None:
-        self.values: Values = []
+    Args:
+        takers: all that take it.
+    """
+
+    def __init__(self, takers: Sequence[Receive]) -> None:
+        self._takers = takers
 
     def receive(self, windowed_value: Any) -> None:
         """Takes one element."""
-        self.values.append(windowed_value.value)
+        for take in self._takers:
+            take(windowed_value)
 
 
-def _do(step: AppliedPTransform, values: Mapping[Any, Values]) -> Given:
-    """One bundle of a step of one's own."""
-    receivers = {tag: _Receiver() for tag in (None, *step.outputs)}
-    transform = step.transform
-    runner = DoFnRunner(
-        transform.fn,
-        transform.args,
-        transform.kwargs,
-        [_side_input(side, values) for side in step.side_inputs],
-        step.inputs[0].windowing,
-        tagged_receivers=receivers,
-        step_name=step.full_label,
-    )
-    runner.setup()
-    try:
-        runner.start()
-        for value in values[step.inputs[0]]:
-            runner.process(_windowed(value))
-        runner.finish()
-    except Exception as error:
-        # Beam makes an error of its own of whatever stops a step, and so of who stops it.
-        if _stopped(error):
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        runner.teardown()
-    return {tag: receiver.values for tag, receiver in receivers.items()}
+def _appended(values: Values) -> Receive:
+    """What adds elements to a list, without their window: there is one."""
+
+    def append(windowed_value: Any) -> None:
+        values.append(windowed_value.value)
+
+    return append
+
+
+def _grouped(pairs: Values) -> Values:
+    """The values of every key."""
+    groups: dict[Any, Values] = {}
+    pairs.reverse()
+    while pairs:  # let go on the way
+        key, value = pairs.pop()
+        groups.setdefault(key, []).append(value)
+    return list(groups.items())
+
+
+def _is_fused(step: AppliedPTransform) -> bool:
+    """Whether a step runs with the step before it: it takes nothing but its elements."""
+    if isinstance(step.transform, beam.Flatten):
+        return True
+    return isinstance(step.transform, beam.ParDo) and not step.side_inputs
+
+
+def _check_known(step: AppliedPTransform) -> None:
+    """Refuse a step that is of no kind that is known here.
+
+    Raises:
+        NotImplementedError: it is none.
+    """
+    known = (beam.Impulse, beam.ParDo, beam.GroupByKey, beam.Flatten, beam.Reshuffle)
+    if not isinstance(step.transform, known):
+        raise NotImplementedError(f"{step.full_label}: {type(step.transform).__name__}")
 
 
 def _stopped(error: BaseException | None) -> bool:
@@ -168,28 +323,3 @@ def _stopped(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _side_input(side: Any, values: Mapping[Any, Values]) -> SideInputMap:
-    return SideInputMap(type(side), side._view_options(), [*map(_windowed, values[side.pvalue])])
-
-
-_RUNS: dict[type, Run] = {
-    beam.Impulse: _impulse,
-    beam.ParDo: _do,
-    beam.GroupByKey: _group,
-    beam.Flatten: _same,
-    beam.Reshuffle: _same,
-}
-
-
-def _find_run(step: AppliedPTransform) -> Run:
-    """What runs a step.
-
-    Raises:
-        NotImplementedError: it is of no kind that is known here.
-    """
-    for kind, run in _RUNS.items():
-        if isinstance(step.transform, kind):
-            return run
-    raise NotImplementedError(f"{step.full_label}: {type(step.transform).__name__}")

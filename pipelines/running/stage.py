@@ -24,7 +24,7 @@ from pipelines.running.dataflow import (
     size_workers,
 )
 from pipelines.running.described import described
-from pipelines.running.job import check_filesystems, run_job, runs_here
+from pipelines.running.job import check_filesystems, limit_threads, run_job, runs_here
 from pipelines.running.output import (
     FolderRequest,
     check_folder,
@@ -299,6 +299,7 @@ class Stage:
             report=configuration.report,
             request=configuration.request,
         )
+        limit_threads(plan, self.options)
         run_job(read, release, self.options)
 
     def _read(self, plan: ReleasePlan, listed: SealedList | None) -> beam.PTransform:

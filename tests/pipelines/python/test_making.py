@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 import dptrees
-from pipelines.python import making
 from tests.golden.configurations import NONCE
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config, read_files
@@ -81,13 +80,6 @@ def test_released_by_the_engine_that_is_reported(rows: pa.Table) -> None:
     assert read_files(Path(direct.save("direct"))) == looped
     files = fixed("rows.parquet", config, options=("--runner=DirectRunner",), output="files")
     assert files.path == "files" and read_files(Path("files")) == looped
-
-
-def test_large_files_are_read_by_beam(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = read_config("categories")
-    looped = read_files(Path(fixed("rows.parquet", config).save("looped")))
-    monkeypatch.setattr(making, "MOST_HELD_BYTES", 1)
-    assert read_files(Path(fixed(["rows.parquet"], config).save("beam"))) == looped
 
 
 def test_input_of_the_configuration(rows: pa.Table) -> None:
