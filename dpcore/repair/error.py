@@ -9,6 +9,7 @@ square errors. Measured on others it was off by less than a quarter (a test).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,8 +17,9 @@ import numpy as np
 
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.privacy.sensitivity import level_law
-from dpcore.repair.paths import boundary_errors
-from dpcore.repair.readings import objective_reading, reference_histograms
+from dpcore.repair.paths import Paths, lay_paths, path_errors
+from dpcore.repair.readings import Reading, objective_reading, reference_histograms
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -26,6 +28,8 @@ from dpcore.uniform.setting import TreeSetting
 _PREDICTED_PAIRS = 1024
 _MOST_DRAWS = 2**22
 FEWEST_PAIRS = 64
+# Numbers that are simulated together, and those whose exact counts are kept.
+_AT_ONCE, _MOST_KEPT = 2**20, 2**21
 # Without a guess: so many rows, in units of the scale of a count's noise at the whole budget.
 _ASSUMED_SCALES = 10_000
 
@@ -67,6 +71,33 @@ def can_be_simulated(plan: TreePlan) -> bool:
     return 2 * FEWEST_PAIRS * sum(plan.tree.fanouts) <= _MOST_DRAWS and plan.tree.height > 0
 
 
+# What is read on some histograms, and the paths there.
+_Side = tuple[tuple[Reading, ...], Paths]
+
+
+def _sides(objective: Objective, tree: UniformTree, rows: int, pairs: int) -> Iterator[_Side]:
+    """Generate the histograms with their paths: as many together as fit the cache."""
+    number = len(reference_histograms(objective, tree.leaves))
+    drawn = pairs * (tree.level_sizes[1] + 2 * sum(tree.fanouts[1:]))
+    together = max(1, min(number, _AT_ONCE // drawn))
+    lay = _kept_side if drawn * number <= _MOST_KEPT else _side
+    for first in range(0, number, together):
+        yield lay(objective, tree, rows, pairs, first, first + together)
+
+
+def _side(
+    objective: Objective, tree: UniformTree, rows: int, pairs: int, first: int, stop: int
+) -> _Side:
+    references = reference_histograms(objective, tree.leaves)[first:stop]
+    readings = tuple(objective_reading(objective, tree, each, pairs) for each in references)
+    stops = [reading.stops for reading in readings]
+    return readings, lay_paths(tree, rows, list(zip(references, stops, strict=True)))
+
+
+# A search simulates many plans of one shape.
+_kept_side = lru_cache(maxsize=8)(_side)
+
+
 @lru_cache(maxsize=1024)
 def count_error(
     plan: TreePlan,
@@ -93,9 +124,10 @@ def count_error(
     tree = plan.tree
     pairs = min(pairs, _MOST_DRAWS // (2 * sum(tree.fanouts)))
     errors = []
-    for reference in reference_histograms(objective, tree.leaves):
-        reading = objective_reading(objective, tree, reference, pairs)
-        drawn = boundary_errors(plan, reference, rows, reading.stops, shrunk=shrunk)
-        errors.append(math.sqrt(reading.mean_square(*drawn)))
+    for readings, paths in _sides(objective, tree, rows, pairs):
+        wrong, total = path_errors(plan, paths, shrunk=shrunk)
+        for place, reading in enumerate(readings):
+            own = slice(place * pairs, (place + 1) * pairs)
+            errors.append(math.sqrt(reading.mean_square(wrong[own], total[own])))
     typical = exp(float(np.mean(log(np.array(errors)))))
     return CountError(rows=rows, typical=typical, least=min(errors), most=max(errors))

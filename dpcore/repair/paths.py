@@ -24,14 +24,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.angles import cos, sin
-from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats, Integers
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import RandomStream, public_stream
+from dpcore.noise.laws import NoiseLaw
+from dpcore.repair.draws import PublicDraws
 from dpcore.repair.references import Distribution, rows_below
 from dpcore.trees.consistency import root_count, split_counts
 from dpcore.trees.shrunk import rising_counts
+from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 
 # What represents the estimate of a child that does not exist: the repair makes it zero.
@@ -43,25 +42,74 @@ _Value = TypeVar("_Value", np.float64, np.int64)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Children:
-    """The children of the paths' nodes at one level: (pairs, 2, n) each but for the last two.
+    """The children of the paths' nodes at one level: (rows, k, n) each but for the last ones.
+
+    A row is a pair of paths on a histogram, the pairs of the first histogram first. Below the root
+    k is 1, since both paths of a pair have one parent there, and else 2, one for each path.
 
     Attributes:
-        exists: whether there is such a child, in a trimmed tree.
-        left: whether it counts to what lies left of the path's boundary.
-        exact: its rows.
-        place: (pairs, 2) which of them the path goes through.
-        shared: (pairs,) whether the two paths of a pair have one parent.
+        exact: the rows of each child.
+        exists: whether there is such a child, in a trimmed tree; None where there are all.
+        number: (rows, k) how many there are.
+        sums: (rows, k) the rows of all of them.
+        place: (rows, 2) which of them the path goes through.
+        left: (rows, 2) how many of them lie left of the path's boundary.
+        left_rows: (rows, 2) the rows of these.
+        shared: (m,) where the two paths of a pair have one parent.
     """
 
-    exists: _Flags
-    left: _Flags
-    exact: Integers
+    exact: Floats
+    exists: _Flags | None
+    number: Integers
+    sums: Integers
     place: Integers
-    shared: _Flags
+    left: Integers
+    left_rows: Integers
+    shared: Integers
 
     def on_path(self, values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
-        """(pairs, 2) the values of the children that the paths go through."""
-        return np.take_along_axis(values, self.place[..., None], axis=-1)[..., 0]
+        """(rows, 2) the values of the children that the paths go through."""
+        return _taken(values, self.place)
+
+    def present(self, values: Floats) -> Floats:
+        """Values of the children, 0 where there is none."""
+        return values if self.exists is None else np.where(self.exists, values, 0.0)
+
+
+def _taken(values: npt.NDArray[_Value], place: Integers) -> npt.NDArray[_Value]:
+    """(rows, 2) of (rows, k, n) values, those at a place for each path."""
+    if values.shape[1] == 1:
+        return np.take_along_axis(values[:, 0], place, axis=-1)
+    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paths:
+    """Pairs of paths from the root of a tree to leaf boundaries, on some histograms.
+
+    Attributes:
+        pairs: how many on each histogram.
+        rows: how many rows there are.
+        levels: the children along the paths, the root's first.
+    """
+
+    pairs: int
+    rows: int
+    levels: tuple[_Children, ...]
+
+
+def lay_paths(
+    tree: UniformTree, rows: int, sides: Sequence[tuple[Distribution, Integers]]
+) -> Paths:
+    """Return the paths to boundaries, with the exact counts beside them.
+
+    Args:
+        tree: of at least two leaves.
+        rows: how many there are.
+        sides: histograms, each with its (pairs, 2) boundaries: so many leaves lie left of each.
+    """
+    pairs = len(sides[0][1])
+    return Paths(pairs=pairs, rows=rows, levels=tuple(_levels(tree, rows, sides)))
 
 
 def boundary_errors(
@@ -80,65 +128,101 @@ def boundary_errors(
         (pairs, 2) count minus truth of the leaves left of each boundary, and (pairs,) that of the
         whole tree. The two of a pair are of one release, pairs of different ones.
     """
-    levels = list(_levels(plan, reference, rows, stops))
-    root, values = _from_below(plan, levels)
-    below = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:]).variances
-    estimate = np.full(stops.shape, float(rows)) if plan.public_total else root
+    return path_errors(plan, lay_paths(plan.tree, rows, [(reference, stops)]), shrunk=shrunk)
+
+
+def path_errors(plan: TreePlan, paths: Paths, *, shrunk: bool = False) -> tuple[Floats, Floats]:
+    """The same on several histograms, with the same noise on each.
+
+    Args:
+        plan: as for `boundary_errors`.
+        paths: in the plan's tree, from `lay_paths`.
+        shrunk: as for `boundary_errors`.
+
+    Returns:
+        (histograms * pairs, 2) and (histograms * pairs,).
+    """
+    noise = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:])
+    root, values = _from_below(plan, paths, noise)
+    estimate = np.full(root.shape, float(paths.rows)) if plan.public_total else root
     count = root_count(estimate)
-    errors: Floats = np.zeros(stops.shape)
-    for level, (children, value) in enumerate(zip(levels, values, strict=True)):
-        solved = _solved(children, value, estimate)
+    errors: Floats = np.zeros((len(root), 2))
+    for level, (children, value) in enumerate(zip(paths.levels, values, strict=True)):
+        solved = _solved(children, *value, estimate)
         if shrunk and not level:
             public = count[:, 0] if plan.public_total else None
-            split = np.repeat(rising_counts(solved[:, 0], public)[:, None], 2, axis=1)
+            split = rising_counts(solved[:, 0], public)[:, None]
             count = split.sum(axis=-1)
         else:
-            split = _split(solved, below[level], count, shrunk=shrunk)
+            split = _split(solved, noise.variances[level], count, shrunk=shrunk)
         if not level:
-            total = (count[:, 0] - rows).astype(np.float64)
-        errors += np.where(children.left, split - children.exact, 0).sum(axis=-1)
+            total = (count[:, 0] - paths.rows).astype(np.float64)
+        up_to = np.concatenate([np.zeros_like(split[..., :1]), np.cumsum(split, axis=-1)], axis=-1)
+        errors += _taken(up_to, children.left) - children.left_rows
         estimate, count = children.on_path(solved), children.on_path(split)
     return errors, total
 
 
 def _levels(
-    plan: TreePlan, reference: Distribution, rows: int, stops: Integers
+    tree: UniformTree, rows: int, sides: Sequence[tuple[Distribution, Integers]]
 ) -> Iterator[_Children]:
     """Generate every level below the root, the root's children first."""
-    tree, leaf = plan.tree, np.minimum(stops, plan.tree.leaves - 1)
+    stops = np.concatenate([each for _, each in sides])
+    leaf = np.minimum(stops, tree.leaves - 1)
     # Left of the last boundary lies the whole tree: the root's children are all of it.
-    whole = (stops == tree.leaves)[..., None]
+    whole = stops == tree.leaves
     parent = np.zeros_like(leaf)
     for level, fanout in enumerate((tree.level_sizes[1], *tree.fanouts[1:]), start=1):
-        leaves = tree.leaves_below(level)
-        edges = (parent[..., None] * fanout + np.arange(fanout + 1)) * leaves
+        leaves, both = tree.leaves_below(level), slice(1 if level == 1 else 2)
+        edges = (parent[:, both, None] * fanout + np.arange(fanout + 1)) * leaves
         edges = np.minimum(edges, tree.leaves)
         exists = edges[..., 1:] > edges[..., :-1]
+        left = (exists & (edges[..., 1:] <= stops[..., None])).sum(axis=-1)
+        if level > 1:
+            left = np.where(whole, 0, left)
+        below = np.concatenate(
+            [
+                rows_below(reference, rows, each / tree.leaves)
+                for (reference, _), each in zip(sides, np.split(edges, len(sides)), strict=True)
+            ]
+        )
         child = leaf // leaves
         yield _Children(
-            exists=exists,
-            left=exists & (edges[..., 1:] <= stops[..., None]) & ((level == 1) | ~whole),
-            exact=np.diff(rows_below(reference, rows, edges / tree.leaves), axis=-1),
+            exact=np.diff(below, axis=-1).astype(np.float64),
+            exists=None if exists.all() else exists,
+            number=exists.sum(axis=-1),
+            sums=below[..., -1] - below[..., 0],
             place=child - parent * fanout,
-            shared=parent[:, 0] == parent[:, 1],
+            left=left,
+            left_rows=_taken(below, left) - below[..., 0],
+            shared=np.flatnonzero(parent[:, 0] == parent[:, 1]),
         )
         parent = child
 
 
-def _from_below(plan: TreePlan, levels: Sequence[_Children]) -> tuple[Floats, list[Floats]]:
-    """Estimates of the root from below, (pairs, 2), and estimates of all children, (pairs, 2, n),
-    the root's first."""
-    stream, values = public_stream("counts", plan.tree.height), list[Floats]()
-    noise = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:])
+def _from_below(
+    plan: TreePlan, paths: Paths, noise: _SubtreeNoise
+) -> tuple[Floats, list[tuple[Floats, Floats]]]:
+    """Estimates of the root from below, (rows, 1), and estimates of all children, (rows, k, n),
+    with the sum of each node's, (rows, k), the root's first."""
+    draws, values = PublicDraws(plan.tree.height), list[tuple[Floats, Floats]]()
     path: Floats | None = None
     for level in range(plan.tree.height, 0, -1):
-        children = levels[level - 1]
-        value = children.exact + noise.drawn(stream, level - 1, children.exact.shape)
-        value[:, 1] = np.where(children.shared[:, None], value[:, 0], value[:, 1])
+        children = paths.levels[level - 1]
+        n = children.exact.shape[-1]
+        own = noise.drawn(draws, level - 1, (paths.pairs, 2, n), firsts=level == 1)
+        value = (children.exact.reshape(-1, *own.shape) + own).reshape(children.exact.shape)
+        if level > 1:
+            value[children.shared, 1] = value[children.shared, 0]
         if path is not None:
             _put_on_paths(children, value, path)
-        values.append(value)
-        path = _joined(plan.laws[level - 1], noise.variances[level - 1], children, value, stream)
+        sums: Floats = children.present(value).sum(axis=-1)
+        values.append((value, sums))
+        law, child = plan.laws[level - 1], noise.variances[level - 1]
+        path = sums
+        if law is not None:
+            drawn = draws.noise(law, 2 * paths.pairs, (paths.pairs, 2), firsts=level == 1)
+            path = _joined(law, child, children, sums, drawn)
     assert path is not None
     return path, values[::-1]
 
@@ -168,18 +252,21 @@ class _SubtreeNoise:
         """(h,) a of full nodes."""
         return tuple(map(_combined, self.laws, self._sums))
 
-    def drawn(self, stream: RandomStream, index: int, shape: tuple[int, ...]) -> Floats:
+    def drawn(
+        self, draws: PublicDraws, index: int, shape: tuple[int, ...], *, firsts: bool
+    ) -> Floats:
         """Draws of one level: nodes' own noise and that of their subtrees, which is a sum of many
-        and so nearly normal."""
+        and so nearly normal; only the first of each pair for ``firsts``."""
         law, below, size = self.laws[index], self._sums[index], math.prod(shape)
         if math.isinf(below):
             assert law is not None
-            return _draws(law, stream, size).reshape(shape)
-        from_below = math.sqrt(below) * _normal(stream, size).reshape(shape)
+            return draws.noise(law, size, shape, firsts=firsts)
+        normal = draws.normal(size).reshape(shape)
+        from_below = math.sqrt(below) * (normal[:, :1] if firsts else normal)
         if law is None:
             return from_below
         weight = _weight(law, below)
-        own = _draws(law, stream, size).reshape(shape)
+        own = draws.noise(law, size, shape, firsts=firsts)
         mixed: Floats = weight * own + (1 - weight) * from_below
         return mixed
 
@@ -201,67 +288,42 @@ def _weight(law: NoiseLaw, below: float) -> float:
 def _put_on_paths(children: _Children, value: Floats, path: Floats) -> None:
     """Put the estimates of the paths' nodes in the place of drawn ones, for both paths of a pair
     where they still share a parent."""
-    pairs = np.arange(len(value))
-    shared = pairs[children.shared]
+    rows = np.arange(len(value))
+    if value.shape[1] == 1:
+        for one in (0, 1):
+            value[rows, 0, children.place[:, one]] = path[:, one]
+        return
+    shared = children.shared
     for one in (0, 1):
         value[shared, 1 - one, children.place[shared, one]] = path[shared, one]
     for one in (0, 1):
-        value[pairs, one, children.place[:, one]] = path[:, one]
+        value[rows, one, children.place[:, one]] = path[:, one]
 
 
 def _joined(
-    law: NoiseLaw | None, child: float, children: _Children, value: Floats, stream: RandomStream
+    law: NoiseLaw, child: float, children: _Children, sums: Floats, drawn: Floats
 ) -> Floats:
-    """(pairs, 2) the estimates from below of the paths' nodes, from their children's, each of the
-    variance ``child``, and their own noise."""
-    sums: Floats = np.where(children.exists, value, 0.0).sum(axis=-1)
-    if law is None:
-        return sums
-    own = _draws(law, stream, sums.size).reshape(sums.shape)
-    own[:, 1] = np.where(children.shared, own[:, 0], own[:, 1])
-    below = child * children.exists.sum(axis=-1)
+    """(rows, k) the estimates from below of the paths' nodes, from the sums of their children's,
+    each of the variance ``child``, and their own noise."""
+    histograms = len(sums) // len(drawn)
+    own = np.concatenate([drawn] * histograms)
+    if sums.shape[1] == 2:
+        own[children.shared, 1] = own[children.shared, 0]
+    below = child * children.number
     weight = below / (law.variance + below) if law.variance else np.ones(sums.shape)
-    measured = children.exact.sum(axis=-1) + own
+    measured = children.sums + own
     joined: Floats = weight * measured + (1 - weight) * sums
     return joined
 
 
-def _solved(children: _Children, value: Floats, estimate: Floats) -> Floats:
+def _solved(children: _Children, value: Floats, sums: Floats, estimate: Floats) -> Floats:
     """The children's estimates, from the pass down."""
-    present: Floats = np.where(children.exists, value, 0.0)
-    excess = (estimate - present.sum(axis=-1)) / children.exists.sum(axis=-1)
-    solved: Floats = np.where(children.exists, value + excess[..., None], _NO_CHILD)
-    return solved
+    excess = (estimate - sums) / children.number
+    solved: Floats = value + excess[..., None]
+    return solved if children.exists is None else np.where(children.exists, solved, _NO_CHILD)
 
 
 def _split(solved: Floats, below: float, count: Integers, *, shrunk: bool) -> Integers:
     """The children's counts, from estimates of the variance ``below`` each."""
     flat = solved.reshape(-1, solved.shape[-1])
-    alike = np.full(flat.shape, below)
-    return split_counts(flat, alike, count.reshape(-1), shrunk=shrunk).reshape(solved.shape)
-
-
-def _draws(law: NoiseLaw, stream: RandomStream, size: int) -> Floats:
-    """Draws of a law in floating point, fast: for planning alone."""
-    if not isinstance(law, DiscreteLaplace):
-        return np.rint(math.sqrt(law.variance) * _normal(stream, size))
-    rate = 1 / float(law.scale)
-    # P(|X| >= k) = 2 q^k / (1 + q), q = exp(-rate).
-    reached = (log(2 / (1 + exp(-rate))) - log(_uniform(stream, size))) / rate
-    signs = np.where(stream.uint16(size) & 1, 1.0, -1.0)
-    drawn: Floats = signs * np.maximum(np.ceil(reached) - 1, 0.0)
-    return drawn
-
-
-def _normal(stream: RandomStream, size: int) -> Floats:
-    """Box and Muller's pairs."""
-    half = -(-size // 2)
-    radius = np.sqrt(-2 * log(_uniform(stream, half)))
-    angle = 2 * math.pi * _uniform(stream, half)
-    return np.concatenate([radius * cos(angle), radius * sin(angle)])[:size]
-
-
-def _uniform(stream: RandomStream, size: int) -> Floats:
-    """Uniform numbers in (0, 1)."""
-    drawn: Floats = ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return drawn
+    return split_counts(flat, below, count.reshape(-1), shrunk=shrunk).reshape(solved.shape)

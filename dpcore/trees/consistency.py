@@ -15,9 +15,11 @@ weights; compare Rameshwar, Tandon, Sharma, Section VI, which projects the CDF a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
 from dpcore.trees.irregular import IrregularTree
@@ -27,6 +29,10 @@ from dpcore.trees.uniform import UniformTree
 
 # Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
 _REMAINDER_UNITS = 2.0**20
+# Children of nodes that are split together.
+_BLOCK = 2**15
+
+_Number = TypeVar("_Number", np.float64, np.int64)
 
 
 def root_count(estimate: Floats) -> Integers:
@@ -132,13 +138,13 @@ def split_level(
 
 
 def split_counts(
-    estimates: Floats, below: Floats, totals: Integers, *, shrunk: bool = False
+    estimates: Floats, below: Floats | float, totals: Integers, *, shrunk: bool = False
 ) -> Integers:
     """Split each node's count among its children.
 
     Args:
         estimates: (nodes, n) u of the children.
-        below: (nodes, n) a of the children, in rows^2.
+        below: (nodes, n) a of the children, in rows^2; or one number for all of them.
         totals: (nodes,) the nodes' counts, nonnegative.
         shrunk: whether they are drawn to an even split (`dpcore.trees.shrunk`).
 
@@ -151,20 +157,40 @@ def split_counts(
     counts = np.zeros(estimates.shape, dtype=np.int64)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
     busy = totals > 0
-    alike = below.min(axis=1) == below.max(axis=1)
-    for nodes, project in ((busy & alike, _project_alike), (busy & ~alike, _project)):
-        if nodes.any():
+    if isinstance(below, float):
+        alike, below = np.ones_like(busy), np.full((1, estimates.shape[1]), below)
+    else:
+        alike = below.min(axis=1) == below.max(axis=1)
+    rows = np.arange(len(estimates)) if len(below) > 1 else np.zeros(len(estimates), np.int64)
+    for group, unlike in ((busy & alike, False), (busy & ~alike, True)):
+        for nodes in _blocks(np.flatnonzero(group), estimates.shape[1]):
+            spread, whole = below[rows[nodes]].T, totals[nodes].astype(np.float64)
             # Children down the columns: NumPy is fast along the long axis, the nodes.
             values = np.ascontiguousarray(estimates[nodes].T)
-            spread, whole = below[nodes].T, totals[nodes].astype(np.float64)
-            shares = project(values, spread, whole)
+            shares = _project(values, spread, whole) if unlike else _project_alike(values, whole)
             if shrunk:
                 shares = _drawn_to_even(shares, spread.mean(axis=0), whole)
             counts[nodes] = _largest_remainder(shares, totals[nodes]).T
     return counts
 
 
-def _project_alike(estimates: Floats, below: Floats, totals: Floats) -> Floats:
+def _blocks(nodes: Integers, children: int) -> Iterator[Integers]:
+    """Cut nodes into blocks whose children fit the cache. None is of a single node, whose sums
+    NumPy would add in another order, but where it is the only one."""
+    width = max(2, _BLOCK // max(1, children))
+    start = 0
+    while start < nodes.size:
+        stop = start + width if start + width + 1 < nodes.size else nodes.size
+        yield nodes[start:stop]
+        start = stop
+
+
+def _sorted_columns(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """Each column in rising order: rows are sorted faster than columns."""
+    return np.ascontiguousarray(np.sort(np.ascontiguousarray(values.T), axis=1).T)
+
+
+def _project_alike(estimates: Floats, totals: Floats) -> Floats:
     """`_project` for children that are known equally well: the a cancel.
 
     Of the estimates in falling order s, the first j stay positive as long as j s_j > s_1 + ... +
@@ -172,7 +198,7 @@ def _project_alike(estimates: Floats, below: Floats, totals: Floats) -> Floats:
 
     Source: Duchi et al. 2008, Figure 1.
     """
-    falling = -np.sort(-estimates, axis=0)
+    falling = -_sorted_columns(-estimates)
     excess = np.cumsum(falling, axis=0) - totals
     ranks = np.arange(1, len(falling) + 1, dtype=np.float64)[:, None]
     positive = np.maximum(1, (falling * ranks > excess).sum(axis=0))
@@ -238,6 +264,6 @@ def _largest_remainder(shares: Floats, totals: Integers) -> Integers:
     remainders = np.rint((shares - floors) * _REMAINDER_UNITS).astype(np.int64)
     ranks = remainders * size + np.arange(size)[::-1, None]
     place = np.clip(size - missing, 0, size - 1)[None]
-    least = np.take_along_axis(np.sort(ranks, axis=0), place, axis=0)[0]
+    least = np.take_along_axis(_sorted_columns(ranks), place, axis=0)[0]
     counts += (ranks >= least) & (missing > 0)
     return counts

@@ -137,24 +137,36 @@ def rising_means(values: Floats) -> Floats:
     [[1.0, 2.5, 2.5, 4.0], [1.5, 1.5, 1.5, 1.5]]
     """
     rows, size = values.shape
-    sums, sizes = np.zeros((rows, size)), np.zeros((rows, size), dtype=np.int64)
-    last = np.full(rows, -1)
-    each = np.arange(rows)
-    for place in range(size):
-        last += 1
-        sums[each, last], sizes[each, last] = values[:, place], 1
-        open_ = each[last > 0]
-        while open_.size:
-            end = last[open_]
-            # Of blocks, sum / size falls: compared without quotients.
-            falls = (
-                sums[open_, end - 1] * sizes[open_, end] > sums[open_, end] * sizes[open_, end - 1]
-            )
-            open_, end = open_[falls], end[falls]
-            sums[open_, end - 1] += sums[open_, end]
-            sizes[open_, end - 1] += sizes[open_, end]
-            sizes[open_, end] = 0
-            last[open_] = end - 1
-            open_ = open_[end > 1]
-    means = np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0)
-    return np.repeat(means.reshape(-1), sizes.reshape(-1)).reshape(rows, size)
+    if size < 2:
+        return np.array(values, dtype=np.float64)
+    # A stack of closed blocks for each row, above one that no block falls below.
+    width, columns = size + 1, np.ascontiguousarray(values.T)
+    sums, sizes = np.empty(rows * width), np.empty(rows * width)
+    bottoms = np.arange(rows) * width
+    sums[bottoms], sizes[bottoms] = -np.inf, 1.0
+    # The place of the last closed block, and the open one.
+    tops, open_sum, open_size = bottoms.copy(), columns[0].copy(), np.ones(rows)
+    for value in columns[1:]:
+        # Of blocks, sum / size falls: compared without quotients.
+        falls = open_sum > value * open_size
+        (closed,) = (~falls).nonzero()
+        place = tops[closed] + 1
+        tops[closed], sums[place], sizes[place] = place, open_sum[closed], open_size[closed]
+        open_sum = np.where(falls, open_sum + value, value)
+        open_size = np.where(falls, open_size + 1.0, 1.0)
+        (row,) = falls.nonzero()
+        top, own_sum, own_size = tops[row], open_sum[row], open_size[row]
+        while row.size:
+            before_sum, before_size = sums[top], sizes[top]
+            (deeper,) = (before_sum * own_size > own_sum * before_size).nonzero()
+            row, top = row[deeper], top[deeper] - 1
+            own_sum = before_sum[deeper] + own_sum[deeper]
+            own_size = before_size[deeper] + own_size[deeper]
+            tops[row], open_sum[row], open_size[row] = top, own_sum, own_size
+    tops += 1
+    sums[tops], sizes[tops] = open_sum, open_size
+    used = np.arange(width) <= (tops - bottoms)[:, None]
+    used[:, 0] = False
+    many = sizes[used.reshape(-1)]
+    means = sums[used.reshape(-1)] / many
+    return np.repeat(means, many.astype(np.int64)).reshape(rows, size)

@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pytest
 
 from dpcore.levels.planner import plan_tree, predicted_error
+from dpcore.noise.laws import DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.repair import planner
+from dpcore.repair import draws, planner
 from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
-from dpcore.repair.paths import boundary_errors
+from dpcore.repair.paths import boundary_errors, lay_paths, path_errors
 from dpcore.repair.planner import plan_for_counts
 from dpcore.repair.readings import objective_reading
 from dpcore.repair.references import REFERENCES, rows_below
@@ -145,6 +146,40 @@ def test_a_path_is_a_release(shrunk: bool) -> None:
         spread = np.sqrt(drawn.var() / pairs + known.var() / RELEASES)
         assert abs(drawn.mean() - known.mean()) < 5 * spread  # one false alarm in 10^6
         assert 1 / 2 < drawn.std() / known.std() < 2
+
+
+@pytest.mark.parametrize("shrunk", [False, True])
+def test_histograms_together_are_as_each_alone_bit_for_bit(shrunk: bool) -> None:
+    """So are draws that are kept and those that are made anew, with Laplace and Gaussian noise."""
+    for measure in Measure:
+        plan = TreePlan.from_amounts(
+            make_setting(90, measure),
+            UniformTree(leaves=90, fanouts=(4, 5, 5)),
+            tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
+        )
+        stops = [np.array([[3, 61], [7, 90]]), np.array([[0, 1], [40, 45]])]
+        sides = list(zip(REFERENCES[:2], stops, strict=True))
+        errors, totals = path_errors(plan, lay_paths(plan.tree, 300, sides), shrunk=shrunk)
+        for place, (reference, own) in enumerate(sides):
+            draws._kept.clear()
+            alone, total = boundary_errors(plan, reference, 300, own, shrunk=shrunk)
+            np.testing.assert_array_equal(errors[2 * place : 2 * place + 2], alone)
+            np.testing.assert_array_equal(totals[2 * place : 2 * place + 2], total)
+
+
+def test_draws_after_kept_ones_are_the_same() -> None:
+    """The second of two sequences of draws, where only the first was kept."""
+    law = DiscreteLaplace(scale=Fraction(2))
+
+    def drawn(size: int) -> list[list[float]]:
+        stream = draws.PublicDraws(77)
+        first = stream.noise(law, 6, (3, 2), firsts=False)
+        return [first.reshape(-1).tolist(), stream.normal(size).tolist()]
+
+    draws._kept.clear()
+    five, seven = drawn(5), drawn(7)
+    draws._kept.clear()
+    assert drawn(7) == seven and drawn(5) == five
 
 
 def test_a_scale_off_by_30_percent_is_found() -> None:

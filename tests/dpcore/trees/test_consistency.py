@@ -97,6 +97,18 @@ def test_nodes_of_both_kinds_are_split_as_each_alone() -> None:
     np.testing.assert_array_equal(together[1::2], split_counts(*alike))
 
 
+@pytest.mark.parametrize("shrunk", [False, True])
+@pytest.mark.parametrize("nodes", [1, 2, 127, 128, 129, 257])
+def test_counts_do_not_depend_on_the_nodes_beside_them(nodes: int, shrunk: bool) -> None:
+    """Blocks of 128 such nodes are split at a time; two at least, so as to add in one order."""
+    estimates, below, totals = random_nodes(np.random.default_rng(3), nodes, 256, True)
+    below = np.full(below.shape, 2.3)
+    found = split_counts(estimates, below, totals, shrunk=shrunk)
+    np.testing.assert_array_equal(found, split_counts(estimates, 2.3, totals, shrunk=shrunk))
+    turned = split_counts(estimates[::-1], below, totals[::-1], shrunk=shrunk)
+    np.testing.assert_array_equal(found, turned[::-1])
+
+
 def test_equal_remainders_go_by_position_whatever_the_last_bits() -> None:
     """Leaves under one node share a correction, so their remainders are equal but for rounding."""
     rng = np.random.default_rng(2)

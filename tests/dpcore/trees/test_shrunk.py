@@ -34,6 +34,21 @@ def test_rising_means_are_isotonic_regression(rows: list[list[int]]) -> None:
     assert np.allclose(rising_means(values), expected, atol=1e-12)
 
 
+def test_rising_means_are_pooled_from_the_left_bit_for_bit() -> None:
+    """One row after the other, by a list of blocks: sums are added in the same order."""
+    random = np.random.default_rng(8)
+    values = np.cumsum(random.normal(0.2, 3.0, (50, 70)), axis=1)
+    for row, found in zip(values.tolist(), rising_means(values).tolist(), strict=True):
+        blocks: list[tuple[float, int]] = []
+        for value in row:
+            last, size = value, 1
+            while blocks and blocks[-1][0] * size > last * blocks[-1][1]:
+                before, many = blocks.pop()
+                last, size = before + last, many + size
+            blocks.append((last, size))
+        assert found == [total / size for total, size in blocks for _ in range(size)]
+
+
 @pytest.mark.parametrize("public", [False, True])
 def test_rising_counts_are_the_closest_ones(public: bool) -> None:
     """Compare with all nonnegative integers up to 11, by squared errors of prefixes."""
