@@ -16,10 +16,8 @@ weights; compare Rameshwar, Tandon, Sharma, Section VI, which projects the CDF a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
 from dpcore.trees.irregular import IrregularTree
@@ -31,8 +29,6 @@ from dpcore.trees.uniform import UniformTree
 _REMAINDER_UNITS = 2.0**20
 # Children of nodes that are split together.
 _BLOCK = 2**15
-
-_Number = TypeVar("_Number", np.float64, np.int64)
 
 
 def root_count(estimate: Floats) -> Integers:
@@ -185,11 +181,6 @@ def _blocks(nodes: Integers, children: int) -> Iterator[Integers]:
         start = stop
 
 
-def _sorted_columns(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Each column in rising order: rows are sorted faster than columns."""
-    return np.ascontiguousarray(np.sort(np.ascontiguousarray(values.T), axis=1).T)
-
-
 def _project_alike(estimates: Floats, totals: Floats) -> Floats:
     """`_project` for children that are known equally well: the a cancel.
 
@@ -198,11 +189,14 @@ def _project_alike(estimates: Floats, totals: Floats) -> Floats:
 
     Source: Duchi et al. 2008, Figure 1.
     """
-    falling = -_sorted_columns(-estimates)
-    excess = np.cumsum(falling, axis=0) - totals
-    ranks = np.arange(1, len(falling) + 1, dtype=np.float64)[:, None]
-    positive = np.maximum(1, (falling * ranks > excess).sum(axis=0))
-    taken = np.take_along_axis(excess, positive[None] - 1, axis=0) / positive
+    # Rows are sorted and added up faster than columns, to the same bits.
+    falling = np.ascontiguousarray(-estimates.T)
+    falling.sort(axis=1)
+    np.negative(falling, out=falling)
+    excess = np.cumsum(falling, axis=1) - totals[:, None]
+    falling *= np.arange(1, len(estimates) + 1, dtype=np.float64)
+    positive = np.maximum(1, (falling > excess).sum(axis=1))
+    taken = np.take_along_axis(excess, positive[:, None] - 1, axis=1)[:, 0] / positive
     shares: Floats = np.maximum(estimates - taken, 0.0)
     return shares
 
@@ -263,7 +257,8 @@ def _largest_remainder(shares: Floats, totals: Integers) -> Integers:
     # between processors: rounding lets the position decide, on every machine.
     remainders = np.rint((shares - floors) * _REMAINDER_UNITS).astype(np.int64)
     ranks = remainders * size + np.arange(size)[::-1, None]
-    place = np.clip(size - missing, 0, size - 1)[None]
-    least = np.take_along_axis(_sorted_columns(ranks), place, axis=0)[0]
+    place = np.clip(size - missing, 0, size - 1)[:, None]
+    rising = np.sort(np.ascontiguousarray(ranks.T), axis=1)
+    least = np.take_along_axis(rising, place, axis=1)[:, 0]
     counts += (ranks >= least) & (missing > 0)
     return counts
