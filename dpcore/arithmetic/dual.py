@@ -20,6 +20,9 @@ from dpcore.arrays import Floats
 class Dual:
     """A value and its derivatives in some directions.
 
+    All of them are in one array, so that most operations are one call of NumPy. An array that is
+    combined with a dual number has no more axes than its value.
+
     Args:
         value: (...).
         slopes: (directions, ...), or what broadcasts to it.
@@ -30,11 +33,42 @@ class Dual:
     (array([0.1]), array([[-0.06]]))
     """
 
+    __slots__ = ("parts",)
+
     # NumPy's arrays leave operations with a dual number to it.
     __array_ufunc__ = None
 
+    parts: Floats
+
     def __init__(self, value: Floats, slopes: Floats) -> None:
-        self.value, self.slopes = value, slopes
+        shape = np.broadcast_shapes(slopes.shape, (1, *value.shape))
+        self.parts = np.empty((shape[0] + 1, *shape[1:]))
+        self.parts[0], self.parts[1:] = value, slopes
+
+    @classmethod
+    def from_parts(cls, parts: Floats) -> Dual:
+        """Return the number of a value and its derivatives.
+
+        Args:
+            parts: (1 + directions, ...), the value first.
+
+        >>> Dual.from_parts(np.array([[3.0], [1.0]])).value
+        array([3.])
+        """
+        made: Dual = object.__new__(cls)
+        made.parts = parts
+        return made
+
+    @property
+    def value(self) -> Floats:
+        """The value, (...)."""
+        first: Floats = self.parts[0]
+        return first
+
+    @property
+    def slopes(self) -> Floats:
+        """Derivatives of the value, (directions, ...)."""
+        return self.parts[1:]
 
     @property
     def real(self) -> Floats:
@@ -44,43 +78,60 @@ class Dual:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
-        return self.value.shape
+        return self.parts.shape[1:]
 
     def __add__(self, other: Any) -> Dual:
         if isinstance(other, Dual):
-            return Dual(self.value + other.value, self.slopes + other.slopes)
-        return Dual(self.value + other, self.slopes)
+            return _made(self.parts + other.parts)
+        parts = self.parts.copy()
+        parts[0] += other
+        return _made(parts)
 
     __radd__ = __add__
 
     def __neg__(self) -> Dual:
-        return Dual(-self.value, -self.slopes)
+        return _made(-self.parts)
 
     def __sub__(self, other: Any) -> Dual:
         if isinstance(other, Dual):
-            return Dual(self.value - other.value, self.slopes - other.slopes)
-        return Dual(self.value - other, self.slopes)
+            return _made(self.parts - other.parts)
+        parts = self.parts.copy()
+        parts[0] -= other
+        return _made(parts)
 
     def __rsub__(self, other: Any) -> Dual:
-        return Dual(other - self.value, -self.slopes)
+        parts = -self.parts
+        np.subtract(other, self.parts[0], out=parts[0])
+        return _made(parts)
 
     def __mul__(self, other: Any) -> Dual:
-        if isinstance(other, Dual):
-            slopes = self.slopes * other.value + self.value * other.slopes
-            return Dual(self.value * other.value, slopes)
-        return Dual(self.value * other, self.slopes * other)
+        if not isinstance(other, Dual):
+            return _made(self.parts * other)
+        parts = self.parts * other.parts[0]
+        parts[1:] += self.parts[0] * other.parts[1:]
+        return _made(parts)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Dual:
-        if isinstance(other, Dual):
-            quotient = self.value / other.value
-            return Dual(quotient, (self.slopes - quotient * other.slopes) / other.value)
-        return Dual(self.value / other, self.slopes / other)
+        if not isinstance(other, Dual):
+            return _made(self.parts / other)
+        divisor = other.parts[0]
+        parts = self.parts.copy()
+        quotient = parts[0] / divisor
+        slopes = parts[1:]
+        slopes -= quotient * other.parts[1:]
+        slopes /= divisor
+        parts[0] = quotient
+        return _made(parts)
 
     def __rtruediv__(self, other: Any) -> Dual:
-        quotient = other / self.value
-        return Dual(quotient, -quotient * (self.slopes / self.value))
+        value = self.parts[0]
+        parts = np.empty_like(self.parts)
+        quotient = parts[0] = other / value
+        slopes = np.divide(self.parts[1:], value, out=parts[1:])
+        slopes *= -quotient
+        return _made(parts)
 
     def __pow__(self, exponent: int) -> Dual:
         if exponent != 2:
@@ -88,20 +139,20 @@ class Dual:
         return self * self
 
     def __eq__(self, other: object) -> Any:
-        return self.value == (other.value if isinstance(other, Dual) else other)
+        return self.parts[0] == (other.parts[0] if isinstance(other, Dual) else other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, key: Any) -> Dual:
         inner = key if isinstance(key, tuple) else (key,)
-        of_slopes = (slice(None), *inner)
-        return Dual(self.value[key], self.slopes[of_slopes])
+        of_parts = (slice(None), *inner)
+        return _made(self.parts[of_parts])
 
     def sum(self, axis: int) -> Dual:
         """Return the sum over the last axis."""
         if axis != -1:
             raise ValueError(f"axis: {axis} is not the last one, -1")
-        return Dual(self.value.sum(axis=-1), self.slopes.sum(axis=-1))
+        return _made(self.parts.sum(axis=-1))
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
@@ -111,28 +162,37 @@ class Dual:
         return _FUNCTIONS[function](*args, **kwargs)
 
 
+_made = Dual.from_parts
+
+
 def _where(condition: Any, then: Any, otherwise: Any) -> Dual:
-    first, second = (each if isinstance(each, Dual) else None for each in (then, otherwise))
-    known = first if first is not None else second
-    assert known is not None
-    none = np.zeros_like(known.slopes)
-    slopes = [none if each is None else each.slopes for each in (first, second)]
-    values = [each.value if isinstance(each, Dual) else each for each in (then, otherwise)]
-    return Dual(np.where(condition, *values), np.where(condition, *slopes))
+    if isinstance(then, Dual) and isinstance(otherwise, Dual):
+        return _made(np.where(condition, then.parts, otherwise.parts))
+    if isinstance(then, Dual):
+        parts = np.where(condition, then.parts, 0.0)
+        parts[0] = np.where(condition, then.parts[0], otherwise)
+    else:
+        parts = np.where(condition, 0.0, otherwise.parts)
+        parts[0] = np.where(condition, then, otherwise.parts[0])
+    return _made(parts)
 
 
 def _stack(parts: Sequence[Dual], axis: int) -> Dual:
     if axis != -1:
         raise ValueError(f"axis: {axis} is not the last one, -1")
-    widest = np.broadcast_shapes(*(each.slopes.shape for each in parts))
-    slopes = [np.broadcast_to(each.slopes, widest) for each in parts]
-    return Dual(np.stack([each.value for each in parts], axis=-1), np.stack(slopes, axis=-1))
+    return _made(np.stack([each.parts for each in parts], axis=-1))
+
+
+def _ones_like(like: Dual) -> Dual:
+    parts = np.zeros_like(like.parts)
+    parts[0] = 1.0
+    return _made(parts)
 
 
 _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.where: _where,
     np.shape: lambda array: array.shape,
     np.stack: _stack,
-    np.zeros_like: lambda like: Dual(np.zeros_like(like.value), np.zeros_like(like.slopes)),
-    np.ones_like: lambda like: Dual(np.ones_like(like.value), np.zeros_like(like.slopes)),
+    np.zeros_like: lambda like: _made(np.zeros_like(like.parts)),
+    np.ones_like: _ones_like,
 }

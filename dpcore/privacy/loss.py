@@ -50,6 +50,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -174,8 +175,14 @@ def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
     >>> certified_delta([(law, 1)], 1.0), certified_delta([(law, 2)], 1.0)
     (1.82934e-08, 2.28671e-05)
     """
-    target = valid_epsilon(epsilon)
-    counts = _valid_counts(moved)
+    valid_epsilon(epsilon)
+    return _certified_delta(tuple(moved), Fraction(epsilon))
+
+
+# Compositions that are compared, and the budgets of a search, need the same certificates again.
+@lru_cache(maxsize=256)
+def _certified_delta(moved: tuple[tuple[Moved, int], ...], epsilon: Fraction) -> float:
+    target, counts = float(epsilon), _valid_counts(moved)
     if _pure_epsilon(counts) <= epsilon:
         return 0.0
     coordinates = _coordinates(counts)

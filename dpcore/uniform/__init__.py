@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "bands": ("band_margin", "simultaneous_width"),
-    "batch": ("plan_batch",),
+    "batch": ("plan_batch", "plans_batch"),
     "errors": ("UniformErrors",),
     "forest": ("UniformForest",),
     "objectives": (

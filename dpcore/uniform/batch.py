@@ -11,10 +11,11 @@ in rows^2, by which a plan is judged (`dpcore.uniform.prefix_error`, `range_erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from dpcore.uniform.plan import TreePlan
 
 # Arrays, or dual numbers where a derivative is taken.
 Scalars = Any
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +177,24 @@ class TreeBatch:
     def _known_ends(self) -> dict[bytes, list[Ends]]:
         return {}
 
+    def kept(self, name: str, index: int, make: Callable[[], _Made]) -> _Made:
+        """What a recursion makes of the shapes alone at one level, kept with the batch.
+
+        Args:
+            name: of the recursion.
+            index: of the level.
+            make: it.
+        """
+        key = name, index
+        if key not in self._known:
+            self._known[key] = make()
+        found: _Made = self._known[key]
+        return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], Any]:
+        return {}
+
     def precision_slopes(self, precisions: Floats, below: Below, slopes: Below) -> Floats:
         """The derivatives in the precisions, from those in what `below` makes of them.
 
@@ -228,9 +248,31 @@ def level_parts(error: Error, batch: TreeBatch, precisions: Floats) -> Floats:
 def plan_batch(plan: TreePlan) -> tuple[TreeBatch, Floats]:
     """A batch of one plan's tree, and its precisions (1, h + 1). The tree has at least a level
     below its root."""
-    tree = plan.tree
+    return plans_batch([plan])
+
+
+def plans_batch(
+    plans: Sequence[TreePlan],
+    variances: Callable[[TreePlan], tuple[float, ...]] = attrgetter("variances"),
+) -> tuple[TreeBatch, Floats]:
+    """The same of several plans over the same leaves, whose trees are of one height.
+
+    Args:
+        plans: at least one.
+        variances: (h + 1,) of the levels' noise, by plan.
+
+    Returns:
+        The batch, and (n, h + 1) precisions.
+    """
+    trees = [plan.tree for plan in plans]
     # The root's fan-out counts its existing children only, so that products fit 64 bits.
-    fanouts = (tree.level_sizes[1], *tree.fanouts[1:])
+    shapes = tuple((tree.level_sizes[1], *tree.fanouts[1:]) for tree in trees)
     with np.errstate(divide="ignore"):
-        precisions = 1 / np.array([plan.variances], np.float64)
-    return TreeBatch(leaves=tree.leaves, fanouts=(fanouts,)), precisions
+        precisions = 1 / np.array([variances(plan) for plan in plans], np.float64)
+    return _known_batch(trees[0].leaves, shapes), precisions
+
+
+@lru_cache(maxsize=256)
+def _known_batch(leaves: int, fanouts: tuple[tuple[int, ...], ...]) -> TreeBatch:
+    """A batch with all that it keeps: shapes come again at other budgets."""
+    return TreeBatch(leaves=leaves, fanouts=fanouts)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -192,12 +193,12 @@ def prefix_moments(batch: TreeBatch, precisions: Scalars) -> PrefixMoments:
     alpha, alpha_squared = np.ones_like(rest), np.ones_like(rest)
     for index, parents in enumerate(batch.levels):
         full, last, children = below.full[index], below.last[index], below.children[index]
+        terms = batch.kept("prefixes", index, partial(_Terms.from_parents, parents))
         error, alpha, alpha_squared = _last_node(
-            parents, full, last, children, alpha, alpha_squared
+            parents, terms, full, last, children, alpha, alpha_squared
         )
-        in_full = within_node_error(parents.fanout, parents.child_leaves)
-        rest = rest + parents.full_weight * full * in_full
-        rest = rest + (1 - parents.full_weight) * error
+        rest = rest + parents.full_weight * full * terms.within
+        rest = rest + terms.last_weight * error
     return PrefixMoments(rest=rest, alpha=alpha, alpha_squared=alpha_squared, root=below.last[-1])
 
 
@@ -206,8 +207,49 @@ def prefix_variance(batch: TreeBatch, precisions: Scalars) -> Scalars:
     return prefix_moments(batch, precisions).variance
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Terms:
+    """What the recursion at one level takes from the shapes alone.
+
+    Attributes:
+        within: `within_node_error` of full nodes.
+        last_weight: the part of all leaves that lie below the last node.
+        in_full, in_last: the parts of the last node's leaves below its full children, each, and
+            below its last child.
+        ends, squares: the sums of j + t and of j + t^2 over the full children.
+        crossed: of (j + t)^2.
+    """
+
+    within: Floats
+    last_weight: Floats
+    in_full: Floats
+    in_last: Floats
+    ends: Floats
+    squares: Floats
+    crossed: Floats
+
+    @classmethod
+    def from_parents(cls, parents: Parents) -> _Terms:
+        count, leaves = parents.full_children, parents.child_leaves
+        index = count * (count - 1) / 2  # the sum of the indices j of the full children
+        index_squared = index * (2 * count - 1) / 3
+        first = (leaves + 1) / (2 * leaves)
+        second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
+        ends = count * leaves + parents.last_leaves
+        return cls(
+            within=within_node_error(parents.fanout, leaves),
+            last_weight=1 - parents.full_weight,
+            in_full=leaves / ends,
+            in_last=parents.last_leaves / ends,
+            ends=index + count * first,
+            squares=index + count * second,
+            crossed=index_squared + 2 * index * first + count * second,
+        )
+
+
 def _last_node(
     parents: Parents,
+    terms: _Terms,
     full: Scalars,
     last: Scalars,
     children: Scalars,
@@ -217,7 +259,7 @@ def _last_node(
     """The recursion at the last node of a level; all its children but the last are full.
 
     Args:
-        parents: the level.
+        parents, terms: the level.
         full, last, children: (...) a of a full child and of the last child, and A, their sum.
         alpha, alpha_squared: (...) the means of alpha and alpha^2 over the ends of prefixes inside
             the last child. Inside a full child alpha is uniform on 1/L, 2/L..1.
@@ -226,21 +268,15 @@ def _last_node(
         Three of (...): the mean error that the node adds, over the ends of prefixes inside it, and
         the means of its own alpha and alpha^2.
     """
-    count, leaves = parents.full_children, parents.child_leaves
-    index = count * (count - 1) / 2  # the sum of the indices j of the full children
-    index_squared = index * (2 * count - 1) / 3
-    first = (leaves + 1) / (2 * leaves)
-    second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
-    ends = count * leaves + parents.last_leaves
-    in_full, in_last = leaves / ends, parents.last_leaves / ends
-
-    left = count * full
+    left = parents.full_children * full
     divisor = np.where(children == 0, 1, children)  # children known exactly leave no error
     # Means over the ends of prefixes of sum w a, sum w^2 a and (sum w a)^2.
-    weighted = in_full * full * (index + count * first) + in_last * (left + alpha * last)
-    weights_squared = in_full * full * (index + count * second)
-    weights_squared = weights_squared + in_last * (left + alpha_squared * last)
-    squared = in_full * full**2 * (index_squared + 2 * index * first + count * second)
-    squared = squared + in_last * (left**2 + 2 * left * last * alpha + last**2 * alpha_squared)
+    of_full = terms.in_full * full
+    weighted = of_full * terms.ends + terms.in_last * (left + alpha * last)
+    weights_squared = of_full * terms.squares
+    weights_squared = weights_squared + terms.in_last * (left + alpha_squared * last)
+    squared = terms.in_full * full**2 * terms.crossed
+    crossed = left**2 + 2 * left * last * alpha + last**2 * alpha_squared
+    squared = squared + terms.in_last * crossed
     error = weights_squared - squared / divisor
     return error, weighted / divisor, squared / divisor**2

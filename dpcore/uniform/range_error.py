@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -58,26 +59,54 @@ def all_ranges_variance(batch: TreeBatch, precisions: Scalars) -> Scalars:
 
 def _mean_prefix(batch: TreeBatch, below: Below) -> Scalars:
     """The variance of the mean of all K prefixes."""
-    size = batch.leaves
-    # Weights are counted from a node's first leaf on: leaf i has -i / K.
     full_rest = last_rest = last_alpha = np.zeros_like(below.full[0])
     for index, parents in enumerate(batch.levels):
         full, last, children = below.full[index], below.last[index], below.children[index]
+        terms = batch.kept("ranges", index, partial(_Terms.from_parents, parents, batch.leaves))
+        at_last = last_alpha - terms.shift
+        divisor = np.where(children == 0, 1, children)
+        weighted = terms.total * full + at_last * last
+        added = terms.squares * full + at_last**2 * last - weighted**2 / divisor
+        last_rest = parents.full_children * full_rest + last_rest + added
+        last_alpha = weighted / divisor
+        of_full = full * terms.step_squared * parents.fanout * terms.fanout_squared / 12
+        full_rest = parents.fanout * full_rest + of_full
+    variance: Scalars = last_rest + (1 + last_alpha) ** 2 * below.last[-1]
+    return variance
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Terms:
+    """What the recursion of the mean prefix takes from the shapes alone at one level.
+
+    Attributes:
+        shift: by which alpha falls from the first child of the last node to its last child.
+        total, squares: the sums of alpha and of alpha^2 over the full children of the last node.
+        step_squared: of the step of alpha from child to child.
+        fanout_squared: n^2 - 1.
+    """
+
+    shift: Floats
+    total: Floats
+    squares: Floats
+    step_squared: Floats
+    fanout_squared: Floats
+
+    @classmethod
+    def from_parents(cls, parents: Parents, size: int) -> _Terms:
+        # Weights are counted from a node's first leaf on: leaf i has -i / K.
         step = parents.child_leaves / size
         middle = -(parents.child_leaves - 1) / (2 * size)
         count, fanout = parents.full_children, parents.fanout
         # The full children of the last node have alpha = middle - j step, j = 0..count - 1.
         mean = middle - step * (count - 1) / 2
-        squares = count * mean**2 + step**2 * count * (count**2 - 1) / 12
-        at_last = last_alpha - step * count
-        divisor = np.where(children == 0, 1, children)
-        weighted = count * mean * full + at_last * last
-        added = squares * full + at_last**2 * last - weighted**2 / divisor
-        last_rest = count * full_rest + last_rest + added
-        last_alpha = weighted / divisor
-        full_rest = fanout * full_rest + full * step**2 * fanout * (fanout**2 - 1) / 12
-    variance: Scalars = last_rest + (1 + last_alpha) ** 2 * below.last[-1]
-    return variance
+        return cls(
+            shift=step * count,
+            total=count * mean,
+            squares=count * mean**2 + step**2 * count * (count**2 - 1) / 12,
+            step_squared=step**2,
+            fanout_squared=fanout**2 - 1,
+        )
 
 
 def positions(leaves: int, width: int, at_most: int, first: int = 0) -> Integers:

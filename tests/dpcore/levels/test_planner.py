@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.levels.planner import budget_for_target, plan_tree, predicted_cdf_rmse, predicted_error
+from dpcore.levels.planner import (
+    budget_for_target,
+    plan_strategy,
+    plan_tree,
+    predicted_cdf_rmse,
+    predicted_error,
+)
 from dpcore.ordered.candidates import candidates
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
@@ -28,6 +34,7 @@ from dpcore.uniform.objectives import (
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
 from dpcore.uniform.setting import TreeSetting
+from dpcore.uniform.strategies import one_level, search_strategies
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 # (neighbors, N public, keyed)
@@ -523,3 +530,17 @@ def test_objectives_known_exactly_still_have_a_plan(measure: Measure) -> None:
             objective=objective,
         )
         assert predicted_error(plan, objective) == 0 and sum(plan.level_amounts) == 1
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("amount", ["1/1000", "1/4", "3", "40"])
+@pytest.mark.parametrize("objective", [CdfObjective(), RangeObjective()])
+def test_the_plan_is_the_best_of_all_that_were_found(
+    objective: Objective, amount: str, measure: Measure
+) -> None:
+    """Each planned and predicted by itself, with the exact variances of its noise."""
+    setting = TreeSetting(leaves=200, budget=budget(measure, amount), unit=ADD_REMOVE)
+    found = search_strategies(setting.at_unit_budget, objective=objective)
+    plans = [plan_strategy(each, setting) for each in [*found, one_level(200)]]
+    best = min(plans, key=lambda each: float(f"{predicted_error(each, objective):.9e}"))
+    assert plan_tree(setting, objective=objective) == best
