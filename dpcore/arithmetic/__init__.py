@@ -32,10 +32,12 @@ FACE = {
         "normal_quantile",
         "normal_quantiles",
     ),
+    "path_roots": ("path_root_diagonal",),
     "products": ("integer_product", "product"),
     "square_roots": (
         "Corrected",
         "cholesky_factor",
+        "decided_rounding",
         "rough_factor",
         "rounded_root_diagonal",
         "square_root",

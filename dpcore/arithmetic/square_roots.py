@@ -87,12 +87,38 @@ def rounded_root_diagonal(matrix: Floats, bits: int) -> Floats:
     diagonal = (vectors * vectors) @ roots
     spread = float(values[-1]) / float(roots[0])
     error = _UNIT * (_FACTOR * spread + _UNITS * float(diagonal.max()))
-    units = np.ldexp(1.0, np.frexp(diagonal)[1] - bits)
-    places = diagonal / units
+    rounded = decided_rounding(diagonal, bits, error)
+    if rounded is not None:
+        return rounded
+    return _rounded(_corrected_root(matrix, roots, vectors).sum.diagonal(), bits)
+
+
+def decided_rounding(values: Floats, bits: int, error: float) -> Floats | None:
+    """Round numbers to some bits, where they are known well enough.
+
+    Args:
+        values: (n,), above 0.
+        bits: of each.
+        error: how far each may be from the number that is to be rounded.
+
+    Returns:
+        (n,); None where one is so near to the middle of two roundings that it may be either.
+
+    >>> decided_rounding(np.array([1.3]), 3, 0.01).tolist()
+    [1.25]
+    >>> decided_rounding(np.array([1.37]), 3, 0.01) is None
+    True
+    """
+    units = np.ldexp(1.0, np.frexp(values)[1] - bits)
+    places = values / units
     if (np.abs(places - np.floor(places) - 0.5) * units <= error).any():
-        diagonal = _corrected_root(matrix, roots, vectors).sum.diagonal()
-    units = np.ldexp(1.0, np.frexp(diagonal)[1] - bits)
-    return np.asarray(np.rint(diagonal / units) * units)
+        return None
+    return _rounded(values, bits)
+
+
+def _rounded(values: Floats, bits: int) -> Floats:
+    units = np.ldexp(1.0, np.frexp(values)[1] - bits)
+    return np.asarray(np.rint(values / units) * units)
 
 
 def cholesky_factor(matrix: Corrected) -> Corrected:

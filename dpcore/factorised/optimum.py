@@ -40,8 +40,9 @@ import numpy as np
 
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.arithmetic.interpolation import interpolated
+from dpcore.arithmetic.path_roots import path_root_diagonal
 from dpcore.arithmetic.products import integer_product
-from dpcore.arithmetic.square_roots import rounded_root_diagonal
+from dpcore.arithmetic.square_roots import decided_rounding, rounded_root_diagonal
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats
 
@@ -77,13 +78,16 @@ class Optimum:
     bound: float
 
 
-def optimal_weights(gram: Gram, cells: int, tolerance: float = TOLERANCE) -> Optimum:
+def optimal_weights(
+    gram: Gram, cells: int, tolerance: float = TOLERANCE, *, of_prefixes: bool = False
+) -> Optimum:
     """The weights of the best strategy for a workload, from coarser to finer cells.
 
     Args:
         gram: G of the workload on so many cells, positive definite.
         cells: n.
         tolerance: the gap that is good enough.
+        of_prefixes: whether the workload is all prefixes, whose steps are faster.
 
     Raises:
         ValueError: the steps did not come near enough.
@@ -97,18 +101,21 @@ def optimal_weights(gram: Gram, cells: int, tolerance: float = TOLERANCE) -> Opt
         sizes.insert(0, -(-sizes[0] // 2))
     weights, bits = np.ones(sizes[0]), _FINE_BITS if cells <= _MOST_FINE else _COARSE_BITS
     for size in sizes:
-        result = _fixed_point(gram(size), _refined(weights, size), tolerance, bits)
+        start, is_path = _refined(weights, size), of_prefixes and bits == _COARSE_BITS
+        result = _fixed_point(gram(size), start, tolerance, bits, is_path=is_path)
         weights = result.weights
     return result
 
 
-def _fixed_point(gram: Floats, weights: Floats, tolerance: float, bits: int) -> Optimum:
+def _fixed_point(
+    gram: Floats, weights: Floats, tolerance: float, bits: int, *, is_path: bool
+) -> Optimum:
     """Mixed steps v <- diag (D G D)^(1/2), rounded to some bits, until the certificate holds."""
     points: list[Floats] = []
     steps: list[Floats] = []
     for _ in range(_MOST_STEPS):
         weights = weights / weights.mean()
-        own = rounded_root_diagonal(weighted_gram(gram, np.sqrt(weights)), bits)
+        own = _rounded_step(gram, weights, bits, is_path=is_path)
         gap = float((own / weights).max() * weights.sum() / own.sum()) - 1.0
         if gap <= tolerance:
             bound = float(np.square(own.sum()) / weights.sum())
@@ -118,6 +125,16 @@ def _fixed_point(gram: Floats, weights: Floats, tolerance: float, bits: int) -> 
         del points[:-_MEMORY], steps[:-_MEMORY]
         weights = exp(_mixed(points, steps))
     raise ValueError(f"strategy: its variance is still {gap:.2g} above the best")
+
+
+def _rounded_step(gram: Floats, weights: Floats, bits: int, *, is_path: bool) -> Floats:
+    """(n,) diag (D G D)^(1/2), rounded: of prefixes in linear time, where that decides the bits."""
+    if is_path:
+        diagonal, error = path_root_diagonal(weights)
+        rounded = decided_rounding(diagonal, bits, error)
+        if rounded is not None:
+            return rounded
+    return rounded_root_diagonal(weighted_gram(gram, np.sqrt(weights)), bits)
 
 
 def _mixed(points: list[Floats], steps: list[Floats]) -> Floats:

@@ -42,7 +42,9 @@ def plan_strategy(cells: int, read: Read) -> MatrixStrategy:
 
 def best_strategy(cells: int, read: Read) -> DenseStrategy:
     """The best strategy that there is, to a part in a thousand of the variance."""
-    weights = optimal_weights(lambda size: read.on_fewer(cells, size).gram(size), cells)
+    weights = optimal_weights(
+        lambda size: read.on_fewer(cells, size).gram(size), cells, of_prefixes=read.kind == "cdf"
+    )
     return dense_strategy(read, tuple(weights.weights.tolist()))
 
 
