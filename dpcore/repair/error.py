@@ -28,8 +28,8 @@ from dpcore.uniform.setting import TreeSetting
 _PREDICTED_PAIRS = 1024
 _MOST_DRAWS = 2**22
 FEWEST_PAIRS = 64
-# Numbers that are simulated together, and those whose exact counts are kept.
-_AT_ONCE, _MOST_KEPT = 2**20, 2**21
+# Numbers that are simulated together; of so many exact counts are kept, of a few or of many plans.
+_AT_ONCE, _MOST_KEPT, _LITTLE = 2**20, 2**21, 2**17
 # Without a guess: so many rows, in units of the scale of a count's noise at the whole budget.
 _ASSUMED_SCALES = 10_000
 
@@ -80,7 +80,8 @@ def _sides(objective: Objective, tree: UniformTree, rows: int, pairs: int) -> It
     number = len(reference_histograms(objective, tree.leaves))
     drawn = pairs * (tree.level_sizes[1] + 2 * sum(tree.fanouts[1:]))
     together = max(1, min(number, _AT_ONCE // drawn))
-    lay = _kept_side if drawn * number <= _MOST_KEPT else _side
+    size = drawn * number
+    lay = _kept_side if size <= _LITTLE else _lately_kept_side if size <= _MOST_KEPT else _side
     for first in range(0, number, together):
         yield lay(objective, tree, rows, pairs, first, first + together)
 
@@ -94,8 +95,8 @@ def _side(
     return readings, lay_paths(tree, rows, list(zip(references, stops, strict=True)))
 
 
-# A search simulates many plans of one shape.
-_kept_side = lru_cache(maxsize=8)(_side)
+# A search simulates many plans of one shape, and a search for a budget the same shapes again.
+_kept_side, _lately_kept_side = lru_cache(maxsize=48)(_side), lru_cache(maxsize=4)(_side)
 
 
 @lru_cache(maxsize=1024)
