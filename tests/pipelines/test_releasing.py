@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, SetupOptions, StandardOptions
 
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import ReleaseTerms, Share
+from dpcore.release.plan import ReleasePlan
 from pipelines.release_folder import ReleaseFolder
-from pipelines.running.job import LOCAL_RUNNER, beam_options
+from pipelines.running.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
 from tests.pipelines.conftest import NONCE, search_path
 from transforms.layout import INPUT_LIST_NAMES
 
@@ -244,13 +251,33 @@ def test_a_job_that_ends_without_a_commit(
 
 
 def test_local_runner_is_named() -> None:
-    for arguments in (
-        [],
-        ["--runner=DirectRunner"],
-        ["--runner=direct"],
-        ["--runner=SWITCHINGDIRECT"],
-    ):
-        assert beam_options(arguments).view_as(StandardOptions).runner == LOCAL_RUNNER
+    assert beam_options([]).view_as(StandardOptions).runner == LOOP_RUNNER
+    for name in ("DirectRunner", "direct", "SWITCHINGDIRECT"):
+        options = beam_options([f"--runner={name}"])
+        assert options.view_as(StandardOptions).runner == BEAMS_RUNNER
+        assert options.view_as(DirectOptions).direct_num_workers == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cells", "threads"),
+    [
+        ([], 2**22, 0),
+        ([], 2**22 + 1, 1),
+        (["--direct_num_workers=3"], 2**23, 3),
+        (["--direct_num_workers=3"], 8, 3),
+    ],
+)
+def test_large_arrays_of_counts_are_held_once(
+    arguments: list[str], cells: int, threads: int
+) -> None:
+    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    own = OrderedWorkload(name="x", domain=domain, quantiles=())
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    question = own.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
+    options = beam_options(arguments)
+    limit_threads(plan, options)
+    assert options.view_as(DirectOptions).direct_num_workers == threads
 
 
 @pytest.mark.parametrize("name", ["FnApiRunner", "PrismRunner", "FlinkRunner", "flink"])

@@ -550,7 +550,8 @@ def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> Non
     (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
     del left[listed]
     assert "manifest.json" not in left and left.items() <= released.items()
-    assert sum(name.startswith("nodes/") for name in left) == 1
+    # Of the two parts that are written at the same time.
+    assert sum(name.startswith("nodes/") for name in left) <= 1
     assert main(["release", path, *bucket.options]) == 0
     again = bucket.contents("killed")
     assert again.keys() == released.keys()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.running.job import LOCAL_RUNNER
+from pipelines.running.job import BEAMS_RUNNER
 from transforms.errors import sentence_in
 from transforms.readers.read import ReadBatches
 from transforms.record import RECORD, RecordError, check_record
@@ -94,7 +94,7 @@ def test_a_job_that_is_run_twice_finds_its_folder(
     data, out = tmp_path / "rows.parquet", tmp_path / "out"
     pq.write_table(rows, data)
     plan = make_plan()
-    options = PipelineOptions([f"--runner={LOCAL_RUNNER}"], save_main_session=False)
+    options = PipelineOptions([f"--runner={BEAMS_RUNNER}"], save_main_session=False)
     pipeline = beam.Pipeline(options=options)
     read = pipeline | ReadBatches(patterns=(str(data),), format="parquet", plan=plan)
     read | ReleaseTrees(plan, key=reference, output=str(out))

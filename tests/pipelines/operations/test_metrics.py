@@ -53,7 +53,7 @@ def test_metrics_of_a_run(workspace: Workspace) -> None:
     steps = [labels["step"] for labels, _ in found["dptrees_run_step_seconds"]]
     assert steps == ["preflight", "job", "report"]
     (about,) = found["dptrees_run_info"]
-    assert about[0]["pyarrow"] == pa.__version__ and about[0]["runner"] == "FnApiRunner"
+    assert about[0]["pyarrow"] == pa.__version__ and about[0]["runner"] == "LoopRunner"
     trees = [labels["tree"] for labels, _ in found["dptrees_tree_predicted_error"]]
     assert trees == ["all", "places"]
     begun, ended = (
