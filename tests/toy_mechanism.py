@@ -61,7 +61,7 @@ class ToyMechanism(Mechanism[UniformForest, IntervalWidths]):
         return UniformIntervals(widths, forest.root_variance)
 
     def answer_errors(
-        self, forest: UniformForest, widths: IntervalWidths, rows: Callable[[int], pa.Table]
+        self, forest: UniformForest, widths: IntervalWidths, rows: Callable[[range], pa.Table]
     ) -> UniformAnswerErrors:
         return UniformAnswerErrors(self.plan, forest, widths)
 

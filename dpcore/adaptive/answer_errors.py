@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
 from dpcore.adaptive.intervals import quantile_ends
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.widths import AdaptiveWidths
@@ -26,11 +27,11 @@ class AdaptiveAnswerErrors(AnswerErrors):
     Args:
         plan: by which it was drawn.
         widths: half-widths of intervals.
-        rows: gives all rows of nodes of a key.
+        rows: gives all rows of nodes of some keys.
     """
 
     def __init__(
-        self, plan: AdaptivePlan, widths: AdaptiveWidths, rows: Callable[[int], pa.Table]
+        self, plan: AdaptivePlan, widths: AdaptiveWidths, rows: Callable[[range], pa.Table]
     ) -> None:
         super().__init__(plan.tree)
         self._plan, self._widths, self._rows = plan, widths, rows
@@ -39,7 +40,7 @@ class AdaptiveAnswerErrors(AnswerErrors):
     def drawn(self, key: int) -> DrawnTree:
         """Return the drawn tree of a key; the last one is kept for the next answer."""
         if self._last is None or self._last[0] != key:
-            self._last = key, DrawnTree.from_rows(self._plan, self._rows(key))
+            self._last = key, DrawnTree.from_rows(self._plan, self._rows(range(key, key + 1)))
         return self._last[1]
 
     def node(self, level: int, std_error: float) -> float:
@@ -68,9 +69,12 @@ class AdaptiveAnswerErrors(AnswerErrors):
     def weighted(self, weights: Floats, key: int) -> float:
         return self.drawn(key).weighted(weights)
 
-    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
-        drawn = self.drawn(key)
-        prefixes = drawn.prefixes(points["estimate"].to_numpy())
-        return quantile_ends(
-            prefixes, np.array([total]), np.array([drawn.node(0, 0)]), self._widths
-        )
+    def quantile_ends(self, points: pa.Table, totals: Floats, keys: range) -> Ends:
+        drawn = self.drawn(keys.start).alone if len(keys) == 1 else self._drawn_trees(keys)
+        prefixes = drawn.prefixes(points["estimate"].to_numpy().reshape(len(keys), -1))
+        return quantile_ends(prefixes, totals, drawn.total_variances, self._widths)
+
+    def _drawn_trees(self, keys: range) -> DrawnTrees:
+        """The drawn trees of several keys."""
+        listed = listed_nodes(self._plan.tree.height, len(keys), self._rows(keys), "ended")
+        return DrawnTrees.from_listed(self._plan, len(keys), listed)

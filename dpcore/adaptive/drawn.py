@@ -45,8 +45,9 @@ class DrawnTree:
     """
 
     def __init__(self, plan: AdaptivePlan, ended: Sequence[Integers]) -> None:
-        self._alone = DrawnTrees(plan, [np.asarray(each)[None] for each in ended])
-        self.plan, self.ended = plan, [each[0] for each in self._alone.ended]
+        # The same tree among no others.
+        self.alone = DrawnTrees(plan, [np.asarray(each)[None] for each in ended])
+        self.plan, self.ended = plan, [each[0] for each in self.alone.ended]
 
     @classmethod
     def from_rows(cls, plan: AdaptivePlan, rows: pa.Table) -> DrawnTree:
@@ -104,26 +105,9 @@ class DrawnTree:
         Args:
             estimate: (K,) that was released of each.
         """
-        return self._alone.prefixes(estimate[None])
+        return self.alone.prefixes(estimate[None])
 
     def weighted(self, weights: Floats) -> float:
         """Return the variance of a weighted sum of leaves, (K,) weights that are equal inside each
-        leaf of the drawn tree: alpha_v = sum alpha_c k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum
-        alpha_c a_c)^2 / A, and at the root alpha^2 g + e."""
-        tree, alpha, residual = self.plan.tree, weights, np.zeros_like(weights)
-        for level in reversed(range(tree.height)):
-            here, a = self._alone.below[level], self._alone.below[level + 1].a[0]
-            assert here.split is not None and here.sum_a is not None
-            weighted = tree.child_sum(level, alpha * a)
-            spread = tree.child_sum(level, residual + np.square(alpha) * a)
-            first = self._first_child(level)
-            split, sum_a = here.split[0], here.sum_a[0]
-            residual = np.where(split, spread - np.square(weighted) / sum_a, 0.0)
-            alpha = np.where(split, weighted / sum_a, alpha[first])
-        root = float(self._alone.root_variance[0, 0])
-        return float(np.square(alpha[0]) * root + residual[0])
-
-    def _first_child(self, level: int) -> Integers:
-        sizes = np.ones(self.plan.tree.level_sizes[level + 1], dtype=np.int64)
-        counts = self.plan.tree.child_sum(level, sizes)
-        return np.cumsum(counts) - counts
+        leaf of the drawn tree."""
+        return float(self.alone.weighted(weights[None])[0])

@@ -139,6 +139,39 @@ class DrawnTrees:
         a = self.below[0].a
         return np.zeros_like(a) if self.plan.public_total else a
 
+    @property
+    def total_variances(self) -> Floats:
+        """(keys,) of the estimates of the whole trees, given the drawn trees, as of any other sum
+        of leaves."""
+        return self.weighted(np.ones((len(self.ended[0]), self.plan.tree.leaves)))
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the variances of weighted sums of leaves, one of each tree: alpha_v = sum alpha_c
+        k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum alpha_c a_c)^2 / A, and at the root alpha^2 g
+        + e.
+
+        Args:
+            weights: (keys, K), equal inside each leaf of a drawn tree.
+
+        Returns:
+            (keys,).
+        """
+        tree, alpha, residual = self.plan.tree, weights, np.zeros_like(weights)
+        for level in reversed(range(tree.height)):
+            here, a = self.below[level], self.below[level + 1].a
+            assert here.split is not None and here.sum_a is not None
+            weighted = tree.child_sum(level, alpha * a)
+            spread = tree.child_sum(level, residual + np.square(alpha) * a)
+            first = self._first_child(level)
+            residual = np.where(here.split, spread - np.square(weighted) / here.sum_a, 0.0)
+            alpha = np.where(here.split, weighted / here.sum_a, alpha[:, first])
+        return np.asarray(np.square(alpha[:, 0]) * self.root_variance[:, 0] + residual[:, 0])
+
+    def _first_child(self, level: int) -> Integers:
+        sizes = np.ones(self.plan.tree.level_sizes[level + 1], dtype=np.int64)
+        counts = self.plan.tree.child_sum(level, sizes)
+        return np.cumsum(counts) - counts
+
     @cached_property
     def holders(self) -> list[Holders]:
         """Holders of every level, (keys, n), with estimates and counts left at 0."""

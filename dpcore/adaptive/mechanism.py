@@ -115,7 +115,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         return AdaptiveIntervals(widths)
 
     def answer_errors(
-        self, forest: AdaptiveForest, widths: AdaptiveWidths, rows: Callable[[int], pa.Table]
+        self, forest: AdaptiveForest, widths: AdaptiveWidths, rows: Callable[[range], pa.Table]
     ) -> AdaptiveAnswerErrors:
         return AdaptiveAnswerErrors(self.plan, widths, rows)
 

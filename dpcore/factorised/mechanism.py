@@ -58,16 +58,16 @@ class FactorizedAnswerErrors(AnswerErrors):
     def band(self, variances: Floats) -> Floats:
         return prefix_margin((self._widths.band(self._tree.leaves), 0.0), variances)
 
-    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+    def quantile_ends(self, points: pa.Table, totals: Floats, keys: range) -> Ends:
         errors = self._errors
         prefixes = PrefixSolution(
-            estimate=points["estimate"].to_numpy()[None],
+            estimate=points["estimate"].to_numpy().reshape(len(keys), -1),
             variance=errors.prefixes[None],
             alpha=errors.alpha[None],
-            count=points["count"].to_numpy()[None],
+            count=points["count"].to_numpy().reshape(len(keys), -1),
         )
         margin = self._widths.quantile or (self._widths.width, 0.0)
-        return difference_ends(prefixes, np.array([total]), errors.total, margin)
+        return difference_ends(prefixes, totals, errors.total, margin)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class FactorizedMechanism(Mechanism[FactorizedForest, NormalWidths]):
         return FactorizedIntervals(widths, forest.root_variance)
 
     def answer_errors(
-        self, forest: FactorizedForest, widths: NormalWidths, rows: Callable[[int], pa.Table]
+        self, forest: FactorizedForest, widths: NormalWidths, rows: Callable[[range], pa.Table]
     ) -> FactorizedAnswerErrors:
         return FactorizedAnswerErrors(self.plan, widths)
 

@@ -74,11 +74,11 @@ class UniformAnswerErrors(AnswerErrors):
             margin = prefix_margin(self._widths.sloped, np.array(variance))
         return SumError(variance=variance, margin=float(margin))
 
-    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
+    def quantile_ends(self, points: pa.Table, totals: Floats, keys: range) -> Ends:
         chunking, forest = self._forest.chunking, self._forest
         # One chunk may hold the trees of many keys, whose variances are alike.
         holds_many = chunking.split_level == 0
-        chunks = chunking.chunks_of_key(key)
+        chunks = chunking.chunks_of_key(keys.start)
         weights = [forest.prefix_variances(chunk) for chunk in chunks]
         variance, alpha = (
             np.concatenate(
@@ -90,13 +90,13 @@ class UniformAnswerErrors(AnswerErrors):
             for part in (0, 1)
         )
         prefixes = PrefixSolution(
-            estimate=points["estimate"].to_numpy()[None],
+            estimate=points["estimate"].to_numpy().reshape(len(keys), -1),
             variance=variance,
             alpha=alpha,
-            count=points["count"].to_numpy()[None],
+            count=points["count"].to_numpy().reshape(len(keys), -1),
         )
         margin = self._widths.quantile or self._widths.sloped
-        return difference_ends(prefixes, np.array([total]), forest.root_variance, margin)
+        return difference_ends(prefixes, totals, forest.root_variance, margin)
 
 
 def _shape(chunk: Chunk, holds_many: bool) -> tuple[int, int]:

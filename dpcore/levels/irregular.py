@@ -139,7 +139,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
         return IrregularIntervals(self.plan, forest, widths)
 
     def answer_errors(
-        self, forest: IrregularForest, widths: IrregularWidths, rows: Callable[[int], pa.Table]
+        self, forest: IrregularForest, widths: IrregularWidths, rows: Callable[[range], pa.Table]
     ) -> IrregularAnswerErrors:
         return IrregularAnswerErrors(self.plan, forest, widths)
 

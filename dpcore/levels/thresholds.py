@@ -72,7 +72,7 @@ class ThresholdMechanism(Mechanism[ThresholdForest, ThresholdIntervals]):
         return _Between(self.plan, widths)
 
     def answer_errors(
-        self, forest: ThresholdForest, widths: ThresholdIntervals, rows: Callable[[int], pa.Table]
+        self, forest: ThresholdForest, widths: ThresholdIntervals, rows: Callable[[range], pa.Table]
     ) -> ThresholdAnswerErrors:
         return ThresholdAnswerErrors(self.plan.tree)
 

@@ -111,7 +111,7 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
         self,
         forest: UniformForest | PapersForest,
         widths: IntervalWidths,
-        rows: Callable[[int], pa.Table],
+        rows: Callable[[range], pa.Table],
     ) -> UniformAnswerErrors:
         return UniformAnswerErrors(self.plan, forest, widths)
 

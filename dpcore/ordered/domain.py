@@ -9,7 +9,7 @@ policies for values out of the domain and for missing values leave the sensitivi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -30,6 +30,8 @@ OUTSIDE_POLICIES = ("clamp", "drop")
 # How a run that begins before the lower bound, or goes on beyond the upper one, is called.
 _TIMES = ("date", "timestamp", "time")
 _OF_NUMBERS, _OF_TIME = ("below {}", "{} and above"), ("before {}", "{} and later")
+# Columns of the name that a quantile or an end of its interval has where it has one.
+_IN_WORDS = {"value": "in_words", "ci_low": "ci_low_in_words", "ci_high": "ci_high_in_words"}
 MISSING_POLICIES = ("drop", "first", "last")
 
 
@@ -238,15 +240,21 @@ class OrderedDomain(Coded, ABC):
         Args:
             value: the text of the quantile, as tables have it; None where it is not known.
         """
-        if not self.clamps or value is None:
-            return None
-        found = pa.scalar(value).cast(self.value_type)
-        last = self.cells - 1
-        if pc.greater_equal(found, self.lower_edges(last, self.cells)[0]).as_py():
-            return self.clamped_label(last, self.cells)
-        if pc.less(found, self.upper_edges(0, 1)[0]).as_py():
-            return self.clamped_label(0, 1)
-        return None
+        return self._clamped_values([value])[0]
+
+    def _clamped_values(self, values: Sequence[str | None]) -> list[str | None]:
+        result: list[str | None] = [None] * len(values)
+        if not self.clamps:
+            return result
+        found, last = pa.array(values, pa.string()).cast(self.value_type), self.cells - 1
+        upper = pc.greater_equal(found, self.lower_edges(last, self.cells)[0])
+        lower = pc.less(found, self.upper_edges(0, 1)[0])
+        for inside, start in ((lower, 0), (upper, last)):
+            places = np.flatnonzero(inside.fill_null(False).to_numpy(zero_copy_only=False))
+            label = self.clamped_label(start, start + 1) if places.size else None
+            for place in places.tolist():
+                result[place] = label
+        return result
 
     def quantile_in_words(self, row: dict[str, Any]) -> dict[str, Any]:
         """Add to a quantile how its value and the ends of its interval are called where values
@@ -255,9 +263,19 @@ class OrderedDomain(Coded, ABC):
         Args:
             row: of a table of quantiles.
         """
-        names = {"value": "in_words", "ci_low": "ci_low_in_words", "ci_high": "ci_high_in_words"}
-        found = {words: self.clamped_value(row[f"{name}_text"]) for name, words in names.items()}
-        return row | {name: words for name, words in found.items() if words is not None}
+        return self.quantiles_in_words([row])[0]
+
+    def quantiles_in_words(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add to quantiles how they are called, as `quantile_in_words` does to one."""
+        if not self.clamps:
+            return [dict(row) for row in rows]
+        results = list(map(dict, rows))
+        for name, words in _IN_WORDS.items():
+            found = self._clamped_values([row[f"{name}_text"] for row in rows])
+            for result, label in zip(results, found, strict=True):
+                if label is not None:
+                    result[words] = label
+        return results
 
     def _edge_texts(self, index: Integers) -> pa.StringArray:
         """Edges as strings, by their numbers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -243,11 +243,52 @@ def solved_quantiles(
     return cells if question.forest.chunking.split_level == 0 else cells.collapse()
 
 
-def quantiles_table(question: OrderedQuestion[Any], cells: QuantileCells) -> pa.Table:
-    """The rows of the quantiles of all keys, (keys, quantiles) in ``cells``.
+def quantiles_from_points(
+    question: OrderedQuestion[Any],
+    keys: range,
+    counts: Integers,
+    parts: Sequence[slice],
+    ends: Ends,
+) -> pa.Table:
+    """The rows of the question's quantiles of some keys, from the points of their CDFs.
+
+    Args:
+        question: the tree.
+        keys: the codes of the keys.
+        counts: (keys * leaves,) of the points, in the order of keys and leaves.
+        parts: the leaves of each chunk of a tree, in order.
+        ends: of the intervals, (keys, leaves).
+    """
+    counts = counts.reshape(len(keys), -1)
+    before, cells = np.zeros(len(keys), np.int64), list[QuantileCells]()
+    for part in parts:
+        own = counts[:, part]
+        cells.append(
+            chunk_quantiles(
+                question.quantiles,
+                own,
+                Totals(count=counts[:, -1], before_count=before),
+                first_leaf=part.start,
+                leaves=counts.shape[1],
+                ends=lambda quantile, part=part: ends(quantile).of_leaves(part),  # type: ignore[misc]
+            )
+        )
+        before = own[:, -1]
+    return quantiles_table(question, reduce(QuantileCells.merge, cells), keys.start)
+
+
+def quantiles_table(
+    question: OrderedQuestion[Any], cells: QuantileCells, first_key: int = 0
+) -> pa.Table:
+    """The rows of the quantiles of keys in a row, by default of all.
 
     ``value``, ``ci_low``, ``ci_high`` are numbers, null where the domain's values are none (dates,
     times, categories); ``*_text`` always say them in the domain's notation.
+
+    Args:
+        question: the tree.
+        cells: (keys, quantiles).
+        first_key: the code of the first of the keys.
     """
     domain, keys = question.domain, cells.cell.shape[0]
     quantile_count = len(question.quantiles)
@@ -266,7 +307,7 @@ def quantiles_table(question: OrderedQuestion[Any], cells: QuantileCells) -> pa.
         dict(
             zip(
                 ("tree", "key"),
-                tree_and_key(question, 0, keys, quantile_count),
+                tree_and_key(question, first_key, keys, quantile_count),
                 strict=True,
             )
         )

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Floats, Integers
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.ordered.question import OrderedQuestion, quantiles_table
+from dpcore.ordered.question import OrderedQuestion, quantiles_from_points
 from dpcore.questions.answer_errors import LeafRun, merged_runs
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart
-from dpcore.questions.released_tree import ReleasedTree
+from dpcore.questions.released_tree import KeyCodes, ReleasedTree
 from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
 from dpcore.questions.tables import CDF
 
@@ -197,40 +196,55 @@ class ReleasedCdf(ReleasedTree):
         Raises:
             ValueError: no number between 0 and 1, or no such key; categories have no order.
         """
-        try:
-            quantile = float(quantile)
-        except ValueError:
-            raise ValueError(f"quantile: {quantile!r} is not a number") from None
-        question, rows = self.question, list[dict[str, Any]]()
-        if quantile in question.quantiles and self.confidence == question.confidence:
-            rows = self._quantile_rows(key, question.quantiles.index(quantile), 1)
-        return rows[0] if rows else self.computed_quantile(quantile, key)
+        number = _as_number(quantile)
+        place = self._released_place(number)
+        if place is None:
+            return self.computed_quantile(number, key)
+        return self._quantile_rows(key, place, 1)[0]
+
+    def _released_place(self, quantile: float) -> int | None:
+        """The place of a quantile among those released at this confidence; None: it is none."""
+        question = self.question
+        if quantile not in question.quantiles or self.confidence != question.confidence:
+            return None
+        return None if self._own_quantiles is None else question.quantiles.index(quantile)
 
     def computed_quantile(self, quantile: float, key: object) -> dict[str, object]:
         """Return the row of any quantile, from the points of the CDF."""
         self._check_order("quantile")
-        question = replace(self.question, quantiles=(quantile,))
-        code, leaves = self._code(key), self.question.mechanism.plan.tree.leaves
-        rows = self._cdf_rows(code)
-        counts = rows["count"].to_numpy()[None]
-        ends = self.errors.quantile_ends(rows, self._total(code)["estimate"], code)
-        before, cells = np.zeros(1, np.int64), list[QuantileCells]()
-        for part in self._leaves_by_chunk(code):
-            own = counts[:, part]
-            cells.append(
-                chunk_quantiles(
-                    (quantile,),
-                    own,
-                    Totals(count=counts[:, -1], before_count=before),
-                    first_leaf=part.start,
-                    leaves=leaves,
-                    ends=lambda q, part=part: ends(q).of_leaves(part),  # type: ignore[misc]
-                )
-            )
-            before = own[:, -1]
-        merged = reduce(QuantileCells.merge, cells)
-        row: dict[str, object] = quantiles_table(question, merged).to_pylist()[0]
-        return self.question.domain.quantile_in_words(row | {"key": self.question.key_label(code)})
+        code = self._code(key)
+        row = self._computed((quantile,), range(code, code + 1)).to_pylist()
+        found: dict[str, object] = self.question.domain.quantiles_in_words(row)[0]
+        return found
+
+    def _computed(self, quantiles: Sequence[float], codes: KeyCodes) -> pa.Table:
+        """The rows of quantiles of one key, or of all keys of a chunk, from points of the CDF."""
+        question = replace(self.question, quantiles=tuple(quantiles))
+        points = pa.concat_tables(self._rows_by_chunk(CDF, codes))
+        ends = self.errors.quantile_ends(points, self._total_estimates(codes), codes)
+        parts = self._leaves_by_chunk(codes.start)
+        return quantiles_from_points(question, codes, points["count"].to_numpy(), parts, ends)
+
+    def quantiles_by_key(self, quantiles: Sequence[float | str]) -> list[dict[str, object]]:
+        """Return quantiles of all keys, from arrays of all keys of a chunk; else as `Released`."""
+        numbers, listed = list(map(_as_number, quantiles)), len(self.question.quantiles)
+        places = [self._released_place(each) for each in numbers]
+        others = [each for each, place in zip(numbers, places, strict=True) if place is None]
+        released, computed = list[dict[str, Any]](), list[dict[str, Any]]()
+        if len(others) < len(numbers):
+            assert self._own_quantiles is not None
+            released = self._own_quantiles.to_pylist()
+        if others:
+            self._check_order("quantile")
+            for codes in self._keys_by_chunk():
+                computed += self._computed(others, codes).to_pylist()
+        next_other = iter(range(len(others)))
+        columns = [
+            computed[next(next_other) :: len(others)] if place is None else released[place::listed]
+            for place in places
+        ]
+        rows = [row for together in zip(*columns, strict=True) for row in together]
+        return self.question.domain.quantiles_in_words(rows)
 
     def _leaves_by_chunk(self, code: int) -> list[slice]:
         """The leaves of a key's tree that each chunk has."""
@@ -258,7 +272,7 @@ class ReleasedCdf(ReleasedTree):
             return []
         place = self._code(key) * len(self.question.quantiles) + first
         rows: list[dict[str, Any]] = self._own_quantiles.slice(place, count).to_pylist()
-        return list(map(self.question.domain.quantile_in_words, rows))
+        return self.question.domain.quantiles_in_words(rows)
 
     def statistic(
         self,
@@ -427,3 +441,10 @@ class ReleasedCdf(ReleasedTree):
             return "nothing"
         labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
         return str(labels[0].as_py())
+
+
+def _as_number(quantile: float | str) -> float:
+    try:
+        return float(quantile)
+    except ValueError:
+        raise ValueError(f"quantile: {quantile!r} is not a number") from None

@@ -136,13 +136,13 @@ class AnswerErrors(ABC):
             "one (for: estimates)"
         )
 
-    def quantile_ends(self, points: pa.Table, total: float, key: int) -> Ends:
-        """Return the intervals that quantiles are found by.
+    def quantile_ends(self, points: pa.Table, totals: Floats, keys: range) -> Ends:
+        """Return the intervals that quantiles are found by, a row for each key.
 
         Args:
-            points: all points of the CDF of a key.
-            total: the estimate of the root.
-            key: its code.
+            points: all points of the CDFs of some keys, in the order of keys and leaves.
+            totals: (keys,) the estimates of the roots.
+            keys: their codes: one key, or all whose trees lie in a chunk.
 
         Raises:
             TypeError: the mechanism has no CDF.

@@ -131,13 +131,16 @@ class Mechanism(Coded, ABC, Generic[F, W]):
     def intervals(self, forest: F, widths: W) -> IntervalRule:
         """Return how estimates of a forest get their intervals."""
 
-    def answer_errors(self, forest: F, widths: W, rows: Callable[[int], pa.Table]) -> AnswerErrors:
+    def answer_errors(
+        self, forest: F, widths: W, rows: Callable[[range], pa.Table]
+    ) -> AnswerErrors:
         """Return the errors of answers about a release.
 
         Args:
             forest: the trees.
             widths: half-widths of the answers' intervals.
-            rows: gives the levels and nodes of a key's table, and the columns of `node_fields`.
+            rows: gives the levels and nodes of the table of one key, or of all whose trees lie in a
+                chunk, and the columns of `node_fields`.
 
         Raises:
             TypeError: the mechanism releases no counts.

@@ -341,6 +341,21 @@ class Released(ABC):
         """
         raise self._has_no_order("quantile")
 
+    def quantiles_by_key(self, quantiles: Sequence[float | str]) -> list[dict[str, object]]:
+        """Return quantiles of all keys, each as `quantile` does.
+
+        Args:
+            quantiles: numbers, or as they are written.
+
+        Returns:
+            rows: the first key's quantiles as they were requested, then the next key's.
+
+        Raises:
+            ValueError: as of `quantile`.
+        """
+        labels = self.question.labels_between(0, self.question.key_count)
+        return [self.quantile(each, label) for label in labels for each in quantiles]
+
     @property
     def released_quantiles(self) -> tuple[float, ...] | None:
         """Quantiles that can be queried, with margins of their ranks; None: any can be."""

@@ -11,12 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Floats
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.chunks import Chunk, Chunking
+
+# The codes of one key, or of all keys whose trees lie in a chunk together.
+KeyCodes = range
 
 _ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
 _BOUND = (
@@ -63,8 +67,9 @@ class ReleasedTree(Released):
         errors: AnswerErrors = mechanism.answer_errors(question.forest, widths, self._shape_rows)
         return errors
 
-    def _shape_rows(self, code: int) -> pa.Table:
-        """All rows of nodes of a key, without what was counted."""
+    def _shape_rows(self, codes: KeyCodes) -> pa.Table:
+        """All rows of nodes of one key, or of all whose trees lie in a chunk, without what was
+        counted."""
         sizes, chunking = self.question.plan.tree.level_sizes, self._chunking
         # One part may hold several levels.
         above = {
@@ -72,8 +77,9 @@ class ReleasedTree(Released):
             for level in range(chunking.split_level)
             for holder in chunking.holders(level, 0, sizes[level] - 1)
         }
-        parts = [self._read(NODES, self.question.name, code, each) for each in sorted(above)]
-        parts += [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
+        name = self.question.name
+        parts = [self._read(NODES, name, codes.start, each) for each in sorted(above)]
+        parts += self._rows_by_chunk(NODES, codes)
         return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
 
     @abstractmethod
@@ -150,6 +156,21 @@ class ReleasedTree(Released):
         place = pc.index(keys.dictionary, self.question.key_label(code)).as_py()
         return table.take(pa.array(np.flatnonzero(keys.indices.to_numpy() == place)))
 
+    def _keys_by_chunk(self) -> list[KeyCodes]:
+        """The codes of all keys, by chunk where chunks hold whole trees; else each key alone."""
+        if not self._whole:
+            return [range(code, code + 1) for code in range(self.question.key_count)]
+        return [range(chunk.key, chunk.key + chunk.rows) for chunk in self._chunking]
+
+    def _rows_by_chunk(self, kind: str, codes: KeyCodes) -> list[pa.Table]:
+        """The rows of one key in every part of a table; or a whole part, where `codes` are all the
+        keys in it: its rows are in their order."""
+        chunks = self._chunks(codes.start)
+        if self._whole and codes == range(chunks[0].key, chunks[0].key + chunks[0].rows):
+            return [self._read(kind, self.question.name, chunks[0].key, chunks[0].index)]
+        assert len(codes) == 1
+        return [self._key_rows(kind, chunk, codes.start) for chunk in chunks]
+
     def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
         """The rows of a level, a part at a time."""
         if level < self._chunking.split_level:
@@ -212,6 +233,14 @@ class ReleasedTree(Released):
 
     def _total_count(self, code: int) -> int:
         return int(self._total(code)["count"])
+
+    def _total_estimates(self, codes: KeyCodes) -> Floats:
+        """(keys,) the estimates of the roots, as `_rows_by_chunk` takes keys."""
+        if not self._whole:
+            return np.array([self._total(code)["estimate"] for code in codes])
+        (rows,) = self._rows_by_chunk(NODES, codes)
+        estimates: Floats = rows.filter(pc.equal(rows["level"], 0))["estimate"].to_numpy()
+        return estimates
 
     def _answer(self, row: Mapping[str, Any], total: int) -> Answer:
         known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}

@@ -152,14 +152,24 @@ class TreeAnswers:
             listed = getattr(self._tree.question, "quantiles", ())
             quantiles = self._tree.released_quantiles or listed or _DECILES
         values = _several(quantiles)
-        rows = self._rows(
-            key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]
-        )
+        rows = self._quantile_rows(values, key)
         columns = (*self._key_column(key), "q", *QUANTILE_VALUES)
         if any("in_words" in row for row in rows):
             columns = (*columns, "in_words")
             rows = [{"in_words": None} | row for row in rows]
         return self._answers("quantiles", to_table(rows, columns), QUANTILES)
+
+    def _quantile_rows(self, values: Sequence[Any], key: object) -> list[dict[str, Any]]:
+        """The rows of quantiles of a key; of all keys at once, each row begins with its key."""
+        if key is not None or not self.keys:
+            return self._rows(
+                key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]
+            )
+        with user_errors(is_query=True):
+            found = self._tree.quantiles_by_key(values)
+        labels = [label for label in self.keys for _ in values]
+        pairs = zip(labels, found, strict=True)
+        return [{"key": label} | _numeric(row) for label, row in pairs]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
         """How many rows lie in [lower, upper); the label says the range that was counted, of whole

@@ -23,6 +23,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.keys import KeyList
 from dpcore.trees.uniform import UniformTree
 from tests.dpcore.mechanisms import changed, drawn_tree, take_mechanism
 
@@ -41,6 +42,7 @@ def make_question(
     **fields: Any,
 ) -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
+        keyed="keys" in fields,
         tree=UniformTree(leaves=CELLS, fanouts=(3, 4, 4)),
         unit=unit,
         budget=Budget(measure=measure, amount=Fraction(1)),
@@ -99,6 +101,16 @@ def test_a_released_quantile_is_the_one_requested() -> None:
             assert {name: found[name] for name in ("value", "ci_low", "ci_high")} == {
                 name: row[name] for name in ("value", "ci_low", "ci_high")
             }
+
+
+@pytest.mark.parametrize("chunk_leaves", [2**17, 2 * CELLS, 12])
+def test_quantiles_of_all_keys_are_those_of_each(chunk_leaves: int) -> None:
+    keys = KeyList(column="k", keys=("a", "b", "c"))
+    question = make_question(keys=keys, chunk_leaves=chunk_leaves)
+    tree = released(question, np.stack([exact(seed) for seed in range(3)]))
+    quantiles = (0.5, 0.3, 0.8)
+    found = [tree.quantile(each, key) for key in keys.labels for each in quantiles]
+    assert tree.quantiles_by_key(quantiles) == found
 
 
 def test_cdf_of_the_table_is_what_is_requested() -> None:

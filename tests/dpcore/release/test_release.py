@@ -185,6 +185,20 @@ def test_released_quantiles_are_looked_up(
     assert tree.quantile(0.3, key) == {}
 
 
+def test_quantiles_of_all_keys_are_those_of_each(release: ReleaseReader) -> None:
+    """Released ones, others, and both; in chunks of several keys and in several chunks of a key."""
+    for name, keys in (("plain", [None]), ("keyed", ["k0", "k1", "k2"])):
+        tree = release.tree(name)
+        for each, quantiles in itertools.product(
+            (tree, tree.at_confidence(0.5)), ((0.5,), (0.3, 0.7), ("0.7", 0.9, 0.3, 0.0, 0.3), ())
+        ):
+            found = [each.quantile(quantile, key) for key in keys for quantile in quantiles]
+            assert each.quantiles_by_key(quantiles) == found
+        for wrong in ((0.5, 1.5), (0.5, "x")):
+            with pytest.raises(ValueError, match="quantile"):
+                tree.quantiles_by_key(wrong)
+
+
 def _without_words(row: dict[str, Any]) -> dict[str, Any]:
     """A quantile as the table has it."""
     return {name: value for name, value in row.items() if not name.endswith("in_words")}
