@@ -3,8 +3,8 @@
 Run t measures y_t = M_t1 x_1 + ... + M_tt x_t, x_s the counts of period s, with independent noise
 of equal size. M is the square-root strategy with even columns (`dpcore.factorised.toeplitz`). The
 counts of all periods follow from the sums, x = M^-1 y, and the counts of periods 1 to t from the
-sums of runs 1 to t, so that no estimate changes later. Under rho every total and every window of some
-periods is closer than by a temporal tree, since noise of many sums cancels in part.
+sums of runs 1 to t, so that no estimate changes later. Under rho every total and every window of
+some periods is closer than by a temporal tree, since noise of many sums cancels in part.
 
 Under epsilon a row would move all later sums by amounts that add up: a temporal tree is better.
 

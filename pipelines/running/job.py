@@ -59,8 +59,8 @@ _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_samp
 
 
 class JobOptions(PipelineOptions):
-    """Beam's options, each kind of which is read from the arguments once: Beam reads some of them
-    anew for every step of a graph."""
+    """Beam's options, read from the arguments once for each kind: Beam reads some kinds anew for
+    every step of a graph."""
 
     def view_as(self, cls: type[PipelineOptions]) -> Any:
         """Return the options of a kind; all kinds share their values."""
