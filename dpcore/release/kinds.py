@@ -12,41 +12,21 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dpcore.distinct.question import distinct_question_from_spec
-from dpcore.distinct.released import ReleasedDistinct
-from dpcore.exponential.question import exponential_question_from_spec
-from dpcore.exponential.released import ReleasedQuantiles
-from dpcore.hierarchy.question import hierarchy_question_from_spec
-from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe import Universe
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.mean.question import mean_question_from_spec
-from dpcore.mean.released import ReleasedMean
-from dpcore.ordered.question import ordered_question_from_spec
-from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
+from dpcore.release.mechanisms import MECHANISM_NAMES, mechanism_from_entries
 from dpcore.rows.key_table import KeyTable
-from dpcore.selection.question import ReleasedSelection, SelectionQuestion
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.released import own_period
-from dpcore.series.separate import series_question_from_spec
-from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.released import ReleasedSparse
-from dpcore.table.question import table_question_from_spec
-from dpcore.table.released import ReleasedTable
-from dpcore.unit_bounds.question import BoundQuestion, ReleasedBound
-from dpcore.value_bounds.question import ReleasedValueBounds, ValueBoundsQuestion
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
 ReadUniverse = Callable[[str], Universe]
 ReadKeys = Callable[[str], KeyTable]
+# What trees concluded, by the name of the table.
+Tables = Mapping[str, pa.Table]
 
 
 class ReadTerms(NamedTuple):
@@ -72,10 +52,15 @@ class TreeKind(NamedTuple):
     """
 
     question: Callable[[Spec, ReadTerms], Question]
-    released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
+    released: Callable[[Any, ReadPart, Tables], Released]
 
 
-def _ordered(spec: Spec, terms: ReadTerms) -> Question:
+# Every kind is imported when a release first has one: all of them take longer than most queries.
+
+
+def _read_ordered(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.ordered.question import ordered_question_from_spec
+
     return ordered_question_from_spec(
         spec,
         terms.unit,
@@ -85,7 +70,15 @@ def _ordered(spec: Spec, terms: ReadTerms) -> Question:
     )
 
 
-def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
+def _released_ordered(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.ordered.released import ReleasedCdf
+
+    return ReleasedCdf(question, read, tables.get(QUANTILES))
+
+
+def _read_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.hierarchy.question import hierarchy_question_from_spec
+
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
     context = {"unit": terms.unit, "measure": terms.measure}
@@ -98,65 +91,145 @@ def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     )
 
 
-def _series(spec: Spec, terms: ReadTerms) -> Question:
+def _released_hierarchy(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.hierarchy.released import ReleasedHierarchy
+
+    return ReleasedHierarchy(question, read)
+
+
+def _read_sparse(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.sparse.question import SparseQuestion
+
+    return SparseQuestion.from_spec(spec)
+
+
+def _released_sparse(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.sparse.released import ReleasedSparse
+
+    return ReleasedSparse(question, read)
+
+
+def _read_selection(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.selection.question import SelectionQuestion
+
+    return SelectionQuestion.from_spec(spec, unit=terms.unit)
+
+
+def _released_selection(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.selection.question import ReleasedSelection
+
+    return ReleasedSelection(question, read)
+
+
+def _read_bound(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.unit_bounds.question import BoundQuestion
+
+    return BoundQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
+
+
+def _released_bound(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.unit_bounds.question import ReleasedBound
+
+    return ReleasedBound(question, read)
+
+
+def _read_value_bounds(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.value_bounds.question import ValueBoundsQuestion
+
+    return ValueBoundsQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
+
+
+def _released_value_bounds(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.value_bounds.question import ReleasedValueBounds
+
+    return ReleasedValueBounds(question, read)
+
+
+def _read_exponential(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.exponential.question import exponential_question_from_spec
+
+    return exponential_question_from_spec(spec, terms.unit, terms.measure)
+
+
+def _released_exponential(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.exponential.released import ReleasedQuantiles
+
+    return ReleasedQuantiles(question, tables[QUANTILES])
+
+
+def _read_hypercube(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.hypercube.question import HypercubeQuestion
+
+    return HypercubeQuestion.from_spec(spec)
+
+
+def _released_hypercube(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.hypercube.released import ReleasedHypercube
+
+    return ReleasedHypercube(question, read)
+
+
+def _read_table(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.table.question import table_question_from_spec
+
+    return table_question_from_spec(spec, terms.unit, terms.measure)
+
+
+def _released_table(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.table.released import ReleasedTable
+
+    return ReleasedTable(question, read)
+
+
+def _read_distinct(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.distinct.question import distinct_question_from_spec
+
+    return distinct_question_from_spec(spec, terms.unit, terms.measure)
+
+
+def _released_distinct(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.distinct.released import ReleasedDistinct
+
+    return ReleasedDistinct(question, read)
+
+
+def _read_mean(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.mean.question import mean_question_from_spec
+
+    return mean_question_from_spec(spec, terms.unit, terms.measure)
+
+
+def _released_mean(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.mean.released import ReleasedMean
+
+    return ReleasedMean(question, read)
+
+
+def _read_series(spec: Spec, terms: ReadTerms) -> Question:
+    from dpcore.series.separate import series_question_from_spec
+
     return series_question_from_spec(spec, lambda level: find_kind(level).question(level, terms))
 
 
-def _released_period(
-    question: SeriesQuestion, read: ReadPart, tables: Mapping[str, pa.Table]
-) -> Released:
+def _released_series(question: Any, read: ReadPart, tables: Tables) -> Released:
+    from dpcore.series.released import own_period
+
     return own_period(question, read, tables, lambda tree: kind_named(tree.kind).released)
 
 
 KINDS: dict[str, TreeKind] = {
-    "ordered": TreeKind(
-        _ordered,
-        lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES)),
-    ),
-    "hierarchy": TreeKind(
-        _hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)
-    ),
-    "sparse": TreeKind(
-        lambda spec, terms: SparseQuestion.from_spec(spec),
-        lambda question, read, tables: ReleasedSparse(question, read),
-    ),
-    "selection": TreeKind(
-        lambda spec, terms: SelectionQuestion.from_spec(spec, unit=terms.unit),
-        lambda question, read, tables: ReleasedSelection(question, read),
-    ),
-    "bound": TreeKind(
-        lambda spec, terms: BoundQuestion.from_spec(
-            spec, unit=terms.unit.once, measure=terms.measure
-        ),
-        lambda question, read, tables: ReleasedBound(question, read),
-    ),
-    "value_bounds": TreeKind(
-        lambda spec, terms: ValueBoundsQuestion.from_spec(
-            spec, unit=terms.unit.once, measure=terms.measure
-        ),
-        lambda question, read, tables: ReleasedValueBounds(question, read),
-    ),
-    "exponential": TreeKind(
-        lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),
-        lambda question, read, tables: ReleasedQuantiles(question, tables[QUANTILES]),
-    ),
-    "hypercube": TreeKind(
-        lambda spec, terms: HypercubeQuestion.from_spec(spec),
-        lambda question, read, tables: ReleasedHypercube(question, read),
-    ),
-    "table": TreeKind(
-        lambda spec, terms: table_question_from_spec(spec, terms.unit, terms.measure),
-        lambda question, read, tables: ReleasedTable(question, read),
-    ),
-    "distinct": TreeKind(
-        lambda spec, terms: distinct_question_from_spec(spec, terms.unit, terms.measure),
-        lambda question, read, tables: ReleasedDistinct(question, read),
-    ),
-    "mean": TreeKind(
-        lambda spec, terms: mean_question_from_spec(spec, terms.unit, terms.measure),
-        lambda question, read, tables: ReleasedMean(question, read),
-    ),
-    "series": TreeKind(_series, _released_period),
+    "ordered": TreeKind(_read_ordered, _released_ordered),
+    "hierarchy": TreeKind(_read_hierarchy, _released_hierarchy),
+    "sparse": TreeKind(_read_sparse, _released_sparse),
+    "selection": TreeKind(_read_selection, _released_selection),
+    "bound": TreeKind(_read_bound, _released_bound),
+    "value_bounds": TreeKind(_read_value_bounds, _released_value_bounds),
+    "exponential": TreeKind(_read_exponential, _released_exponential),
+    "hypercube": TreeKind(_read_hypercube, _released_hypercube),
+    "table": TreeKind(_read_table, _released_table),
+    "distinct": TreeKind(_read_distinct, _released_distinct),
+    "mean": TreeKind(_read_mean, _released_mean),
+    "series": TreeKind(_read_series, _released_series),
 }
 
 
@@ -166,7 +239,7 @@ def kind_named(name: str) -> TreeKind:
     >>> kind_named("adaptive") is KINDS["ordered"]
     True
     """
-    domains = (domain for domain, mechanisms in MECHANISMS.items() if name in mechanisms)
+    domains = (domain for domain, mechanisms in MECHANISM_NAMES.items() if name in mechanisms)
     return KINDS[next(domains, name)]
 
 

@@ -8,24 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.levels.uniform import UniformMechanism
 from dpcore.questions.mechanism import Mechanism
 
-# For each kind of domain, by the name in specifications; the first is that of those that name none.
-MECHANISMS: dict[str, dict[str, type[Mechanism[Any, Any]]]] = {
-    "ordered": {
-        "ordered": UniformMechanism,
-        "adaptive": AdaptiveMechanism,
-        "factorised": FactorizedMechanism,
-    },
-    "hierarchy": {
-        "hierarchy": IrregularMechanism,
-        "adaptive_hierarchy": AdaptiveMechanism,
-    },
+# For each kind of domain, by the name in specifications; one without a name has the first.
+MECHANISM_NAMES: dict[str, tuple[str, ...]] = {
+    "ordered": ("ordered", "adaptive", "factorised"),
+    "hierarchy": ("hierarchy", "adaptive_hierarchy"),
 }
 
 
@@ -42,8 +30,27 @@ def mechanism_from_entries(
     Raises:
         KeyError: there is no such mechanism.
     """
-    mechanism, keyed = MECHANISMS[domain][str(left.get("kind", domain))], left["keys"] is not None
-    if "thresholds" in left and mechanism is IrregularMechanism:
+    name, keyed = str(left.get("kind", domain)), left["keys"] is not None
+    if name not in MECHANISM_NAMES[domain]:
+        raise KeyError(name)
+    # Each is imported when it is first read: all of them take longer than most queries.
+    if name in ("adaptive", "adaptive_hierarchy"):
+        from dpcore.adaptive.mechanism import AdaptiveMechanism
+
+        return AdaptiveMechanism.from_entries(left, keyed=keyed, **context)
+    if name == "factorised":
+        from dpcore.factorised.mechanism import FactorizedMechanism
+
+        return FactorizedMechanism.from_entries(left, keyed=keyed, **context)
+    if name == "ordered":
+        from dpcore.levels.uniform import UniformMechanism
+
+        return UniformMechanism.from_entries(left, keyed=keyed, **context)
+    if "thresholds" in left:
+        from dpcore.levels.thresholds import ThresholdMechanism
+
         # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
         return ThresholdMechanism.from_entries(left, keyed=keyed, tree=context["tree"])
-    return mechanism.from_entries(left, keyed=keyed, **context)
+    from dpcore.levels.irregular import IrregularMechanism
+
+    return IrregularMechanism.from_entries(left, keyed=keyed, **context)
