@@ -10,47 +10,111 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.questions.question import Question
 from dpcore.release.kinds import kind_named
 from pipelines.description.description import Description, plain_description
 from pipelines.distinct.lines import distinct_description, distinct_summary, distinct_target
-from pipelines.distinct.page import distinct_tree
 from pipelines.distinct.section import DistinctTree
 from pipelines.exponential.lines import exponential_summary
-from pipelines.exponential.page import exponential_tree
-from pipelines.hierarchy.chosen_nodes import check_paths
 from pipelines.hierarchy.lines import hierarchy_description, hierarchy_summary
-from pipelines.hierarchy.page import hierarchy_tree
 from pipelines.hierarchy.section import HierarchyTree
 from pipelines.hypercube.lines import hypercube_description, hypercube_summary, hypercube_target
-from pipelines.hypercube.page import hypercube_tree
 from pipelines.hypercube.section import HypercubeTree
 from pipelines.mean.lines import mean_description, mean_summary, mean_target
-from pipelines.mean.page import mean_tree
 from pipelines.mechanisms.mechanisms import mechanism_target
 from pipelines.ordered.lines import ordered_description, ordered_summary
-from pipelines.ordered.page import ordered_tree
 from pipelines.ordered.section import OrderedTree
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import PageRoom, TreePage
 from pipelines.plain.lines import summary_lines
-from pipelines.plain.page import plain_tree
 from pipelines.sections.tree import TreeSection
 from pipelines.series.lines import series_description, series_target
-from pipelines.series.page import period_tree
 from pipelines.sparse.lines import sparse_description, sparse_summary, sparse_target
-from pipelines.sparse.nodes import check_sparse_paths
-from pipelines.sparse.page import sparse_tree
 from pipelines.sparse.section import SparseTree
 from pipelines.table.lines import table_description, table_summary, table_target
-from pipelines.table.page import table_tree
 from pipelines.table.section import TableTree
 from pipelines.target import ErrorTarget
 
+if TYPE_CHECKING:
+    from pipelines.page.nodes import ReleasedTables
+    from pipelines.page.tree_page import PageRoom, TreePage
+
 # Of a tree whose section names no kind.
 DEFAULT_KIND = "ordered"
+
+# The page of a release is imported when there is one to make: no plan or answer needs it.
+
+
+def _page_distinct(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.distinct.page import distinct_tree
+
+    return distinct_tree(release, question, room)
+
+
+def _page_exponential(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.exponential.page import exponential_tree
+
+    return exponential_tree(release, question, room)
+
+
+def _page_hierarchy(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.hierarchy.page import hierarchy_tree
+
+    return hierarchy_tree(release, question, room)
+
+
+def _page_hypercube(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.hypercube.page import hypercube_tree
+
+    return hypercube_tree(release, question, room)
+
+
+def _page_mean(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.mean.page import mean_tree
+
+    return mean_tree(release, question, room)
+
+
+def _page_ordered(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.ordered.page import ordered_tree
+
+    return ordered_tree(release, question, room)
+
+
+def _page_sparse(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.sparse.page import sparse_tree
+
+    return sparse_tree(release, question, room)
+
+
+def _page_table(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.table.page import table_tree
+
+    return table_tree(release, question, room)
+
+
+def _page_plain(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.plain.page import plain_tree
+
+    return plain_tree(release, question, room)
+
+
+def _page_series(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    from pipelines.series.page import period_tree
+
+    return period_tree(release, question, room, _period_kind(question).page)
+
+
+def _check_hierarchy(release: ReleasedTables, question: Any, room: PageRoom) -> None:
+    from pipelines.hierarchy.chosen_nodes import check_paths
+
+    check_paths(release, question, room)
+
+
+def _check_sparse(release: ReleasedTables, question: Any, room: PageRoom) -> None:
+    from pipelines.sparse.nodes import check_sparse_paths
+
+    check_sparse_paths(release, question, room)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +136,7 @@ class KindHandlers:
     describe: Callable[[Any], Description] = plain_description
     target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
     summary_lines: Callable[[Any], Iterator[str]] = summary_lines
-    page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = plain_tree
+    page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = _page_plain
     check_paths: Callable[[ReleasedTables, Any, PageRoom], None] | None = None
 
 
@@ -82,51 +146,51 @@ KINDS: dict[str, KindHandlers] = {
         describe=ordered_description,
         target=mechanism_target,
         summary_lines=ordered_summary,
-        page=ordered_tree,
+        page=_page_ordered,
     ),
     "hierarchy": KindHandlers(
         section=HierarchyTree,
         describe=hierarchy_description,
         target=mechanism_target,
         summary_lines=hierarchy_summary,
-        page=hierarchy_tree,
-        check_paths=check_paths,
+        page=_page_hierarchy,
+        check_paths=_check_hierarchy,
     ),
     "sparse": KindHandlers(
         section=SparseTree,
         describe=sparse_description,
         target=sparse_target,
         summary_lines=sparse_summary,
-        page=sparse_tree,
-        check_paths=check_sparse_paths,
+        page=_page_sparse,
+        check_paths=_check_sparse,
     ),
     "hypercube": KindHandlers(
         section=HypercubeTree,
         describe=hypercube_description,
         target=hypercube_target,
         summary_lines=hypercube_summary,
-        page=hypercube_tree,
+        page=_page_hypercube,
     ),
     "table": KindHandlers(
         section=TableTree,
         describe=table_description,
         target=table_target,
         summary_lines=table_summary,
-        page=table_tree,
+        page=_page_table,
     ),
     "distinct": KindHandlers(
         section=DistinctTree,
         describe=distinct_description,
         target=distinct_target,
         summary_lines=distinct_summary,
-        page=distinct_tree,
+        page=_page_distinct,
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(
         section=None,
         describe=ordered_description,
         summary_lines=exponential_summary,
-        page=exponential_tree,
+        page=_page_exponential,
     ),
     # A mean alone, of a tree over an ordered domain.
     "mean": KindHandlers(
@@ -134,7 +198,7 @@ KINDS: dict[str, KindHandlers] = {
         describe=mean_description,
         target=mean_target,
         summary_lines=mean_summary,
-        page=mean_tree,
+        page=_page_mean,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": KindHandlers(
@@ -144,9 +208,7 @@ KINDS: dict[str, KindHandlers] = {
         ),
         target=series_target,
         summary_lines=lambda tree: find_kind(tree.question).summary_lines(tree),
-        page=lambda release, question, room: period_tree(
-            release, question, room, _period_kind(question).page
-        ),
+        page=_page_series,
     ),
 }
 
