@@ -109,7 +109,7 @@ def register(patch: pytest.MonkeyPatch) -> None:
 
     A section reads the names when it is imported, before a test adds one: it is made again here.
     """
-    patch.setitem(release_mechanisms.MECHANISMS["ordered"], "toy", ToyMechanism)
+    patch.setitem(release_mechanisms.MECHANISMS["ordered"], "toy", lambda: ToyMechanism)
     described = described_mechanisms.Described(toy_description)
     patch.setitem(described_mechanisms.MECHANISMS, ToyMechanism, described)  # type: ignore[arg-type]
     patch.setitem(ordered_mechanisms.MECHANISMS, "toy", MechanismSection(toy_workload))  # type: ignore[arg-type]

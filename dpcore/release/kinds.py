@@ -18,7 +18,7 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISM_NAMES, mechanism_from_entries
+from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
 from dpcore.rows.key_table import KeyTable
 
 Spec = Mapping[str, Any]
@@ -239,7 +239,7 @@ def kind_named(name: str) -> TreeKind:
     >>> kind_named("adaptive") is KINDS["ordered"]
     True
     """
-    domains = (domain for domain, mechanisms in MECHANISM_NAMES.items() if name in mechanisms)
+    domains = (domain for domain, mechanisms in MECHANISMS.items() if name in mechanisms)
     return KINDS[next(domains, name)]
 
 

@@ -6,14 +6,45 @@ one kind of domain; `dpcore.release.kinds` has the domains.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dpcore.questions.mechanism import Mechanism
 
-# For each kind of domain, by the name in specifications; one without a name has the first.
-MECHANISM_NAMES: dict[str, tuple[str, ...]] = {
-    "ordered": ("ordered", "adaptive", "factorised"),
-    "hierarchy": ("hierarchy", "adaptive_hierarchy"),
+AnyMechanism = type[Mechanism[Any, Any]]
+
+# Each is imported when a release first has it: all of them take longer than most queries.
+
+
+def _uniform() -> AnyMechanism:
+    from dpcore.levels.uniform import UniformMechanism
+
+    return UniformMechanism
+
+
+def _irregular() -> AnyMechanism:
+    from dpcore.levels.irregular import IrregularMechanism
+
+    return IrregularMechanism
+
+
+def _adaptive() -> AnyMechanism:
+    from dpcore.adaptive.mechanism import AdaptiveMechanism
+
+    return AdaptiveMechanism
+
+
+def _factorized() -> AnyMechanism:
+    from dpcore.factorised.mechanism import FactorizedMechanism
+
+    return FactorizedMechanism
+
+
+# For each kind of domain, by the name in specifications, what imports the mechanism; one without a
+# name has the first.
+MECHANISMS: dict[str, dict[str, Callable[[], AnyMechanism]]] = {
+    "ordered": {"ordered": _uniform, "adaptive": _adaptive, "factorised": _factorized},
+    "hierarchy": {"hierarchy": _irregular, "adaptive_hierarchy": _adaptive},
 }
 
 
@@ -31,26 +62,10 @@ def mechanism_from_entries(
         KeyError: there is no such mechanism.
     """
     name, keyed = str(left.get("kind", domain)), left["keys"] is not None
-    if name not in MECHANISM_NAMES[domain]:
-        raise KeyError(name)
-    # Each is imported when it is first read: all of them take longer than most queries.
-    if name in ("adaptive", "adaptive_hierarchy"):
-        from dpcore.adaptive.mechanism import AdaptiveMechanism
-
-        return AdaptiveMechanism.from_entries(left, keyed=keyed, **context)
-    if name == "factorised":
-        from dpcore.factorised.mechanism import FactorizedMechanism
-
-        return FactorizedMechanism.from_entries(left, keyed=keyed, **context)
-    if name == "ordered":
-        from dpcore.levels.uniform import UniformMechanism
-
-        return UniformMechanism.from_entries(left, keyed=keyed, **context)
-    if "thresholds" in left:
+    imported = MECHANISMS[domain][name]
+    if "thresholds" in left and imported is _irregular:
         from dpcore.levels.thresholds import ThresholdMechanism
 
         # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
         return ThresholdMechanism.from_entries(left, keyed=keyed, tree=context["tree"])
-    from dpcore.levels.irregular import IrregularMechanism
-
-    return IrregularMechanism.from_entries(left, keyed=keyed, **context)
+    return imported().from_entries(left, keyed=keyed, **context)
