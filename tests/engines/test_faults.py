@@ -81,7 +81,7 @@ def check_left(folder: Path, expected: Files) -> None:
 
 @engines("local")
 def test_bundles_processed_again(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
-    workspace.release(("--direct_runner_bundle_repeat=2",))
+    workspace.release(("--runner=DirectRunner", "--direct_runner_bundle_repeat=2"))
     check_drawn_once(workspace, undisturbed, leaks)
     written = workspace.noted("written")
     assert len(written) > 1.5 * len(set(written))
