@@ -134,7 +134,8 @@ def test_release_kill_query_and_repair(
     (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
     del left[listed]
     assert "manifest.json" not in left and left.items() <= released.items()
-    assert sum(name.startswith("nodes/") for name in left) == 1
+    # Of the two parts that are written at the same time.
+    assert sum(name.startswith("nodes/") for name in left) <= 1
     assert main(["release", path, *OPTIONS]) == 0
     assert bucket.contents("killed") == released
 
