@@ -61,7 +61,15 @@ class LoopRunner(PipelineRunner):
 
 
 def _thread_count(options: Any) -> int:
-    return int(options.view_as(DirectOptions).direct_num_workers) or len(os.sched_getaffinity(0))
+    return int(options.view_as(DirectOptions).direct_num_workers) or _processor_count()
+
+
+def _processor_count() -> int:
+    """The processors that this process may use; where the system does not say, all that there
+    are."""
+    if hasattr(os, "sched_getaffinity"):  # Linux alone
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class _Done(PipelineResult):

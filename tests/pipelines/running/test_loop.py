@@ -5,6 +5,7 @@ That releases of every kind have the same bits is tested with the Python door.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.running import loop
 from pipelines.running.job import LOOP_RUNNER, beam_options
 from pipelines.running.loop import LoopRunner
 from transforms.errors import InputError
@@ -177,6 +179,14 @@ def test_other_steps_are_refused() -> None:
 
     with pytest.raises(NotImplementedError, match="Other"):
         run(lambda pipeline: pipeline | Other())
+
+
+def test_processors_are_counted_on_every_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = PipelineOptions(["--direct_num_workers=0"])
+    assert loop._thread_count(options) == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert loop._thread_count(options) == os.cpu_count()
+    assert loop._thread_count(PipelineOptions(["--direct_num_workers=3"])) == 3
 
 
 def test_named_as_every_runner_is() -> None:
