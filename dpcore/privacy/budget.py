@@ -57,6 +57,8 @@ class Budget(Coded):
     amount: Fraction = field(metadata=coded(name="budget"))
 
     def __post_init__(self) -> None:
+        # Plans are kept by the budgets that they are made for: equal ones must be the same value.
+        object.__setattr__(self, "amount", Fraction(self.amount))
         if not self.amount > 0:
             raise ValueError(f"{self.measure.value}: {self.amount} is not above 0")
 

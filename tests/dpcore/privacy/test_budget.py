@@ -136,3 +136,11 @@ def test_refuses_noise_too_large_for_counts() -> None:
     tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**41))
     with pytest.raises(ValueError, match="scale"):
         level_law(ADD_REMOVE_ROW, tiny, single_node=False)
+
+
+def test_equal_budgets_have_the_same_amount() -> None:
+    """What is planned for one may be used for the other."""
+    for amount in (2, 2.0, Fraction(2)):
+        made = Budget(measure=Measure.RHO, amount=amount)  # type: ignore[arg-type]
+        assert made == Budget(measure=Measure.RHO, amount=Fraction(2))
+        assert type(made.amount) is Fraction
