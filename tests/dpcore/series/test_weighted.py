@@ -223,7 +223,7 @@ def test_a_run_without_all_periods_before_is_refused(fault: str) -> None:
     assert release_counts(plan, {"days": ours}, KEY, nonce=bytes([6]))
 
 
-def test_noise_is_a_function_of_all_that_the_sum_is_made_of() -> None:
+def test_other_rows_of_an_earlier_period_change_all_later_noise() -> None:
     """Other rows of an earlier period give other noise in every later run."""
     tree = one_level(Budget(measure=Measure.RHO, amount=Fraction(1, 50)), keys=50)
     one, other = Runs.by_sums(tree, PERIODS), Runs.by_sums(tree, PERIODS)
