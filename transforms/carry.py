@@ -59,19 +59,29 @@ def check_turn(plan: ReleasePlan, output: str) -> None:
                 "periods are released in their order"
             )
     if period > 1:
-        _check_before(plan, run_folder_before(plan, output))
+        earlier = {period - 1}.union(*_state_runs(plan).values())
+        for number in sorted(earlier, reverse=True):
+            _check_earlier(plan, _beside(output, number), number)
 
 
-def _check_before(plan: ReleasePlan, folder: str) -> None:
-    before = run_before(plan)
-    assert plan.run is not None and before.run is not None
+def _check_earlier(plan: ReleasePlan, folder: str, period: int) -> None:
+    """Check that a finished run is of this series.
+
+    Args:
+        plan: of the run that goes on from it.
+        folder: of the finished run.
+        period: of the finished run.
+    """
+    assert plan.run is not None
     path = files.join(folder, MANIFEST)
     if not files.exists(path):
+        if period < plan.run.period - 1:
+            raise SeriesError(f"series: {folder} is missing, from which later runs go on")
         raise SeriesError(
-            f"series: period {plan.run.period} comes after period {before.run.period}, of which "
-            f"{folder} holds no finished release; a period without rows is released too"
+            f"series: period {plan.run.period} comes after period {period}, of which {folder} "
+            "holds no finished release; a period without rows is released too"
         )
-    if read_manifest(path)["spec"] != json.loads(json.dumps(before.spec())):
+    if read_manifest(path)["spec"] != json.loads(json.dumps(for_period(plan, period).spec())):
         raise SeriesError(
             f"series: {folder} is a run of another series: only the period may differ from run to "
             "run"

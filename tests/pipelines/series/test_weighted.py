@@ -135,6 +135,20 @@ def test_a_run_without_the_folder_of_an_earlier_one_is_refused(copy: Sums) -> No
     refused(copy.period(7), "period-0004 is missing, from which later runs go on")
 
 
+def test_an_earlier_run_of_another_series_is_refused(copy: Sums, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Sums(tmp_path / "other")
+    shutil.copy(copy.folder / "release.key", other.folder / "release.key")
+    for period in range(1, 5):
+        other.write_period(period)
+        assert other.period(period, periods=PERIODS - 1).code == 0
+    shutil.rmtree(copy.period_folder(4))
+    shutil.copytree(other.period_folder(4), copy.period_folder(4))
+    copy.write_period(7)
+    refused(copy.period(7), f"{copy.period_folder(4)} is a run of another series")
+    assert not copy.period_folder(7).joinpath("manifest.json").exists()
+
+
 def test_states_that_a_later_run_goes_on_from_are_kept(copy: Sums) -> None:
     outcome = copy.run("series", "compact", copy.output)
     assert "sealed files of 3 runs are deleted" in outcome.out
