@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import apache_beam as beam
@@ -22,6 +25,7 @@ from apache_beam.options.pipeline_options import (
     _BeamArgumentParser,
 )
 from apache_beam.runners.runner import PipelineResult, create_runner
+from apache_beam.transforms import environments
 
 from dpcore.release.plan import ReleasePlan
 from pipelines.faults.stopping import postponed
@@ -231,6 +235,19 @@ def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptio
     finish_job(pipeline)
 
 
+@contextmanager
+def _sent_files() -> Iterator[None]:
+    """Let Beam put what it sends to workers into a folder that goes away with the job; by itself it
+    makes one for every environment and leaves it."""
+    made = environments.python_sdk_dependencies
+    with TemporaryDirectory(prefix="dptrees-sent-") as folder:
+        environments.python_sdk_dependencies = partial(made, tmp_dir=folder)
+        try:
+            yield
+        finally:
+            environments.python_sdk_dependencies = made
+
+
 def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
     """Runs a job to its end. One that is stopped here is cancelled where it runs.
 
@@ -246,11 +263,12 @@ def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
     remote = not runs_here(pipeline.options)
     result: PipelineResult | None = None
     try:
-        # Between the engine's taking a job and its naming it, nobody could cancel it.
-        with postponed() if remote else nullcontext():
-            result = pipeline.run()
-        if not submits_only(pipeline.options):
-            result.wait_until_finish()
+        with _sent_files() if remote else nullcontext():
+            # Between the engine's taking a job and its naming it, nobody could cancel it.
+            with postponed() if remote else nullcontext():
+                result = pipeline.run()
+            if not submits_only(pipeline.options):
+                result.wait_until_finish()
         return result
     except KeyboardInterrupt:
         if result is not None:
