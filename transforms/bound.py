@@ -17,11 +17,15 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    PipelineOptions,
+    WorkerOptions,
+)
 
 from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
-from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding
+from dpcore.bounding.unit_rows import MOST_SHARDS, WAITING_ROWS, TreeBounding, planned_shards
 from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.place import UNIT_SHARDS
@@ -47,8 +51,8 @@ class UnitOptions(PipelineOptions):
         parser.add_argument(
             "--unit_shards",
             type=int,
-            default=SHARDS,
-            help="In how many parts the rows of privacy units are bounded; more need less memory.",
+            help="In how many parts the rows of privacy units are bounded; more need less memory. "
+            "By default 4 for each worker that the options name, at least 64.",
         )
 
 
@@ -79,8 +83,9 @@ class BoundRows(beam.PTransform):
         self._plan, self._key, self._earlier = plan, key, earlier
 
     def expand(self, batches: Any) -> Any:
-        shards = unit_shard_count(batches.pipeline.options)
+        options = batches.pipeline.options
         remembers = bool(self._plan.remembering)
+        shards = unit_shard_count(options, default=UNIT_SHARDS if remembers else None)
         if remembers and shards != UNIT_SHARDS:
             raise InputError(
                 f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "
@@ -124,16 +129,28 @@ class BoundRows(beam.PTransform):
         }
 
 
-def unit_shard_count(options: PipelineOptions) -> int:
+def unit_shard_count(options: PipelineOptions, default: int | None = None) -> int:
     """In how many parts the rows of units are bounded.
+
+    Args:
+        options: Beam's.
+        default: where no number is given; None: it follows from the number of workers.
 
     Raises:
         InputError: a number out of range.
     """
     shards = options.view_as(UnitOptions).unit_shards
+    if shards is None:
+        return default or planned_shards(workers=_named_workers(options))
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)
+
+
+def _named_workers(options: PipelineOptions) -> int:
+    """The most workers that an option of an engine names; 1 where none does."""
+    cloud, flink = options.view_as(WorkerOptions), options.view_as(FlinkRunnerOptions)
+    return max(1, cloud.num_workers or 0, cloud.max_num_workers or 0, flink.parallelism)
 
 
 @beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})

@@ -184,6 +184,24 @@ def test_shards_out_of_range(piped) -> None:
             piped(unit_releases.PLANS["ordered"](), ROWS, "rows", f"--unit_shards={shards}")
 
 
+@pytest.mark.parametrize(
+    ("given", "shards"),
+    [
+        ([], 64),
+        (["--num_workers=16"], 64),
+        (["--num_workers=2", "--max_num_workers=17"], 128),
+        (["--parallelism=100"], 512),
+        (["--parallelism=100", "--unit_shards=7"], 7),
+    ],
+)
+def test_shards_follow_the_number_of_workers(given: list[str], shards: int) -> None:
+    assert bound.unit_shard_count(PipelineOptions(given)) == shards
+
+
+def test_a_series_that_remembers_units_keeps_its_shards() -> None:
+    assert bound.unit_shard_count(PipelineOptions(["--parallelism=100"]), default=64) == 64
+
+
 def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) -> None:
     names = []
     for plan in (make_plan("number"), unit_releases.PLANS["ordered"]()):
