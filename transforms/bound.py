@@ -150,7 +150,8 @@ def unit_shard_count(options: PipelineOptions, default: int | None = None) -> in
 def _named_workers(options: PipelineOptions) -> int:
     """The most workers that an option of an engine names; 1 where none does."""
     cloud, flink = options.view_as(WorkerOptions), options.view_as(FlinkRunnerOptions)
-    return max(1, cloud.num_workers or 0, cloud.max_num_workers or 0, flink.parallelism)
+    named = (cloud.num_workers, cloud.max_num_workers, flink.parallelism)
+    return max(1, *(int(each or 0) for each in named))
 
 
 @beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
