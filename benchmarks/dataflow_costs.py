@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.running.worker_memory import machine_for, process_memory
+from dpcore.hierarchy.universe import MOST_WHOLE_LEAVES
+from pipelines.running.worker_memory import Leaves, machine_for, process_memory
 
 SCALE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- computed: begin -->", "<!-- computed: end -->"
@@ -62,6 +63,11 @@ def _number(text: str, words: str) -> float:
     return float(found.group(1))
 
 
+def _leaves(number: int) -> Leaves:
+    """The leaves of a hierarchy, which are read in parts where there are many."""
+    return Leaves(parted=number) if number > MOST_WHOLE_LEAVES else Leaves(listed=number)
+
+
 def table(measured: Measured, chosen: argparse.Namespace) -> str:
     """The releases, a line each, in Markdown."""
     lines = [
@@ -69,7 +75,7 @@ def table(measured: Measured, chosen: argparse.Namespace) -> str:
         "|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     for rows, leaves, workers in RELEASES:
-        machine = machine_for(process_memory(listed=leaves))
+        machine = machine_for(process_memory(_leaves(leaves)))
         vcpus, processes = machine.cores * workers, machine.processes * workers
         busy = min(processes, vcpus)
         seconds = (rows * measured.row + leaves * measured.leaf) * chosen.slower / busy

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.questions.question import Question
 from dpcore.release.kinds import kind_named
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Description, plain_description
 from pipelines.distinct.lines import distinct_description, distinct_summary, distinct_target
 from pipelines.distinct.section import DistinctTree
 from pipelines.exponential.lines import exponential_summary
 from pipelines.hierarchy.lines import hierarchy_description, hierarchy_summary
 from pipelines.hierarchy.section import HierarchyTree
+from pipelines.hypercube.costs import hypercube_costs
 from pipelines.hypercube.lines import hypercube_description, hypercube_summary, hypercube_target
 from pipelines.hypercube.section import HypercubeTree
 from pipelines.mean.lines import mean_description, mean_summary, mean_target
@@ -130,6 +132,7 @@ class KindHandlers:
         page: a tree on the page of a release.
         check_paths: refuses (ValueError) paths that the page cannot show; None where nodes have
             no paths.
+        costs: what a question takes of a processor.
     """
 
     section: type[TreeSection] | None
@@ -138,6 +141,7 @@ class KindHandlers:
     summary_lines: Callable[[Any], Iterator[str]] = summary_lines
     page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = _page_plain
     check_paths: Callable[[ReleasedTables, Any, PageRoom], None] | None = None
+    costs: Callable[[Any], KindCosts] = lambda question: KindCosts()
 
 
 KINDS: dict[str, KindHandlers] = {
@@ -154,6 +158,9 @@ KINDS: dict[str, KindHandlers] = {
         target=mechanism_target,
         summary_lines=hierarchy_summary,
         page=_page_hierarchy,
+        costs=lambda _: KindCosts(
+            row=8.0, row_doubling=1.6, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
+        ),
         check_paths=_check_hierarchy,
     ),
     "sparse": KindHandlers(
@@ -162,6 +169,7 @@ KINDS: dict[str, KindHandlers] = {
         target=sparse_target,
         summary_lines=sparse_summary,
         page=_page_sparse,
+        costs=lambda _: KindCosts(row=800.0, buffered_bytes=60.0),
         check_paths=_check_sparse,
     ),
     "hypercube": KindHandlers(
@@ -170,6 +178,7 @@ KINDS: dict[str, KindHandlers] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=_page_hypercube,
+        costs=hypercube_costs,
     ),
     "table": KindHandlers(
         section=TableTree,
@@ -177,6 +186,7 @@ KINDS: dict[str, KindHandlers] = {
         target=table_target,
         summary_lines=table_summary,
         page=_page_table,
+        costs=lambda question: KindCosts(row=2.0 * len(question.columns) ** 2),
     ),
     "distinct": KindHandlers(
         section=DistinctTree,
@@ -184,6 +194,7 @@ KINDS: dict[str, KindHandlers] = {
         target=distinct_target,
         summary_lines=distinct_summary,
         page=_page_distinct,
+        costs=lambda _: KindCosts(row=20.0, row_doubling=0.0, sent_bytes=0.33),
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(
@@ -199,6 +210,7 @@ KINDS: dict[str, KindHandlers] = {
         target=mean_target,
         summary_lines=mean_summary,
         page=_page_mean,
+        costs=lambda _: KindCosts(row=10.0),
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": KindHandlers(
@@ -209,6 +221,7 @@ KINDS: dict[str, KindHandlers] = {
         target=series_target,
         summary_lines=lambda tree: find_kind(tree.question).summary_lines(tree),
         page=_page_series,
+        costs=lambda question: _period_kind(question).costs(question.shown(0)),
     ),
 }
 

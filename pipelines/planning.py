@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.privacy.budget import Measure
 from dpcore.release.guarantee import stated_guarantee
@@ -24,6 +24,12 @@ from pipelines.terminal_text import print_json, print_line
 from pipelines.unit_bounds.plan import bounds_entries, bounds_lines
 from pipelines.user_error import UserError
 
+if TYPE_CHECKING:
+    from pipelines.cluster.needs import ClusterNeeds
+
+# More than anybody has.
+_MOST_ROWS = 1e15
+
 
 def run_plan(
     path: str,
@@ -31,6 +37,7 @@ def run_plan(
     target_errors: TargetErrors | None,
     rows_guess: float | None,
     units: str | None,
+    workers: int | None,
     as_json: bool,
     parameters: Mapping[str, str] | None = None,
 ) -> int:
@@ -40,15 +47,19 @@ def run_plan(
         path: of the YAML file.
         target_errors: also find the budgets that reach these errors: of the whole release, and of
             each tree alone.
-        rows_guess: a public guess of the number of rows, for errors that are fractions of it.
+        rows_guess: a public guess of the number of rows, for errors that are fractions of it, and
+            for what workers need.
         units: a release of the numbers of rows per unit; also show the rows that bounds cut off,
             and what the bounds cost.
+        workers: also predict what so many workers need for the guessed rows.
         as_json: print one JSON object.
         parameters: parameters of the command line, by name.
     """
     configuration = load_configuration(path, parameters)
-    if target_errors is None and rows_guess is not None:
-        raise UserError("--rows-guess: goes with --target-error")
+    if target_errors is None and workers is None and rows_guess is not None:
+        raise UserError("--rows-guess: goes with --target-error or --workers")
+    if workers is not None and not (rows_guess is not None and 1 <= rows_guess <= _MOST_ROWS):
+        raise UserError("--workers: needs --rows, a public guess of the rows from 1 to 1e15")
     errors = (
         {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)
     )
@@ -65,15 +76,33 @@ def run_plan(
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
         entry["units"] = unit_bounds_entry(configuration, units)
+    needs: ClusterNeeds | None = None
+    if workers is not None and rows_guess is not None:
+        needs = _needs(configuration, plan, workers, rows_guess)
+        entry["cluster"] = needs.to_entry()
     if as_json:
         print_json(entry, indent=1)
         return 0
     for line in guarantee_warnings(plan):
         remark(line)
     _print(plan, entry, wanted_delta=configuration.guarantee.delta is not None)
+    if needs is not None:
+        from pipelines.cluster.lines import cluster_lines
+
+        for line in cluster_lines(needs):
+            print_line(line)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
     return 0
+
+
+def _needs(
+    configuration: Configuration, plan: ReleasePlan, workers: int, rows: float
+) -> ClusterNeeds:
+    """What a release takes on so many workers."""
+    from pipelines.cluster.needs import predicted_needs  # no plan without --workers needs it
+
+    return predicted_needs(configuration, plan, workers=workers, rows=rows)
 
 
 def _target(

@@ -8,6 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dpcore.noise.source import KeyedChoices
+from dpcore.questions.leaf_counts import DENSE_CELLS
 from dpcore.questions.place import Counter, Increments
 from dpcore.questions.roles import TreeCounting
 from dpcore.release.plan import ReleasePlan
@@ -28,9 +29,6 @@ Read = TypeVar("Read")
 # The output of partial counts that are yet to be matched with the leaves of their tree.
 SLOTS = "slots"
 PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
-
-# Dense arrays of all trees together; 8 bytes a cell.
-DENSE_CELLS = 2**25
 
 
 class CountingDoFn(KeyedDoFn):

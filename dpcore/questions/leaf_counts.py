@@ -25,6 +25,8 @@ from dpcore.trees.exact_sums import LeafSums, saturated_sums, split_words, words
 
 # Sorted: how many rows are read before the leaves that they touch leave.
 BUFFERED_ROWS = 2**23
+# Dense arrays of all trees together, which one process holds; 8 bytes a cell.
+DENSE_CELLS = 2**25
 
 
 def chunk_place(chunk: Chunk) -> Place:

@@ -21,6 +21,7 @@ def add_plan(commands: Commands) -> None:
             target_errors=chosen.target_error,
             rows_guess=chosen.rows_guess,
             units=chosen.units,
+            workers=chosen.workers,
             as_json=chosen.json,
             parameters=given_parameters(chosen.set),
         )
@@ -38,9 +39,18 @@ def add_plan(commands: Commands) -> None:
     )
     parser.add_argument(
         "--rows-guess",
+        "--rows",
         type=float,
         metavar="ROWS",
-        help="a public guess of the number of rows, for a --target-error that is a fraction of it",
+        help="a public guess of the number of rows, for a --target-error that is a fraction of it, "
+        "and for --workers",
+    )
+    parser.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="NUMBER",
+        help="also predict what so many workers need for --rows: processors, bytes that are "
+        "shuffled, memory, files",
     )
     parser.add_argument(
         "--units",
@@ -49,6 +59,14 @@ def add_plan(commands: Commands) -> None:
         "unit_rows): also show what bounds leave out, and the errors with them",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _positive(text: str) -> int:
+    """A number of workers."""
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
+    return number
 
 
 def _target_errors(text: str) -> TargetErrors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,7 +40,7 @@ from pipelines.running.planned_once import (
 )
 from pipelines.running.preflight import check_workers
 from pipelines.running.run_record import RunRecord
-from pipelines.running.worker_memory import process_memory
+from pipelines.running.worker_memory import Leaves, process_memory
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
@@ -215,17 +214,10 @@ class Stage:
     def _check_dataflow(self) -> None:
         """Sees that workers of Dataflow reach what there is, and chooses their machines."""
         configuration = self.configuration
-        questions = {each.name: each for each in self.plan.questions}
         check_dataflow_references(configuration)
         paths = configuration.input_paths if self.source is None else self.source.paths
         check_dataflow_reach(self.options, (*paths, self.output))
-        leaves: Counter[bool] = Counter()
-        for tree in configuration.trees:
-            if tree.name in questions:
-                question = questions[tree.name]
-                is_listed = bool(question.public_tables)
-                leaves[is_listed] += (tree.leaves or 0) * question.key_count
-        size_workers(self.options, process_memory(listed=leaves[True], others=leaves[False]))
+        size_workers(self.options, process_memory(Leaves.from_plan(configuration, self.plan)))
 
     def _begun_under(self) -> str | None:
         """The id of the key under which a release was begun and goes on, as its folder shows, or

@@ -1,20 +1,29 @@
-"""The memory of a worker's process, from the plan alone, and machines that have as much.
+"""The memory of a worker's process and of the launcher, from the plan alone, and machines that have
+as much.
 
 From docs/scale.md: a process that reads rows of a tree with a public table of its leaves knows all
-of them, at some 90 bytes each; of other trees it holds arrays of at most 2^25 leaves (beyond, ids
-that wait to be sorted), and a copy while they are packed.
+of them, at some 90 bytes each, or, where they are read in parts, their parents; of other trees it
+holds arrays of at most 2^25 leaves (beyond, ids that wait to be sorted), and a copy while they are
+packed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpcore.bounding.unit_rows import WAITING_ROWS
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
 from pipelines.user_error import UserError
 
 _GIB = 2**30
 # Python, Beam and Arrow, and the rows and parts in flight.
 _BASE = 700 * 2**20
 _BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
+# Of leaves that are read in parts: their parents, on a worker and on the launcher.
+_BYTES_OF_PARTED_LEAF, _BYTES_PLANNED = 8, 13
+# Of a privacy unit's row that waits to be sent, and of one in a shard that is bounded.
+_BYTES_OF_WAITING_ROW, _BYTES_OF_UNIT_ROW = 60, 100
 # The memory of a virtual machine's system, and of Dataflow's own process beside Python's.
 _SYSTEM = _GIB
 
@@ -53,17 +62,76 @@ _CHOICES = (
 MACHINES = {each.name: each for each in _CHOICES if each.processes == each.cores}
 
 
-def process_memory(*, listed: int = 0, others: int = 0) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Leaves:
+    """How many leaves the trees of a plan have, by how a process holds them.
+
+    Attributes:
+        listed: of trees that have a public table of them.
+        parted: of those whose table is read in parts.
+        others: of all other trees.
+    """
+
+    listed: int = 0
+    parted: int = 0
+    others: int = 0
+
+    @classmethod
+    def from_plan(cls, configuration: Configuration, plan: ReleasePlan) -> Leaves:
+        """Count the leaves of a plan."""
+        found = {"listed": 0, "parted": 0, "others": 0}
+        sizes = tree_leaves(configuration, plan)
+        for question in plan.questions:
+            name = "parted" if question.is_matched else "listed"
+            found[name if question.public_tables else "others"] += sizes[question.name] or 0
+        return cls(**found)
+
+
+def tree_leaves(configuration: Configuration, plan: ReleasePlan) -> dict[str, int | None]:
+    """Return the leaves of each tree of a plan, under all its keys; None where nobody lists them.
+
+    Args:
+        configuration: of the release.
+        plan: its plan, or that of a stage of it.
+    """
+    known = {tree.name: tree.leaves for tree in configuration.trees}
+    found: dict[str, int | None] = {}
+    for question in plan.questions:
+        leaves = known.get(question.name)
+        counted = None if leaves is None else leaves * question.key_count
+        found[question.name] = counted or question.dense_cells or None
+    return found
+
+
+def process_memory(leaves: Leaves, *, unit_rows: float = 0.0) -> int:
     """The bytes that a process of a worker may need.
 
     Args:
-        listed: leaves of trees that have a public table of them.
-        others: leaves of all other trees.
+        leaves: of the plan.
+        unit_rows: rows of privacy units in a shard; 0: the unit is the row.
 
-    >>> round(process_memory(listed=8_100_000) / 2**20)
+    >>> round(process_memory(Leaves(listed=8_100_000)) / 2**20)
     1395
     """
-    return _BASE + _BYTES_OF_LISTED_LEAF * listed + _BYTES_OF_LEAF * min(others, _MOST_DENSE)
+    needed = _BASE + _BYTES_OF_LISTED_LEAF * leaves.listed
+    needed += _BYTES_OF_PARTED_LEAF * leaves.parted
+    needed += _BYTES_OF_LEAF * min(leaves.others, _MOST_DENSE)
+    if unit_rows:
+        waiting = _BYTES_OF_WAITING_ROW * WAITING_ROWS
+        needed += max(waiting, round(_BYTES_OF_UNIT_ROW * unit_rows))
+    return needed
+
+
+def launcher_memory(leaves: Leaves) -> int:
+    """The bytes that the launcher may need, which plans and makes the page.
+
+    Args:
+        leaves: of the plan.
+
+    >>> round(launcher_memory(Leaves(parted=10**9)) / 2**30)
+    13
+    """
+    return _BASE + _BYTES_OF_LISTED_LEAF * leaves.listed + _BYTES_PLANNED * leaves.parted
 
 
 def machine_for(needed: int) -> Machine:

@@ -11,7 +11,7 @@ from pipelines.command import main
 from pipelines.configuration import load_configuration
 from pipelines.running.dataflow import check_dataflow_references, size_workers
 from pipelines.running.job import beam_options
-from pipelines.running.worker_memory import machine_for, process_memory
+from pipelines.running.worker_memory import Leaves, machine_for, process_memory
 from pipelines.user_error import UserError
 from tests import google_cloud
 from tests.optional import table_library
@@ -190,13 +190,14 @@ def test_without_the_clients(monkeypatch) -> None:
         ({"listed": 60_000_000}, "e2-highmem-4", False),
         ({"listed": 100_000_000, "others": 5}, "e2-highmem-2", True),
         ({"listed": 10**9}, "e2-highmem-16", True),
+        ({"parted": 10**9}, "e2-highmem-2", True),
         ({"others": 2**32}, "e2-standard-4", False),
     ],
     ids=str,
 )
 def test_machines_by_the_plan(leaves, machine, one) -> None:
     chosen = beam_options(options())
-    size_workers(chosen, process_memory(**leaves))
+    size_workers(chosen, process_memory(Leaves(**leaves)))
     given = chosen.get_all_options()
     assert given["machine_type"] == machine
     assert ("no_use_multiple_sdk_containers" in given["experiments"]) is one
@@ -204,4 +205,4 @@ def test_machines_by_the_plan(leaves, machine, one) -> None:
 
 def test_no_machine_has_as_much() -> None:
     with pytest.raises(UserError, match="more than any machine"):
-        machine_for(process_memory(listed=10**10))
+        machine_for(process_memory(Leaves(listed=10**10)))
