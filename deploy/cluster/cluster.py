@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from deploy.cluster import worker_pool
-from deploy.cluster.processes import Ports, Servers, accepts_jobs, job_options, staged
+from deploy.cluster.processes import Ports, Servers, accepts_jobs, job_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,6 @@ class Cluster(ABC):
             f"--environment_config={worker_pool.NAME}:{self.ports.pool}",
             # Else every stage starts a process of its own, which first imports Beam.
             "--environment_cache_millis=30000",
-            staged(self.lib),
         )
 
     def _start_worker(self, number: int) -> None:

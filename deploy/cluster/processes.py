@@ -191,9 +191,9 @@ def job_options(port: int, *options: str) -> tuple[str, ...]:
 
 
 def staged(lib: Path) -> str:
-    """The option with which a job takes no jar of an engine along, but one that is empty.
+    """The option with which a job on Spark takes no jar of it along, but one that is empty.
 
-    Without it every job carries all of them, 150 to 300 MB, to clusters whose class path has them.
+    Without it every job carries all of them, 300 MB, to executors whose class path has them.
     """
     (empty,) = lib.glob("grpc-context-*.jar")
     return f"--files_to_stage={empty}"

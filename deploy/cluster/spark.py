@@ -11,6 +11,7 @@ from deploy.cluster.processes import (
     java,
     job_server,
     overview,
+    staged,
 )
 
 LIB = ENGINES / "spark" / "lib"
@@ -51,6 +52,10 @@ class SparkCluster(Cluster):
             self._start_worker(number)
         self.start_server()
         self._wait(range(self.workers))
+
+    def options(self) -> tuple[str, ...]:
+        """The command's options for a job on the cluster."""
+        return (*super().options(), staged(LIB))
 
     def start_server(self) -> None:
         """Start the job server, which runs the drivers of the jobs."""
