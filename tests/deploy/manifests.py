@@ -3,18 +3,24 @@ unknown field, and for the operators' kinds by schemas of the fields that are us
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import kubernetes_validate
+import pytest
 import yaml
 
 from tests.deploy.operators import FLINK_DEPLOYMENT, SPARK_APPLICATION
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
+KUSTOMIZE = DEPLOY.parent / "build" / "engines" / "bin" / "kustomize"
 # The oldest of the versions in use that starts a sidecar before its pod's containers by default,
 # and the newest one whose schema is there.
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
@@ -30,7 +36,29 @@ def manifest_files() -> list[Path]:
     """All files that hold manifests: neither kustomize's own nor a configuration of dptrees."""
     found = sorted(KUBERNETES.rglob("*.yaml"))
     others = {KUBERNETES / "daily" / "daily.yaml"}
-    return [path for path in found if path.name != "kustomization.yaml" and path not in others]
+    return [path for path in found if not path.name.startswith("kustomiz") and path not in others]
+
+
+def kustomizations(kind: str = "Kustomization") -> list[Path]:
+    """Folders that kustomize builds; with the kind Component, the parts that several share."""
+    found = sorted(KUBERNETES.rglob("kustomization.yaml"))
+    return [path.parent for path in found if yaml.safe_load(path.read_text())["kind"] == kind]
+
+
+def rendered(folder: Path) -> list[Manifest]:
+    """The manifests that kustomize makes of a folder; without kustomize the test is skipped."""
+    return [each for each in yaml.safe_load_all(_built(folder)) if each]
+
+
+@cache
+def _built(folder: Path) -> str:
+    program = str(KUSTOMIZE) if KUSTOMIZE.exists() else shutil.which("kubectl")
+    if program is None:
+        reason = "no kustomize: make kubernetes"
+        assert not os.environ.get("DPTREES_REQUIRE_KUBERNETES"), reason
+        pytest.skip(reason)
+    command = [program, "build" if program == str(KUSTOMIZE) else "kustomize", str(folder)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def manifest(path: str, kind: str) -> Manifest:

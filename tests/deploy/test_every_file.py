@@ -25,7 +25,11 @@ COVERED: dict[str, tuple[str, ...]] = {
     "kubernetes/job-jar/spark/pom.xml": ("tests/deploy/test_job_jar.py",),
     "kubernetes/job-jar/flink/pom.xml": ("tests/deploy/test_job_jar.py",),
     "kubernetes/base/*": ("tests/deploy/test_kubernetes.py",),
-    "kubernetes/session/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_job_server.py"),
+    "kubernetes/session/*": (
+        "tests/deploy/test_kubernetes.py",
+        "tests/deploy/test_job_server.py",
+        "tests/deploy/test_probes.py",
+    ),
     "kubernetes/application/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_flink.py"),
     "kubernetes/spark/*": ("tests/deploy/test_kubernetes.py",),
     "kubernetes/daily/metrics.yaml": (

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,16 +17,17 @@ from tests.deploy.manifests import (
     KUBERNETES,
     Manifest,
     faults,
+    kustomizations,
     manifest,
     manifest_files,
     manifests,
     pods,
+    rendered,
 )
 
 PROJECT = DEPLOY.parent
 FILES = [path for path in manifest_files() if path.name != "engine.yaml"]
-FOLDERS = sorted(path.parent for path in KUBERNETES.rglob("kustomization.yaml"))
-KUSTOMIZE = PROJECT / "build" / "engines" / "bin" / "kustomize"
+FOLDERS = kustomizations()
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -106,24 +104,18 @@ def _pool(value: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=names(FOLDERS))
 def test_kustomization(folder: Path) -> None:
-    """What kustomize makes of a folder is valid too; every file of it is used."""
-    program = KUSTOMIZE if KUSTOMIZE.exists() else shutil.which("kubectl")
-    if program is None:
-        reason = "no kustomize: make kubernetes"
-        assert not os.environ.get("DPTREES_REQUIRE_KUBERNETES"), reason
-        pytest.skip(reason)
-    command = [str(program), *(["build"] if program == KUSTOMIZE else ["kustomize"]), str(folder)]
-    built = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    made = [each for each in yaml.safe_load_all(built) if each]
+    """What kustomize makes of a folder is valid too."""
+    made = rendered(folder)
     assert [fault for each in made for fault in faults(each)] == []
     assert {each["metadata"].get("namespace", "dptrees") for each in made} == {"dptrees"}
 
 
 def test_kustomizations_use_every_file() -> None:
     apart = {"spark/executor-pod.yaml", "spark/driver-pod.yaml", "spark/spark-submit.conf"}
-    for folder in FOLDERS:
+    for folder in [*FOLDERS, *kustomizations("Component")]:
         found = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        used = set(found["resources"]) | {each["path"] for each in found.get("patches", ())}
+        used = {*found.get("resources", ()), *found.get("configurations", ())}
+        used |= {each["path"] for each in found.get("patches", ())}
         for made in found.get("configMapGenerator", ()):
             used |= set(made["files"])
         there = {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
@@ -149,9 +141,8 @@ def test_pods_are_restricted(path: Path) -> None:
             for container in [*_containers(shared), *_containers(pod)]:
                 own = container.get("securityContext")
                 if own is None:  # completed by the operator, with what all its pods share
-                    assert container == {"name": "flink-main-container"} | {
-                        name: container[name] for name in container if name == "volumeMounts"
-                    }
+                    assert container["name"] == "flink-main-container"
+                    assert "image" not in container
                     continue
                 assert own["allowPrivilegeEscalation"] is False
                 assert own["capabilities"] == {"drop": ["ALL"]}
@@ -162,22 +153,77 @@ def test_pods_are_restricted(path: Path) -> None:
                     assert "memory" in container["resources"]["limits"]
 
 
+def _gib(size: str) -> float:
+    """Return a size of Kubernetes in GiB.
+
+    >>> _gib("512Mi")
+    0.5
+    """
+    return int(size[:-2]) / {"Gi": 1, "Mi": 1024}[size[-2:]]
+
+
+def disk_faults(value: Manifest) -> list[str]:
+    """Volumes without a limit, and containers that fill one without asking for as much disk."""
+    found = []
+    for pod in pods(value):
+        sizes = {
+            volume["name"]: volume["emptyDir"].get("sizeLimit")
+            for volume in pod.get("spec", {}).get("volumes", ())
+            if "emptyDir" in volume
+        }
+        found += [f"{name}: no sizeLimit" for name, size in sizes.items() if size is None]
+        for container in _containers(pod):
+            mounted = [each["name"] for each in container.get("volumeMounts", ())]
+            filled = sum(_gib(sizes[name]) for name in mounted if sizes.get(name))
+            for bound in ("requests", "limits"):
+                disk = container.get("resources", {}).get(bound, {}).get("ephemeral-storage", "0Gi")
+                if _gib(disk) < filled:
+                    found.append(f"{container['name']}: {bound} {disk}, fills {filled} GiB")
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=names(FOLDERS))
+def test_what_fills_disks_is_limited(folder: Path) -> None:
+    assert [fault for each in rendered(folder) for fault in disk_faults(each)] == []
+
+
+def test_every_engine_pod_has_a_disk_of_its_own() -> None:
+    """No engine writes into the layer of its container, which has no limit of its own."""
+    session = manifest("session/flink.yaml", "FlinkDeployment")
+    application = manifest("application/flink.yaml", "FlinkDeployment")
+    spark = manifest("spark/application.yaml", "SparkApplication")
+    # Spark takes a volume of this name, wherever it is mounted.
+    for value, volume in ((session, "flink-tmp"), (application, "flink-tmp"), (spark, "spark-")):
+        for pod in list(pods(value))[-2:]:
+            (main,) = pod["spec"]["containers"]
+            assert any(each["name"].startswith(volume) for each in main["volumeMounts"])
+
+
+def test_planted_faults_of_disks_are_found() -> None:
+    value = manifest("session/flink.yaml", "FlinkDeployment")
+    pool = _pool(value)
+    assert disk_faults(value) == []
+    pool["resources"]["limits"].pop("ephemeral-storage")
+    assert disk_faults(value) == ["worker-pool: limits 0Gi, fills 10.0 GiB"]
+    value["spec"]["taskManager"]["podTemplate"]["spec"]["volumes"][1]["emptyDir"] = {}
+    assert disk_faults(value) == ["tmp: no sizeLimit"]
+
+
 @pytest.mark.parametrize("path", FILES, ids=names(FILES))
-def test_what_hangs_is_started_again_and_what_fills_disks_asks_for_them(path: Path) -> None:
+def test_what_hangs_is_started_again(path: Path) -> None:
+    """Servers have both probes; a job ends by its deadline."""
     for value in manifests(path):
         for pod in pods(value):
-            sizes = {
-                volume["name"]: volume["emptyDir"]["sizeLimit"]
-                for volume in pod["spec"].get("volumes", ())
-                if "emptyDir" in volume
-            }
             for container in _containers(pod):
-                if "startupProbe" in container or "readinessProbe" in container:
-                    assert "livenessProbe" in container
-                mounted = [each["name"] for each in container.get("volumeMounts", ())]
-                large = [sizes[name] for name in mounted if sizes.get(name, "").endswith("Gi")]
-                if large and "resources" in container:
-                    assert container["resources"]["requests"]["ephemeral-storage"] == large[0]
+                always = container.get("restartPolicy") == "Always"
+                if always or value["kind"] == "Deployment":
+                    assert {"livenessProbe", "readinessProbe"} <= container.keys()
+        if value["kind"] == "FlinkDeployment":
+            for role in ("jobManager", "taskManager"):
+                (main,) = value["spec"][role]["podTemplate"]["spec"]["containers"]
+                assert {"livenessProbe", "readinessProbe"} <= main.keys()
+        if value["kind"] == "CronJob":
+            assert value["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] > 0
 
 
 def test_no_secret_is_written_down() -> None:
