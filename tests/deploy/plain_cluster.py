@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -145,7 +146,9 @@ def start_flink(cluster: PlainCluster) -> int:
     local.pop("classloader.resolve-order", None)
     ports = {"jobmanager.rpc.port": free_port(), "rest.port": rest}
     ports |= {name: 0 for name in deployed if name.endswith(".port")}
-    settings = {**local, **deployed, **ports, "taskmanager.numberOfTaskSlots": 2}
+    # The operator writes the parallelism of its job so: a pod with a slot for each worker.
+    slots = {"taskmanager.numberOfTaskSlots": 2, "parallelism.default": 2}
+    settings = {**local, **deployed, **ports, **slots}
     settings["io.tmp.dirs"] = str(cluster.folder)
     (cluster.folder / "conf").mkdir()
     (cluster.folder / "conf" / "config.yaml").write_text(yaml.safe_dump(settings))
@@ -157,6 +160,17 @@ def start_flink(cluster: PlainCluster) -> int:
     cluster.start("task-manager", cluster.java(worker, *where, memory="600m"))
     cluster.wait(lambda: _slots(rest) == 2)
     return rest
+
+
+def parallelism(rest: int) -> set[int]:
+    """The largest parallelism of a step in each job that a cluster has run."""
+
+    def read(path: str) -> Any:
+        with urllib.request.urlopen(f"http://localhost:{rest}/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    jobs = [read(f"jobs/{each['jid']}") for each in read("jobs/overview")["jobs"]]
+    return {max(each["parallelism"] for each in job["vertices"]) for job in jobs}
 
 
 def _slots(rest: int) -> int:

@@ -61,6 +61,8 @@ def test_options_are_known(tmp_path: Path, folder: str) -> None:
     path = {"daily": "cronjob.yaml", "daily-on-flink": "engine.yaml"}[folder]
     (value,) = manifests(KUBERNETES / folder / path)
     (container,) = next(pods(value))["spec"]["containers"]
-    ended = Days(folder=tmp_path).run(container["args"])
+    # Kubernetes puts the value of a container's variable into its arguments.
+    arguments = [each.replace("$(PARALLELISM)", "4") for each in container["args"]]
+    ended = Days(folder=tmp_path).run(arguments)
     assert ended.returncode == 2
     assert "/etc/dptrees/daily.yaml: there is no such file" in ended.stderr

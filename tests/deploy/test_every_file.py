@@ -32,6 +32,9 @@ COVERED: dict[str, tuple[str, ...]] = {
     ),
     "kubernetes/application/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_flink.py"),
     "kubernetes/spark/*": ("tests/deploy/test_kubernetes.py",),
+    "kubernetes/images/*": ("tests/deploy/test_sizes.py",),
+    "kubernetes/overlays/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_sizes.py"),
+    "kubernetes/sizes/*": ("tests/deploy/test_sizes.py",),
     "kubernetes/daily/metrics.yaml": (
         "tests/deploy/test_kubernetes.py",
         "tests/deploy/test_daily.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests import manifest
+from tests.deploy.manifests import KUBERNETES, rendered
 from tests.deploy.plain_cluster import ENGINES, PROJECT
 
 pytestmark = pytest.mark.engines
@@ -23,7 +23,8 @@ def read(name: str, **changed: str) -> list[str]:
         reason = f"no {fetched.relative_to(PROJECT)}: make engines"
         assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
         pytest.skip(reason)
-    spec = manifest(f"{name}/flink.yaml", "FlinkDeployment")["spec"]
+    made = rendered(KUBERNETES / name)
+    (spec,) = (each["spec"] for each in made if each["kind"] == "FlinkDeployment")
     settings = spec["flinkConfiguration"] | changed
     memory = [spec[role]["resource"]["memory"] for role in ("jobManager", "taskManager")]
     given = [f"{key}={value}" for key, value in settings.items()]
@@ -32,7 +33,7 @@ def read(name: str, **changed: str) -> list[str]:
     return (ended.stdout if ended.returncode == 0 else ended.stderr).splitlines()
 
 
-@pytest.mark.parametrize("name", ["session", "application"])
+@pytest.mark.parametrize("name", ["session", "application", "overlays/large/application"])
 def test_configuration(name: str) -> None:
     """Every key is one of Flink's, and the heaps that it computes are enough for a job of Beam."""
     found = dict(line.split() for line in read(name))

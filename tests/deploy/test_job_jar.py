@@ -11,7 +11,14 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from tests.deploy.manifests import manifest
-from tests.deploy.plain_cluster import ENGINES, PlainCluster, absent, plain, start_flink
+from tests.deploy.plain_cluster import (
+    ENGINES,
+    PlainCluster,
+    absent,
+    parallelism,
+    plain,
+    start_flink,
+)
 from tests.engines.conftest import (  # noqa: F401
     SECRET,
     Workspace,
@@ -48,10 +55,12 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlainClu
 def run_jar(cluster: PlainCluster, jar: Path) -> str:
     """Runs a job jar as a person would; returns the end of what is printed."""
     if cluster.engine == "flink":
-        start_flink(cluster)
+        rest = start_flink(cluster)
         entry = manifest("application/flink.yaml", "FlinkDeployment")["spec"]["job"]["entryClass"]
         command = cluster.java("org.apache.flink.client.cli.CliFrontend", "run", "-c", entry)
         ended = cluster.run([*command, str(jar)], FLINK_CONF_DIR=str(cluster.folder / "conf"))
+        # The jar names none, so the job has that of the cluster.
+        assert parallelism(rest) == {2}
     else:
         entry = manifest("spark/application.yaml", "SparkApplication")["spec"]["mainClass"]
         submit = ("org.apache.spark.deploy.SparkSubmit", "--master=local[2,4]", "--class", entry)
@@ -74,7 +83,6 @@ def test_jar(
         "--environment_type=EXTERNAL",
         f"--environment_config=localhost:{cluster.start_pool()}",
         "--environment_cache_millis=30000",
-        *(["--parallelism=2"] if cluster.engine == "flink" else []),
     )
     assert workspace.finish(workspace.start(options)) == 0, workspace.log()
     assert "holds the job, and nothing has run" in workspace.log()

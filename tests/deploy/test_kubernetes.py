@@ -245,7 +245,9 @@ def test_pool_is_the_same_everywhere() -> None:
     spark = manifest("spark/application.yaml", "SparkApplication")
     assert _pool(flink[0]) == _pool(flink[1]) == _pool(spark)
     session, application = (each["spec"] for each in flink)
-    assert session["taskManager"] == application["taskManager"]
+    assert session["taskManager"] == application["taskManager"] | {
+        "replicas": session["taskManager"]["replicas"]
+    }
     assert session["flinkConfiguration"] == application["flinkConfiguration"]
     for role in ("driver", "executor"):
         pod = manifest(f"spark/{role}-pod.yaml", "Pod")
@@ -350,7 +352,11 @@ def test_engine_of_the_daily_release() -> None:
     service = manifest("session/job-server.yaml", "Service")
     assert options["job_endpoint"] == f"{service['metadata']['name']}:8099"
     assert options["flink_master"] == f"{session['metadata']['name']}-rest:8081"
-    assert int(options["parallelism"]) == session["spec"]["taskManager"]["replicas"]
+    (variable,) = patched["env"]
+    assert options["parallelism"] == f"$({variable['name']})"
+    assert variable["valueFrom"] == {
+        "configMapKeyRef": {"name": "dptrees-session", "key": "workers"}
+    }
     probe = _pool(session)["startupProbe"]["tcpSocket"]
     assert options["environment_config"] == f"localhost:{probe['port']}"
 
