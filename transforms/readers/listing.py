@@ -2,8 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from apache_beam.io.filesystem import BeamIOError
@@ -75,10 +76,11 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
     globs = [all_below(each) if names_folder(each) else each for each in patterns]
     found: dict[str, InputFile] = {}
     for pattern, glob, result in zip(patterns, globs, _matches(globs), strict=True):
-        if not _listed_files(result, glob) and may_name_folder(glob):
+        rows = _listed_files(result, glob)
+        if not rows and may_name_folder(glob):
             glob = all_below(glob)
             (result,) = _matches([glob])
-        rows = _listed_files(result, glob)
+            rows = _listed_files(result, glob)
         _check_complete(pattern, glob, result, list(rows), arrival)
         if not rows:
             raise InputError(f"input.path: no file matches {pattern}", again=arrival.is_awaited)
@@ -134,17 +136,22 @@ def _each_once(paths: list[str]) -> Iterator[str]:
         InputError: by the folders of its names a file would have other rows.
     """
     first: dict[str, str] = {}
+    real_folder = cache(os.path.realpath)  # many files lie in each
     for path in paths:
-        other = first.setdefault(_real_file(path), path)
+        other = first.setdefault(_real_file(path, real_folder), path)
         if other == path:
             yield path
         elif path_columns(other) != path_columns(path):
             raise InputError(f"input.path: {other} and {path} are one file: leave one of them out")
 
 
-def _real_file(path: str) -> str:
+def _real_file(path: str, real_folder: Callable[[str], str]) -> str:
     """What all names of a file share: of a local one that they lead to one place."""
-    return os.path.realpath(path.removeprefix("file://")) if is_local(path) else path
+    if not is_local(path):
+        return path
+    folder, name = os.path.split(path.removeprefix("file://"))
+    real = os.path.join(real_folder(folder), name)
+    return os.path.realpath(real) if os.path.islink(real) else real
 
 
 def _listed_files(result: Any, glob: str) -> dict[str, InputFile]:
