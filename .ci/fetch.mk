@@ -5,12 +5,16 @@ ENGINES := build/engines
 PRISM_VERSION := v2.77.0
 KUSTOMIZE_VERSION := v5.5.0
 AIRFLOW := build/airflow
+# The oldest Beam that setup.py allows.
+OLDEST_BEAM := $(shell sed -n 's/^ *"apache-beam>=\([0-9.]*\),.*/\1/p' setup.py)
+BEAM := build/beam/$(OLDEST_BEAM)
 GCP := build/gcp
 PROMETHEUS := build/prometheus
 FAKE_GCS_VERSION := v1.56.1
 
 .PHONY: engines job-jars kubernetes promtool airflow gcp container-bases container sbom \
-	test-engines test-engines-golden test-engines-long test-airflow test-images test-gcp
+	test-engines test-engines-golden test-engines-long test-airflow test-images test-gcp \
+	test-oldest-beam
 
 CACHED = "$(PYTHON)" .ci/cache.py
 # Environments belong to one interpreter.
@@ -122,6 +126,23 @@ airflow: $(AIRFLOW)/2.11/fetched $(AIRFLOW)/3.3/fetched
 test-airflow: $(INSTALLED) airflow
 	@echo "Running the schedule in Airflow 2 and 3"
 	@DPTREES_REQUIRE_AIRFLOW=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/deploy/test_airflow.py
+
+# With the versions of NumPy, pyarrow and other packages that this Beam wants.
+$(BEAM)/fetched: setup.py
+	@$(CACHED) beam-$(OLDEST_BEAM) $(@D) --input $< --text "$(INTERPRETER)" -- sh -c '\
+		echo "Installing Beam $(OLDEST_BEAM) (once, half a minute)"; \
+		"$(PYTHON)" -m venv "$$INTO" && \
+		"$$INTO/bin/python" -m pip install --quiet --disable-pip-version-check uv && \
+		"$$INTO/bin/uv" pip install --quiet --python "$$INTO/bin/python" \
+			"apache-beam==$(OLDEST_BEAM).*" -r setup.py --extra test && \
+		touch "$$INTO/fetched"'
+
+test-oldest-beam: $(BEAM)/fetched
+	@echo "Running tests on Beam $(OLDEST_BEAM), the oldest that setup.py allows (two minutes)"
+	@PYTHONPATH="$(CURDIR)" $(BEAM)/bin/python -m pytest -q -n 2 --dist worksteal \
+		-m "not engines and not slow" --ignore-glob="*test_oldest*" \
+		tests/golden tests/pipelines/beam_yaml tests/pipelines/running \
+		tests/pipelines/test_kinds.py tests/pipelines/test_releasing.py tests/transforms
 
 # Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
 # The packages are cached for all environments that hold what this .venv holds.

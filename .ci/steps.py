@@ -114,6 +114,21 @@ STEPS = {
             "transforms/tables/**",
         ),
     ),
+    "beam": Step(
+        title="the oldest Beam that setup.py allows: releases of every kind, the local runner",
+        target="test-oldest-beam",
+        inputs=(
+            "pipelines/beam_yaml/**",
+            "pipelines/running/**",
+            "tests/golden/**",
+            "tests/pipelines/beam_yaml/**",
+            "tests/pipelines/running/**",
+            "tests/pipelines/test_kinds.py",
+            "tests/pipelines/test_releasing.py",
+            "tests/transforms/**",
+            "transforms/**",
+        ),
+    ),
 }
 
 

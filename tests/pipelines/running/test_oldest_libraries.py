@@ -1,13 +1,8 @@
-"""A series that was begun with the oldest NumPy and SciPy goes on with the newest.
-
-The old ones are installed into a folder of the user's cache, which is before the others on the
-path. Where they cannot be had, the test is skipped.
-"""
+"""A series that was begun with the oldest NumPy and SciPy goes on with the newest."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 
-from tests.pipelines.conftest import NONCE, search_path
+from tests.pipelines.conftest import NONCE
+from tests.pipelines.running.older_packages import imported_versions, older_packages, path_with
 from tests.pipelines.running.test_planned_once import contents
 
 if TYPE_CHECKING:
@@ -26,46 +22,18 @@ if TYPE_CHECKING:
 
 # SciPy as setup.py has it at least, and the first NumPy with wheels for Python 3.11.
 OLDEST = ("numpy==1.23.2", "scipy==1.12.0")
-INSTALL = (
-    ("uv", "pip", "install", "--quiet", "--python", sys.executable),
-    (sys.executable, "-m", "pip", "install", "--quiet"),
-)
-
-
-def installed(folder: Path) -> bool:
-    """Install the oldest libraries into a folder, whole or not at all."""
-    if folder.exists():
-        return True
-    part = folder.with_name(f"{folder.name}.{os.getpid()}")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    for command in INSTALL:
-        run = [*command, "--no-deps", "--target", str(part), *OLDEST]
-        if shutil.which(run[0]) and not subprocess.run(run, capture_output=True).returncode:
-            try:
-                part.rename(folder)
-            except OSError:  # another test was first
-                shutil.rmtree(part)
-            return True
-    shutil.rmtree(part, ignore_errors=True)
-    return False
 
 
 @pytest.fixture(scope="session")
 def oldest() -> Path:
     """The folder of the oldest libraries."""
-    if sys.version_info[:2] != (3, 11):
-        pytest.skip("their wheels are for Python 3.11")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    folder = cache / "dptrees-tests" / "-".join(["libraries", *OLDEST])
-    if not installed(folder):
-        pytest.skip("the oldest libraries cannot be installed here")
-    return folder
+    return older_packages(*OLDEST)
 
 
 def released(workspace: Workspace, libraries: Path | None, period: int) -> None:
     """Run one period in a process of its own."""
     path = workspace.configure(daily(period))
-    search = os.pathsep.join(filter(None, [libraries and str(libraries), search_path()]))
+    search = path_with(*filter(None, [libraries]))
     done = subprocess.run(
         [sys.executable, "-m", "pipelines.command", "release", path, *NONCE],
         env=os.environ | {"PYTHONPATH": search},
@@ -88,15 +56,8 @@ def daily(period: int) -> Callable[[dict[str, Any]], None]:
 
 
 def test_a_series_goes_on_after_an_upgrade(workspace: Workspace, oldest: Path) -> None:
-    version = "import numpy, scipy; print(numpy.__version__, scipy.__version__)"
-    reported = subprocess.run(
-        [sys.executable, "-c", version],
-        env=os.environ | {"PYTHONPATH": str(oldest)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert reported.split() == [each.partition("==")[2] for each in OLDEST]
+    reported = imported_versions("numpy", "scipy", folders=(oldest,))
+    assert reported == [each.partition("==")[2] for each in OLDEST]
     assert numpy.__version__ not in reported
 
     released(workspace, oldest, 1)
