@@ -74,7 +74,7 @@ class ReadCollection(beam.PTransform):
         self._plan, self._schema = plan, schema
 
     def expand(self, rows: Any) -> Any:
-        schema = row_schema(rows.element_type, self._plan.columns, self._schema)
+        schema = row_schema(element_type(rows), self._plan.columns, self._schema)
         step: beam.DoFn
         if schema is None:
             step = _Batches(self._plan)
@@ -83,6 +83,22 @@ class ReadCollection(beam.PTransform):
             step = _Gather(schema)
         read = rows | "Batches" >> beam.ParDo(step).with_outputs(BALANCE, main="batches")
         return read["batches"], read[BALANCE]
+
+
+def element_type(rows: Any) -> Any:
+    """Return the type of a PCollection's elements, with types of fields that `beam.Select` took.
+
+    Beam infers what `beam.Select` makes of rows with typed fields, but reads no types of the fields
+    of a NamedTuple.
+    """
+    declared, step = rows.element_type, rows.producer
+    selected = step and step.parent and step.parent.transform
+    if isinstance(selected, beam.Select) and isinstance(declared, row_type.RowTypeConstraint):
+        fields = _fields(element_type(step.inputs[0]))
+        if fields is not None and typehints.Any in dict(declared._fields).values():
+            row = row_type.RowTypeConstraint.from_fields(list(fields.items()))
+            return selected.infer_output_type(row)
+    return declared
 
 
 def row_schema(

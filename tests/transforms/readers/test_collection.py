@@ -12,7 +12,7 @@ import pytest
 from tests.transforms.conftest import LOCAL_RUNNER
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.readers.collection import row_schema, to_batch
+from transforms.readers.collection import element_type, row_schema, to_batch
 from transforms.release import ReleaseTrees
 
 
@@ -40,9 +40,17 @@ def as_beam_rows(rows: Any) -> Any:
     )
 
 
+def as_selected(rows: Any) -> Any:
+    selected = beam.Select("number", "carrier", amount="value")
+    return (
+        as_visits(rows) | selected | beam.Select("number", "carrier", value=lambda row: row.amount)
+    )
+
+
 FORMS: dict[str, tuple[Callable[[Any], Any], pa.Schema | None]] = {
     "NamedTuples": (as_visits, None),
     "Beam's rows": (as_beam_rows, None),
+    "fields of NamedTuples": (as_selected, None),
     "dictionaries": (beam.Create, SCHEMA),
     "untold": (lambda rows: beam.Create(rows).with_output_types(Any), SCHEMA),
 }
@@ -168,3 +176,20 @@ def test_types_of_fields() -> None:
     declared = pa.schema({"a": pa.int8(), "other": pa.string()})
     assert row_schema(Typed, ["a"], declared) == pa.schema({"a": pa.int8()})
     assert row_schema(pa.RecordBatch, ["a"]) is None
+
+
+def test_types_of_selected_fields() -> None:
+    pipeline = beam.Pipeline(LOCAL_RUNNER)
+    visits = pipeline | beam.Create([]).with_output_types(Visit)
+    made = visits | beam.Select("number", letters=lambda visit: len(visit.carrier), x="value")
+    wanted = pa.schema({"number": pa.int64(), "letters": pa.int64(), "x": pa.float64()})
+    assert row_schema(element_type(made), wanted.names) == wanted
+
+    unclear = visits | "Unclear" >> beam.Select("number", x=lambda visit: visit[2])
+    assert row_schema(element_type(unclear), ["number"]) == pa.schema({"number": pa.int64()})
+    with pytest.raises(InputError, match="the field 'x' is of type Any"):
+        row_schema(element_type(unclear), ["x"])
+
+    plain = pipeline | "Plain" >> beam.Create([{"x": 1}]) | beam.Select(x=lambda row: row["x"])
+    with pytest.raises(InputError, match="the field 'x' is of type Any"):
+        row_schema(element_type(plain), ["x"])
