@@ -297,15 +297,16 @@ def test_spark_submit_has_what_the_operator_has() -> None:
 def test_versions_are_those_of_the_engines() -> None:
     beam = re.findall(r"<beam\.version>(.*?)<", (DEPLOY / "flink" / "pom.xml").read_text())
     spark = re.findall(r"<spark\.version>(.*?)<", (DEPLOY / "spark" / "pom.xml").read_text())
-    flink = re.findall(r"beam-runners-flink-(.*?)<", (DEPLOY / "flink" / "pom.xml").read_text())
+    flink = re.findall(r"<flink\.version>(.*?)<", (DEPLOY / "flink" / "pom.xml").read_text())
+    minor = flink[0].rpartition(".")[0]
     server = next(pods(manifest("session/job-server.yaml", "Deployment")))
     image = server["spec"]["containers"][0]["image"]
-    assert image == f"apache/beam_flink{flink[0]}_job_server:{beam[0]}"
+    assert image == f"apache/beam_flink{minor}_job_server:{beam[0]}"
     for each in ("session", "application"):
         spec = manifest(f"{each}/flink.yaml", "FlinkDeployment")["spec"]
-        # The version of the runner's own jars, and no later one.
-        assert spec["image"] == f"flink:{flink[0]}.0"
-        assert spec["flinkVersion"] == f"v{flink[0].replace('.', '_')}"
+        # The version of the jars that the tests run, and no later one.
+        assert spec["image"] == f"flink:{flink[0]}"
+        assert spec["flinkVersion"] == f"v{minor.replace('.', '_')}"
     spec = manifest("spark/application.yaml", "SparkApplication")["spec"]
     assert (spec["sparkVersion"], spec["image"]) == (spark[0], f"apache/spark:{spark[0]}")
 

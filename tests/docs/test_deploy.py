@@ -39,14 +39,15 @@ def told() -> dict[str, str]:
     return versions((DEPLOY / "index.md").read_text(encoding="utf-8"))
 
 
-def pom(engine: str) -> dict[str, str]:
-    """The dependencies of an engine's jars, artifact to version, with properties filled in."""
+def pom(engine: str, managed: str = "") -> dict[str, str]:
+    """The dependencies of an engine's jars, artifact to version, with properties filled in; of
+    those that it only manages, with ``m:dependencyManagement/``."""
     root = ElementTree.parse(PROJECT / "deploy" / engine / "pom.xml").getroot()
     properties = root.find("m:properties", XML)
     assert properties is not None
     named = {each.tag.split("}")[1]: str(each.text) for each in properties}
     found = {}
-    for each in root.iterfind("m:dependencies/m:dependency", XML):
+    for each in root.iterfind(f"{managed}m:dependencies/m:dependency", XML):
         version = each.findtext("m:version", "", XML)
         artifact = each.findtext("m:artifactId", "", XML)
         found[artifact] = re.sub(r"\$\{(.*?)\}", lambda name: named[name[1]], version)
@@ -74,6 +75,7 @@ def test_beam(told: dict[str, str]) -> None:
 
 def test_engines(told: dict[str, str]) -> None:
     flink, spark = pom("flink"), pom("spark")
+    assert set(pom("flink", "m:dependencyManagement/").values()) == {told["Flink"]}
     minor = told["Flink"].rpartition(".")[0]
     assert flink[f"beam-runners-flink-{minor}"] == told["Beam's runners in Java"]
     assert spark["beam-runners-spark-3"] == told["Beam's runners in Java"]
