@@ -37,7 +37,7 @@ from pipelines.sections.error import (
 )
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import AutoBound
-from pipelines.sections.release import release_section
+from pipelines.sections.release import kinds_in, release_section
 from pipelines.sections.request import privacy_request, requested
 from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
@@ -535,7 +535,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
     values = parameters.applied(values)
     check_filled(values, source)
     try:
-        section = release_section().model_validate(values)
+        section = release_section(kinds_in(values)).model_validate(values)
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
     series = None if section.series is None else section.series.series

@@ -8,43 +8,131 @@ leaves out, `pipelines.plain` has. The mechanisms that measure trees of known le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcore.questions.question import Question
 from dpcore.release.kinds import kind_named
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Description, plain_description
-from pipelines.distinct.lines import distinct_description, distinct_summary, distinct_target
-from pipelines.distinct.section import DistinctTree
-from pipelines.exponential.lines import exponential_summary
-from pipelines.hierarchy.lines import hierarchy_description, hierarchy_summary
-from pipelines.hierarchy.section import HierarchyTree
-from pipelines.hypercube.costs import hypercube_costs
-from pipelines.hypercube.lines import hypercube_description, hypercube_summary, hypercube_target
-from pipelines.hypercube.section import HypercubeTree
-from pipelines.mean.lines import mean_description, mean_summary, mean_target
-from pipelines.mechanisms.mechanisms import mechanism_target
-from pipelines.ordered.lines import ordered_description, ordered_summary
-from pipelines.ordered.section import OrderedTree
-from pipelines.plain.lines import summary_lines
-from pipelines.sections.tree import TreeSection
-from pipelines.series.lines import series_description, series_target
-from pipelines.sparse.lines import sparse_description, sparse_summary, sparse_target
-from pipelines.sparse.section import SparseTree
-from pipelines.table.lines import table_description, table_summary, table_target
-from pipelines.table.section import TableTree
-from pipelines.target import ErrorTarget
 
 if TYPE_CHECKING:
+    from pipelines.description.description import Description
     from pipelines.page.nodes import ReleasedTables
     from pipelines.page.tree_page import PageRoom, TreePage
+    from pipelines.plain.kind_lines import KindLines
+    from pipelines.sections.tree import TreeSection
 
 # Of a tree whose section names no kind.
 DEFAULT_KIND = "ordered"
 
-# The page of a release is imported when there is one to make: no plan or answer needs it.
+# Each part of a kind is imported when a configuration or a release first needs it: the parts of
+# all kinds take longer than most plans.
+
+
+def _section_distinct() -> type[TreeSection]:
+    from pipelines.distinct.section import DistinctTree
+
+    return DistinctTree
+
+
+def _section_hierarchy() -> type[TreeSection]:
+    from pipelines.hierarchy.section import HierarchyTree
+
+    return HierarchyTree
+
+
+def _section_hypercube() -> type[TreeSection]:
+    from pipelines.hypercube.section import HypercubeTree
+
+    return HypercubeTree
+
+
+def _section_ordered() -> type[TreeSection]:
+    from pipelines.ordered.section import OrderedTree
+
+    return OrderedTree
+
+
+def _section_sparse() -> type[TreeSection]:
+    from pipelines.sparse.section import SparseTree
+
+    return SparseTree
+
+
+def _section_table() -> type[TreeSection]:
+    from pipelines.table.section import TableTree
+
+    return TableTree
+
+
+def _lines_distinct() -> KindLines:
+    from pipelines.distinct.lines import DISTINCT_LINES
+
+    return DISTINCT_LINES
+
+
+def _lines_exponential() -> KindLines:
+    from pipelines.exponential.lines import EXPONENTIAL_LINES
+
+    return EXPONENTIAL_LINES
+
+
+def _lines_hierarchy() -> KindLines:
+    from pipelines.hierarchy.lines import HIERARCHY_LINES
+
+    return HIERARCHY_LINES
+
+
+def _lines_hypercube() -> KindLines:
+    from pipelines.hypercube.lines import HYPERCUBE_LINES
+
+    return HYPERCUBE_LINES
+
+
+def _lines_mean() -> KindLines:
+    from pipelines.mean.lines import MEAN_LINES
+
+    return MEAN_LINES
+
+
+def _lines_ordered() -> KindLines:
+    from pipelines.ordered.lines import ORDERED_LINES
+
+    return ORDERED_LINES
+
+
+def _lines_sparse() -> KindLines:
+    from pipelines.sparse.lines import SPARSE_LINES
+
+    return SPARSE_LINES
+
+
+def _lines_table() -> KindLines:
+    from pipelines.table.lines import TABLE_LINES
+
+    return TABLE_LINES
+
+
+def _lines_series() -> KindLines:
+    from pipelines.plain.kind_lines import KindLines
+    from pipelines.series.lines import series_description, series_target
+
+    def describe(question: Any) -> Description:
+        period = question.shown(0)
+        return series_description(question, find_kind(period).lines().describe(period))
+
+    return KindLines(
+        describe=describe,
+        target=series_target,
+        summary=lambda tree: find_kind(tree.question).lines().summary(tree),
+        costs=lambda question: find_kind(question.shown(0)).lines().costs(question.shown(0)),
+    )
+
+
+def _lines_plain() -> KindLines:
+    from pipelines.plain.kind_lines import KindLines
+
+    return KindLines()
 
 
 def _page_distinct(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
@@ -104,7 +192,7 @@ def _page_plain(release: ReleasedTables, question: Any, room: PageRoom) -> TreeP
 def _page_series(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
     from pipelines.series.page import period_tree
 
-    return period_tree(release, question, room, _period_kind(question).page)
+    return period_tree(release, question, room, find_kind(question.shown(0)).page)
 
 
 def _check_hierarchy(release: ReleasedTables, question: Any, room: PageRoom) -> None:
@@ -124,104 +212,70 @@ class KindHandlers:
     """What the commands need of a kind of tree; only the section has no default.
 
     Attributes:
-        section: of a tree in a configuration, which makes its workload; None where no
-            configuration can request this kind of tree.
-        describe: gives the description of a question's plan.
-        target: the budget of one tree alone for an error, as plain values.
-        summary_lines: the summary of a released tree.
+        section: imports the section of a tree in a configuration, which makes its workload; None
+            where no configuration can request this kind of tree.
+        lines: imports what the terminal shows.
         page: a tree on the page of a release.
         check_paths: refuses (ValueError) paths that the page cannot show; None where nodes have
             no paths.
-        costs: what a question takes of a processor.
     """
 
-    section: type[TreeSection] | None
-    describe: Callable[[Any], Description] = plain_description
-    target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
-    summary_lines: Callable[[Any], Iterator[str]] = summary_lines
+    section: Callable[[], type[TreeSection]] | None
+    lines: Callable[[], KindLines] = _lines_plain
     page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = _page_plain
     check_paths: Callable[[ReleasedTables, Any, PageRoom], None] | None = None
-    costs: Callable[[Any], KindCosts] = lambda question: KindCosts()
 
 
 KINDS: dict[str, KindHandlers] = {
     "ordered": KindHandlers(
-        section=OrderedTree,
-        describe=ordered_description,
-        target=mechanism_target,
-        summary_lines=ordered_summary,
+        section=_section_ordered,
+        lines=_lines_ordered,
         page=_page_ordered,
     ),
     "hierarchy": KindHandlers(
-        section=HierarchyTree,
-        describe=hierarchy_description,
-        target=mechanism_target,
-        summary_lines=hierarchy_summary,
+        section=_section_hierarchy,
+        lines=_lines_hierarchy,
         page=_page_hierarchy,
-        costs=lambda _: KindCosts(
-            row=8.0, row_doubling=1.6, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
-        ),
         check_paths=_check_hierarchy,
     ),
     "sparse": KindHandlers(
-        section=SparseTree,
-        describe=sparse_description,
-        target=sparse_target,
-        summary_lines=sparse_summary,
+        section=_section_sparse,
+        lines=_lines_sparse,
         page=_page_sparse,
-        costs=lambda _: KindCosts(row=800.0, buffered_bytes=60.0),
         check_paths=_check_sparse,
     ),
     "hypercube": KindHandlers(
-        section=HypercubeTree,
-        describe=hypercube_description,
-        target=hypercube_target,
-        summary_lines=hypercube_summary,
+        section=_section_hypercube,
+        lines=_lines_hypercube,
         page=_page_hypercube,
-        costs=hypercube_costs,
     ),
     "table": KindHandlers(
-        section=TableTree,
-        describe=table_description,
-        target=table_target,
-        summary_lines=table_summary,
+        section=_section_table,
+        lines=_lines_table,
         page=_page_table,
-        costs=lambda question: KindCosts(row=2.0 * len(question.columns) ** 2),
     ),
     "distinct": KindHandlers(
-        section=DistinctTree,
-        describe=distinct_description,
-        target=distinct_target,
-        summary_lines=distinct_summary,
+        section=_section_distinct,
+        lines=_lines_distinct,
         page=_page_distinct,
-        costs=lambda _: KindCosts(row=20.0, row_doubling=0.0, sent_bytes=0.33),
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(
         section=None,
-        describe=ordered_description,
-        summary_lines=exponential_summary,
+        lines=_lines_exponential,
         page=_page_exponential,
     ),
     # A mean alone, of a tree over an ordered domain.
     "mean": KindHandlers(
         section=None,
-        describe=mean_description,
-        target=mean_target,
-        summary_lines=mean_summary,
+        lines=_lines_mean,
         page=_page_mean,
-        costs=lambda _: KindCosts(row=10.0),
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": KindHandlers(
         section=None,
-        describe=lambda question: series_description(
-            question, _period_kind(question).describe(question.shown(0))
-        ),
-        target=series_target,
-        summary_lines=lambda tree: find_kind(tree.question).summary_lines(tree),
+        lines=_lines_series,
         page=_page_series,
-        costs=lambda question: _period_kind(question).costs(question.shown(0)),
     ),
 }
 
@@ -239,8 +293,3 @@ def is_tree(question: Question) -> bool:
 
 def _names(question: Question) -> list[str]:
     return [name for name in KINDS if kind_named(name) is kind_named(question.kind)]
-
-
-def _period_kind(question: Any) -> KindHandlers:
-    """The kind of the tree of one period."""
-    return find_kind(question.shown(0))

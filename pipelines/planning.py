@@ -120,7 +120,7 @@ def _target(
         terms=configuration.terms,
         delta=None if plan.stated is None else plan.stated[1],
     )
-    return find_kind(question).target(target)
+    return find_kind(question).lines().target(target)
 
 
 def _selections(plan: ReleasePlan) -> dict[str, Any]:

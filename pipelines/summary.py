@@ -31,7 +31,7 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
     print_line(account or _NO_LEDGER)
     for question in plan.questions:
         tree = folder.release.tree(question.name)
-        for line in find_kind(question).summary_lines(tree):
+        for line in find_kind(question).lines().summary(tree):
             print_line(line)
     print_line()
     print_line(f"release: {folder.path}")

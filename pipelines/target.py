@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.levels.planner import budget_for_target
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from pipelines.sections.error import to_refusal
@@ -54,6 +53,9 @@ class ErrorTarget:
         Raises:
             UserError: there is none.
         """
+        # Imported here: few plans are for an error.
+        from dpcore.levels.planner import budget_for_target
+
         workload = self._workload
         try:
             return budget_for_target(

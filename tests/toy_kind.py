@@ -184,4 +184,6 @@ def register(patch: pytest.MonkeyPatch) -> None:
         totals_from_spec, lambda question, read, _: ReleasedTotals(question, read)
     )
     patch.setitem(release_kinds.KINDS, "totals", kind)
-    patch.setitem(command_kinds.KINDS, "totals", command_kinds.KindHandlers(section=TotalsSection))
+    patch.setitem(
+        command_kinds.KINDS, "totals", command_kinds.KindHandlers(section=lambda: TotalsSection)
+    )

@@ -111,9 +111,9 @@ def register(patch: pytest.MonkeyPatch) -> None:
     """
     patch.setitem(release_mechanisms.MECHANISMS["ordered"], "toy", lambda: ToyMechanism)
     described = described_mechanisms.Described(toy_description)
-    patch.setitem(described_mechanisms.MECHANISMS, ToyMechanism, described)  # type: ignore[arg-type]
+    patch.setitem(described_mechanisms.MECHANISMS, "ToyMechanism", lambda: described)
     patch.setitem(ordered_mechanisms.MECHANISMS, "toy", MechanismSection(toy_workload))  # type: ignore[arg-type]
     names = Annotated[str, PlainValidator(rules.choice(*ordered_mechanisms.MECHANISMS))]
     section = create_model("Section", __base__=OrderedTree, mechanism=(names, "planned"))
-    handlers = replace(command_kinds.KINDS["ordered"], section=section)
+    handlers = replace(command_kinds.KINDS["ordered"], section=lambda: section)
     patch.setitem(command_kinds.KINDS, "ordered", handlers)

@@ -22,7 +22,7 @@ def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[s
     result = []
     for workload, question in zip(configuration.workloads, plan.questions, strict=True):
         why = workload.why(question)
-        entry = plan_entry(question, find_kind(question).describe(question))
+        entry = plan_entry(question, find_kind(question).lines().describe(question))
         result.append(entry if why is None else entry | {"why": why})
     return result
 
@@ -34,6 +34,6 @@ def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
         question: of the tree.
         entry: one of `tree_entries`.
     """
-    yield from plan_lines(question, find_kind(question).describe(question), entry)
+    yield from plan_lines(question, find_kind(question).lines().describe(question), entry)
     if "why" in entry:
         yield f"  {entry['why']}"

@@ -126,7 +126,7 @@ def predicted_needs(
     for question in plan.questions:
         size = sizes.get(question.name)
         leaves = _UNLISTED if size is None else size
-        costs = find_kind(question).costs(question)
+        costs = find_kind(question).lines().costs(question)
         dense = fits and question.dense_cells > 0
         trees.append(
             _tree_needs(question, costs, leaves, workers, rows, bounded=bounded, dense=dense)

@@ -9,9 +9,11 @@ from typing import Any
 from dpcore.distinct.question import DistinctQuestion
 from dpcore.distinct.released import ReleasedDistinct
 from dpcore.noise.laws import exact_scale
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
 from pipelines.page.extent import clip
 from pipelines.plain.counted import counted_noun
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import heading, totals
 from pipelines.target import ErrorTarget
 
@@ -75,3 +77,11 @@ def distinct_summary(tree: ReleasedDistinct) -> Iterator[str]:
     yield from totals(tree, counted_noun(tree.question), lambda label, blanks: ())
     if not tree.question.plan.unit.is_row:
         yield f"  {values_in_words(tree.question)} count"
+
+
+DISTINCT_LINES = KindLines(
+    describe=distinct_description,
+    target=distinct_target,
+    summary=distinct_summary,
+    costs=lambda _: KindCosts(row=20.0, row_doubling=0.0, sent_bytes=0.33),
+)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from dpcore.exponential.released import ReleasedQuantiles
 from pipelines.answers.figures import quantile_texts, rank_margin
+from pipelines.ordered.lines import ordered_description
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import KEYS_SHOWN
 from pipelines.terminal_text import escaped
 
@@ -31,3 +33,6 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
             name = " " * len(name)
     if question.key_count > shown:
         yield f"  ... and {question.key_count - shown} more keys"
+
+
+EXPONENTIAL_LINES = KindLines(describe=ordered_description, summary=exponential_summary)

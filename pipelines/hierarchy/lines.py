@@ -8,10 +8,12 @@ from typing import Any
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Description
 from pipelines.hierarchy.nodes import universe_facts
-from pipelines.mechanisms.mechanisms import mechanism_description
+from pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
 from pipelines.plain.counted import counted_noun
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
 
 
@@ -42,3 +44,13 @@ def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
 
     yield from heading(question, question.domain.columns)
     yield from totals(tree, counted_noun(question), below)
+
+
+HIERARCHY_LINES = KindLines(
+    describe=hierarchy_description,
+    target=mechanism_target,
+    summary=hierarchy_summary,
+    costs=lambda _: KindCosts(
+        row=8.0, row_doubling=1.6, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
+    ),
+)

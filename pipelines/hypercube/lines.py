@@ -11,7 +11,9 @@ from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from pipelines.answers.figures import significant
 from pipelines.description.description import Column, Description, Errors, Table, Unit
+from pipelines.hypercube.costs import hypercube_costs
 from pipelines.hypercube.facts import level_columns, notes, plan_facts
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
@@ -110,3 +112,11 @@ def hypercube_summary(tree: ReleasedHypercube) -> Iterator[str]:
     parts = len(tree.partition.parts[2])
     yield f"  {tree.total:,} rows in a partition of {parts:,} parts; the largest first ones:"
     yield from map(largest, tree.top(NODES_SHOWN, tree.question.plan.depths[1]))
+
+
+HYPERCUBE_LINES = KindLines(
+    describe=hypercube_description,
+    target=hypercube_target,
+    summary=hypercube_summary,
+    costs=hypercube_costs,
+)

@@ -11,9 +11,11 @@ from dpcore.mean.released import ReleasedMean
 from dpcore.noise.laws import exact_scale
 from dpcore.questions.statistics import StatisticKind
 from pipelines.answers.figures import significant, with_margin
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
 from pipelines.page.extent import clip
 from pipelines.plain.counted import counted_noun
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import heading, totals
 from pipelines.target import ErrorTarget
 
@@ -80,3 +82,11 @@ def mean_text(tree: ReleasedMean, label: str | None) -> str:
     except ValueError:
         return "not known: too few rows"
     return with_margin(found.value, found.ci_low, found.ci_high)
+
+
+MEAN_LINES = KindLines(
+    describe=mean_description,
+    target=mean_target,
+    summary=mean_summary,
+    costs=lambda _: KindCosts(row=10.0),
+)

@@ -6,28 +6,11 @@ A new mechanism is a module beside this one and a line here; its name in a confi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.questions.mechanism import Mechanism
 from dpcore.questions.tree_question import TreeQuestion
 from pipelines.description.description import Description
-from pipelines.mechanisms.adaptive import adaptive_description, adaptive_target
-from pipelines.mechanisms.exponential import exponential_description
-from pipelines.mechanisms.factorised import factorized_description
-from pipelines.mechanisms.levels import (
-    irregular_description,
-    irregular_target,
-    uniform_description,
-    uniform_target,
-)
-from pipelines.mechanisms.thresholds import threshold_description
 from pipelines.target import ErrorTarget
 
 
@@ -43,19 +26,60 @@ class Described(NamedTuple):
     target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
 
 
-MECHANISMS: Mapping[type[Mechanism[Any, Any]], Described] = {
-    UniformMechanism: Described(uniform_description, uniform_target),
-    IrregularMechanism: Described(irregular_description, irregular_target),
-    ThresholdMechanism: Described(threshold_description, irregular_target),
-    AdaptiveMechanism: Described(adaptive_description, adaptive_target),
-    FactorizedMechanism: Described(factorized_description),
-    ExponentialMechanism: Described(exponential_description),
+# Each is imported when a plan first has it: all of them take longer than most plans.
+
+
+def _uniform() -> Described:
+    from pipelines.mechanisms.levels import uniform_description, uniform_target
+
+    return Described(uniform_description, uniform_target)
+
+
+def _irregular() -> Described:
+    from pipelines.mechanisms.levels import irregular_description, irregular_target
+
+    return Described(irregular_description, irregular_target)
+
+
+def _thresholds() -> Described:
+    from pipelines.mechanisms.levels import irregular_target
+    from pipelines.mechanisms.thresholds import threshold_description
+
+    return Described(threshold_description, irregular_target)
+
+
+def _adaptive() -> Described:
+    from pipelines.mechanisms.adaptive import adaptive_description, adaptive_target
+
+    return Described(adaptive_description, adaptive_target)
+
+
+def _factorized() -> Described:
+    from pipelines.mechanisms.factorised import factorized_description
+
+    return Described(factorized_description)
+
+
+def _exponential() -> Described:
+    from pipelines.mechanisms.exponential import exponential_description
+
+    return Described(exponential_description)
+
+
+# By the name of the class.
+MECHANISMS: dict[str, Callable[[], Described]] = {
+    "UniformMechanism": _uniform,
+    "IrregularMechanism": _irregular,
+    "ThresholdMechanism": _thresholds,
+    "AdaptiveMechanism": _adaptive,
+    "FactorizedMechanism": _factorized,
+    "ExponentialMechanism": _exponential,
 }
 
 
 def mechanism_description(question: TreeQuestion[Any]) -> Description:
     """Return what the mechanism of a question says of its plan."""
-    return MECHANISMS[type(question.mechanism)].describe(question)
+    return _described(question).describe(question)
 
 
 def mechanism_target(target: ErrorTarget) -> dict[str, Any]:
@@ -64,4 +88,8 @@ def mechanism_target(target: ErrorTarget) -> dict[str, Any]:
     Raises:
         UserError: there is none.
     """
-    return MECHANISMS[type(target.question.mechanism)].target(target)
+    return _described(target.question).target(target)
+
+
+def _described(question: TreeQuestion[Any]) -> Described:
+    return MECHANISMS[type(question.mechanism).__name__]()

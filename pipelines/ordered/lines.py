@@ -10,9 +10,10 @@ from dpcore.ordered.released import ReleasedCdf
 from dpcore.questions.tree_question import TreeQuestion
 from pipelines.answers.figures import quantile_texts
 from pipelines.description.description import Description
-from pipelines.mechanisms.mechanisms import mechanism_description
+from pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
 from pipelines.page.extent import clip
 from pipelines.plain.counted import counted_noun
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
 from pipelines.terminal_text import escaped
 
@@ -51,3 +52,8 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     yield from heading(tree.question, tree.question.domain.columns)
     below = quantiles if tree.question.is_ordered else categories
     yield from totals(tree, counted_noun(tree.question), below)
+
+
+ORDERED_LINES = KindLines(
+    describe=ordered_description, target=mechanism_target, summary=ordered_summary
+)

@@ -6,7 +6,7 @@ import json
 
 from pipelines.schema.sections import section_schema
 from pipelines.schema.values import DEFINITIONS
-from pipelines.sections.release import release_section
+from pipelines.sections.release import all_kinds, release_section
 from pipelines.terminal_text import print_line
 
 
@@ -17,7 +17,7 @@ def configuration_schema() -> str:
         "title": "Configuration of a release of dptrees",
         "$defs": DEFINITIONS,
     }
-    return json.dumps(head | section_schema(release_section()), indent=1) + "\n"
+    return json.dumps(head | section_schema(release_section(all_kinds())), indent=1) + "\n"
 
 
 def run_schema() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -105,22 +105,41 @@ def _columns_of(tree: TreeSection) -> set[str]:
     return found | (set() if measure is None else {measure.column})
 
 
-def release_section() -> type[ReleaseSection]:
-    """The section of the file whose trees are of the kinds that are registered."""
-    tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
-    tree: Any = Annotated[
-        Union[tagged],  # noqa: UP007 - of as many as there are
-        Discriminator(lambda given: _tag(str(_domain_kind(given)))),
-        BeforeValidator(_known_kind),
-    ]
+def release_section(kinds: Collection[str]) -> type[ReleaseSection]:
+    """The section of the file whose trees are of these kinds.
+
+    Args:
+        kinds: at least one; the sections of no others are imported.
+    """
+    sections = {name: load() for name, load in _tree_sections().items() if name in kinds}
+    tree: Any = next(iter(sections.values()))
+    if len(sections) > 1:
+        tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in sections.items())
+        tree = Annotated[
+            Union[tagged],  # noqa: UP007 - of as many as there are
+            Discriminator(lambda given: _tag(str(_domain_kind(given)))),
+        ]
+    tree = Annotated[tree, BeforeValidator(_known_kind)]
     trees: Any = Annotated[
         tuple[tree, ...], BeforeValidator(rules.several), AfterValidator(_distinct_names)
     ]
     return create_model("ReleaseSection", __base__=ReleaseSection, trees=(trees, ...))
 
 
-def _tree_sections() -> dict[str, type[TreeSection]]:
-    """The sections of trees by the names of their kinds."""
+def all_kinds() -> Collection[str]:
+    """The kinds of trees that a configuration can request."""
+    return _tree_sections().keys()
+
+
+def kinds_in(values: object) -> Collection[str]:
+    """The kinds of the trees of a file that is not checked yet; the default where none is known."""
+    trees = values.get("trees") if isinstance(values, Mapping) else None
+    named = [_domain_kind(tree) for tree in trees] if isinstance(trees, list) else []
+    return {name for name in _tree_sections() if name in named} or {DEFAULT_KIND}
+
+
+def _tree_sections() -> dict[str, Callable[[], type[TreeSection]]]:
+    """What imports the sections of trees, by the names of their kinds."""
     return {name: kind.section for name, kind in KINDS.items() if kind.section is not None}
 
 

@@ -22,7 +22,12 @@ class Section(BaseModel):
     with a sentence about it."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        arbitrary_types_allowed=True,
+        # Most sections are checked only as parts of the file, and need no validator of their own.
+        defer_build=True,
     )
     misplaced: ClassVar[Mapping[str, str]] = {}
 

@@ -55,7 +55,7 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
             print_line(f"{escaped(question.name)}: large; dptrees query adds it up at each query")
             continue
         tree = window.tree(question.name, concluded=True)
-        for line in find_kind(tree.question).summary_lines(tree):
+        for line in find_kind(tree.question).lines().summary(tree):
             print_line(line)
 
 

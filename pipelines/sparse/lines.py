@@ -9,7 +9,9 @@ from typing import Any
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
 from pipelines.answers.figures import percent
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Column, Description, Table, Unit, level_noise
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
@@ -96,3 +98,11 @@ def sparse_summary(tree: ReleasedSparse) -> Iterator[str]:
     shown = ", ".join(f"{len(tree.rows(level)):,} {name}" for level, name in levels)
     yield f"  nodes that passed their thresholds: {shown}"
     yield from map(largest, tree.top(NODES_SHOWN, 1))
+
+
+SPARSE_LINES = KindLines(
+    describe=sparse_description,
+    target=sparse_target,
+    summary=sparse_summary,
+    costs=lambda _: KindCosts(row=800.0, buffered_bytes=60.0),
+)

@@ -10,9 +10,11 @@ from dpcore.noise.laws import exact_scale
 from dpcore.table.question import TableQuestion
 from dpcore.table.released import ReleasedTable
 from pipelines.answers.figures import with_margin
+from pipelines.cluster.costs import KindCosts
 from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
 from pipelines.page.reading import STANDARD_ERROR, Note
 from pipelines.plain.counted import counted_noun
+from pipelines.plain.kind_lines import KindLines
 from pipelines.plain.lines import heading
 from pipelines.target import ErrorTarget
 from pipelines.terminal_text import escaped
@@ -129,3 +131,11 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
     yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high)}"
     number = f"{len(pairs)} pair{'s' * (len(pairs) != 1)} of columns measured"
     yield f"  {number}: {', '.join(pairs[:_NAMED])}{more}"
+
+
+TABLE_LINES = KindLines(
+    describe=table_description,
+    target=table_target,
+    summary=table_summary,
+    costs=lambda question: KindCosts(row=2.0 * len(question.columns) ** 2),
+)

@@ -192,10 +192,11 @@ def _of_kinds() -> Iterator[str]:
     below: dict[str, type[Section]] = {}
     for name, kind in KINDS.items():
         if kind.section is not None:
-            yield from _table(f"A tree of kind `{name}`", section_keys(kind.section), ANCHORS[name])
+            tree = kind.section()
+            yield from _table(f"A tree of kind `{name}`", section_keys(tree), ANCHORS[name])
             below |= {
                 key if key == "by" else f"{key}` of kind `{name}": section
-                for key, section in sections_below(kind.section).items()
+                for key, section in sections_below(tree).items()
             }
     for title, section in below.items():
         yield from _table(f"`{title}`", section_keys(section), ANCHORS.get(title.split("`")[0]))

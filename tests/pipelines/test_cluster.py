@@ -100,7 +100,7 @@ def test_every_kind_has_costs() -> None:
     for plan in PLANS.values():
         made: ReleasePlan = plan()
         for question in filter(is_tree, made.questions):
-            costs = find_kind(question).costs(question)
+            costs = find_kind(question).lines().costs(question)
             assert costs.row > 0 and costs.page_nanoseconds(2**21) > costs.page_nanoseconds(2**20)
             seen.add(question.kind)
     assert len(seen) > 5

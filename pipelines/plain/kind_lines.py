@@ -1,0 +1,30 @@
+"""What the terminal shows of a kind of tree, and what is computed for that alone: the budget of one
+tree for an error, and what a cluster needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.cluster.costs import KindCosts
+from pipelines.description.description import Description, plain_description
+from pipelines.plain.lines import summary_lines
+from pipelines.target import ErrorTarget
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindLines:
+    """The lines of a kind of tree on the terminal.
+
+    Attributes:
+        describe: gives the description of a question's plan.
+        target: the budget of one tree alone for an error, as plain values.
+        summary: the summary of a released tree.
+        costs: what a question takes of a processor.
+    """
+
+    describe: Callable[[Any], Description] = plain_description
+    target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
+    summary: Callable[[Any], Iterator[str]] = summary_lines
+    costs: Callable[[Any], KindCosts] = lambda question: KindCosts()
