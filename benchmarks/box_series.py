@@ -38,12 +38,13 @@ from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.place import STATE
 from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import STATE
+from dpcore.series.runs import Series
 from dpcore.series.spans import select_span
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.workload import SeriesWorkload
 
 KEY = ReleaseKey(bytes(32))
 CELLS = 2**24

@@ -55,7 +55,7 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.place import UNIT_SHARDS, Place
+from dpcore.questions.place import STATE, UNIT_SHARDS, Place
 from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
@@ -63,7 +63,8 @@ from dpcore.rows.keys import KeyList
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
 from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.runs import Series
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import (
     MOST_PERIODS,
@@ -78,7 +79,7 @@ from dpcore.series.temporal import (
 from dpcore.series.weighted import WeightedPeriods
 from dpcore.series.window_tables import WindowTables
 from dpcore.series.windows import Window
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.workload import SeriesWorkload
 from dpcore.trees.uniform import UniformTree
 from dpcore.uniform.plan import TreePlan
 from pipelines.releasing import run_release

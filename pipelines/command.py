@@ -31,13 +31,13 @@ from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.log import report_outcome, use_format
 from pipelines.faults.outcome import failure_outcome
 from pipelines.faults.stopping import stopping
-from pipelines.quick_start import leave_pandas_out
+from pipelines.quick_start import start_quickly
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     if arguments is None:  # a process of its own
-        leave_pandas_out()
+        start_quickly()
     parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":

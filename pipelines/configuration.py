@@ -25,7 +25,7 @@ from dpcore.release.plan import ReleasePlan, UnitBounds
 from dpcore.release.split import BudgetSplit
 from dpcore.rows.key_table import INTEGER, KeyTable
 from dpcore.selection.key_columns import KeyColumns
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.runs import Series
 from pipelines.draft.placeholders import check_filled
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections.by import PrivateKeys
@@ -179,6 +179,9 @@ class Configuration:
         )
         if self.series is None:
             return workloads
+        # Imported here: few releases are of a series.
+        from dpcore.series.workload import SeriesWorkload
+
         return tuple(SeriesWorkload.from_workload(each, self.series) for each in workloads)
 
     @property

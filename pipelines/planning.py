@@ -13,7 +13,6 @@ from pipelines.accounting.target import check_bounds_given, target_lines, whole_
 from pipelines.accounting.target_errors import TargetErrors
 from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
 from pipelines.accounting.trees import tree_entries, tree_lines
-from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.faults.log import remark
 from pipelines.kinds import find_kind
@@ -75,6 +74,9 @@ def run_plan(
     if errors:
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
+        # Imported here: few plans read a release.
+        from pipelines.accounting.unit_bounds import unit_bounds_entry
+
         entry["units"] = unit_bounds_entry(configuration, units)
     needs: ClusterNeeds | None = None
     if workers is not None and rows_guess is not None:
@@ -159,6 +161,8 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
         for line in target_lines(entry["target"]):
             print_line(line)
     if "units" in entry:
+        from pipelines.accounting.unit_bounds import unit_bounds_lines
+
         for line in unit_bounds_lines(entry["units"]):
             print_line(line)
 

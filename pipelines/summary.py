@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dpcore.release.guarantee import stated_guarantee, weak_guarantees
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.totals import full_edge, odd_totals
 from pipelines.kinds import find_kind
-from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line
+
+if TYPE_CHECKING:
+    from pipelines.release_folder import ReleaseFolder
 
 _NO_LEDGER = "no ledger: nothing adds this budget to the budgets of other releases of the same data"
 

@@ -20,9 +20,9 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.questions.place import Place
+from dpcore.questions.place import STATE, Place
 from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
 from transforms import files
 from transforms.conservation import tree_carried, tree_partials
 from transforms.errors import ReleaseError

@@ -26,12 +26,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dpcore.questions.place import UNITS, Part
+from dpcore.questions.place import STATE, UNITS, Part
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import STATE
 from dpcore.trees.chunks import branch_index
 from dpcore.trees.forest import SPINE
 
@@ -46,6 +44,8 @@ SEALED_KINDS = (STATE, UNITS)
 
 def parquet_bytes(table: pa.Table) -> bytes:
     """A table as the bytes of a Parquet file; the same table gives the same bytes."""
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
     # Dictionaries would only slow floats down: few of them repeat.
     texts = [

@@ -10,14 +10,14 @@ import numpy as np
 from benchmarks.audit.target import NAME, Target
 from dpcore.arrays import Floats
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.place import Place
+from dpcore.questions.place import STATE, Place
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import ReleaseReader
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import TemporalTree
 
 PERIODS = 2

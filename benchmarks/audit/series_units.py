@@ -28,13 +28,13 @@ from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import UNITS
+from dpcore.questions.place import STATE, UNITS
 from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
-from dpcore.series.question import STATE
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.runs import Series
+from dpcore.series.workload import SeriesWorkload
 
 Row = tuple[str, str, int]  # its unit, its key and its value
 Days = list[list[Row]]  # the rows of each period

@@ -42,6 +42,7 @@ FACE = {
         "Place",
         "ReleasedPart",
         "RowIncrements",
+        "STATE",
         "UNITS",
         "UNIT_SHARDS",
     ),

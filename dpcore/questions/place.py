@@ -146,6 +146,8 @@ class Drawn(NamedTuple):
     kept: bytes | None
 
 
+# The kind of part that a run of a series carries on to the next run.
+STATE = "state"
 # The kind of part that holds in how many periods of a series each unit has been counted.
 UNITS = "units"
 # In so many parts, which follow from the units' ids; fixed, since runs read what others wrote.

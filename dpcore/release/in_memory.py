@@ -18,6 +18,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
 from dpcore.privacy.unit import NullUnits
 from dpcore.questions.place import (
+    STATE,
     UNIT_SHARDS,
     UNITS,
     Increments,
@@ -29,7 +30,7 @@ from dpcore.questions.place import (
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import ReleaseReader
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
 
 ExactCounts = dict[Place, bytes]
 # A tree, what rows add to it, and how many rows were read for that.

@@ -7,8 +7,9 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "accumulated": ("AccumulatedPeriods",),
     "lateness": ("Lateness",),
-    "question": ("STATE", "SeriesQuestion"),
+    "question": ("SeriesQuestion",),
     "released": ("own_period",),
+    "runs": ("Series", "check_late_rows", "check_whole_units"),
     "separate": ("series_question_from_spec",),
     "spans": ("select_span", "with_span"),
     "temporal": ("Span", "mean_variance"),
@@ -17,5 +18,5 @@ FACE = {
     "whole_units": ("whole_units_cost",),
     "windows": ("Window",),
     "words": ("counted_in_words", "protected_period", "run_in_words", "run_numbers"),
-    "workload": ("Series", "SeriesWorkload", "check_late_rows", "check_whole_units"),
+    "workload": ("SeriesWorkload",),
 }

@@ -32,6 +32,7 @@ from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
 from dpcore.questions.place import (
+    STATE,
     UNIT_SHARDS,
     UNITS,
     Counts,
@@ -52,9 +53,6 @@ from dpcore.series.period_rows import PeriodRows
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree, mean_variance
 from dpcore.series.windows import Window, level_factors, window_weights
-
-# The kind of part that holds what is carried on.
-STATE = "state"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import BinaryIO, TextIO, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpcore.rows.key_table import MOST_KEYS
 from dpcore.rows.keys import MAX_KEYS
@@ -95,6 +94,8 @@ def _csv_keys(file: TextIO) -> Iterator[str]:
 
 
 def _parquet_keys(path: str) -> Keys:
+    import pyarrow.parquet as pq
+
     with open(path, "rb") as file:
         table = pq.read_table(file)
     if table.num_columns != 1:
@@ -131,8 +132,12 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
 
 def is_large(path: str) -> bool:
     """Whether a file of keys must be read as a table, since it holds more than a list may."""
+    if not path.endswith(".parquet"):
+        return False
+    import pyarrow.parquet as pq
+
     try:
-        return path.endswith(".parquet") and pq.read_metadata(path).num_rows > MAX_KEYS
+        return pq.read_metadata(path).num_rows > MAX_KEYS  # type: ignore[no-any-return]
     except (OSError, pa.ArrowException):
         return False  # which reading it reports
 
@@ -143,6 +148,8 @@ def read_large_list(path: str, column: str) -> pa.Table:
     Raises:
         ValueError: as `read_key_table`.
     """
+    import pyarrow.parquet as pq
+
     names = pq.read_schema(path).names
     if len(names) != 1:
         raise ValueError(f"{path} must have one column, not {len(names)}")
@@ -150,6 +157,8 @@ def read_large_list(path: str, column: str) -> pa.Table:
 
 
 def _parquet_table(file: BinaryIO, path: str) -> pa.Table:
+    import pyarrow.parquet as pq
+
     opened = pq.ParquetFile(file)
     if opened.metadata.num_rows > MOST_KEYS:
         # Refused before it is read: it might not fit in memory.

@@ -17,7 +17,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.refusal import Refusal
-from dpcore.series.workload import check_late_rows, check_whole_units
+from dpcore.series.runs import check_late_rows, check_whole_units
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules

@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from dpcore.refusal import Refusal
 from dpcore.series.lateness import Lateness
-from dpcore.series.workload import Series
+from dpcore.series.runs import Series
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Section, Text

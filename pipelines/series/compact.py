@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.questions.place import STATE
+from dpcore.series.question import SeriesQuestion
 from pipelines.series.series_folder import SeriesFolder
 from pipelines.terminal_text import escaped, print_line
 from pipelines.user_error import UserError

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.place import Place
+from dpcore.questions.place import STATE, Place
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_counts
@@ -23,7 +23,7 @@ from dpcore.release.release import ReleaseReader
 from dpcore.series.carried_counts import CarriedCounts
 from dpcore.series.linear import scaled
 from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import STATE, SeriesQuestion
+from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import select_span
 from dpcore.series.temporal import Span, TemporalTree
 from dpcore.series.weighted import WeightedPeriods

@@ -81,7 +81,6 @@ FILES_OF_PARTS = {
         "pipelines/sections/series.py",
         "transforms/carry.py",
         "transforms/kept_plan.py",
-        "transforms/layout.py",
     },
 }
 

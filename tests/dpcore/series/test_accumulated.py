@@ -32,8 +32,9 @@ from dpcore.release.in_memory import RunBefore, release_rows
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import ReleaseReader
 from dpcore.series.accumulated import AccumulatedPeriods, ClosedNode, PlaceCounts
+from dpcore.series.runs import Series
 from dpcore.series.temporal import Span
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.workload import SeriesWorkload
 
 Patch = pytest.MonkeyPatch
 KEY = ReleaseKey(bytes(range(32)))

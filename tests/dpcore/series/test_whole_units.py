@@ -16,8 +16,9 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dpcore.series.period_sums import PeriodSums
+from dpcore.series.runs import Series
 from dpcore.series.whole_units import whole_units_cost
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.workload import SeriesWorkload
 
 UNIT = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=1)
 DOMAIN = make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 16})

@@ -18,8 +18,9 @@ from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal
 from dpcore.series.period_sums import PeriodSums
 from dpcore.series.question import SeriesQuestion
+from dpcore.series.runs import Series
 from dpcore.series.weighted import MOST_COUNTS, WeightedPeriods
-from dpcore.series.workload import Series, SeriesWorkload
+from dpcore.series.workload import SeriesWorkload
 
 WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)
