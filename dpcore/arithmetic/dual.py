@@ -107,8 +107,10 @@ class Dual:
     def __mul__(self, other: Any) -> Dual:
         if not isinstance(other, Dual):
             return _made(self.parts * other)
-        parts = self.parts * other.parts[0]
-        parts[1:] += self.parts[0] * other.parts[1:]
+        own, factor = self.parts, other.parts
+        parts = own * factor[0]
+        slopes = parts[1:]
+        slopes += own[0] * factor[1:]
         return _made(parts)
 
     __rmul__ = __mul__
@@ -126,17 +128,21 @@ class Dual:
         return _made(parts)
 
     def __rtruediv__(self, other: Any) -> Dual:
-        value = self.parts[0]
-        parts = np.empty_like(self.parts)
+        own = self.parts
+        value = own[0]
+        parts = np.empty_like(own)
         quotient = parts[0] = other / value
-        slopes = np.divide(self.parts[1:], value, out=parts[1:])
+        slopes = np.divide(own[1:], value, out=parts[1:])
         slopes *= -quotient
         return _made(parts)
 
     def __pow__(self, exponent: int) -> Dual:
         if exponent != 2:
             raise ValueError(f"exponent: {exponent} is not 2, the only one that formulas here have")
-        return self * self
+        parts = self.parts * self.parts[0]
+        slopes = parts[1:]
+        slopes += slopes
+        return _made(parts)
 
     def __eq__(self, other: object) -> Any:
         return self.parts[0] == (other.parts[0] if isinstance(other, Dual) else other)

@@ -34,18 +34,23 @@ class Reading:
 
     Attributes:
         stops: (pairs, 2) boundaries, so many leaves left of each.
-        of_stops: (pairs, readings, 2) the coefficients of the errors at the boundaries.
-        of_total: (pairs, readings) of the error of the whole count.
+        of_stops: (pairs, readings, 2) the coefficients of the errors at the boundaries; None: each
+            boundary is read by itself.
+        of_total: (pairs, readings) of the error of the whole count; None: it is not read.
     """
 
     stops: Integers
-    of_stops: Floats
-    of_total: Floats
+    of_stops: Floats | None
+    of_total: Floats | None
 
     def mean_square(self, errors: Floats, total: Floats) -> float:
         """Return the mean square of the reading's error, from (pairs, 2) errors at the boundaries
         and (pairs,) of the total."""
-        read = (self.of_stops * errors[:, None, :]).sum(axis=-1) + self.of_total * total[:, None]
+        read = errors
+        if self.of_stops is not None:
+            read = (self.of_stops * errors[:, None, :]).sum(axis=-1)
+        if self.of_total is not None:
+            read = read + self.of_total * total[:, None]
         return float(np.mean(np.square(read)))
 
 
@@ -67,16 +72,12 @@ def objective_reading(
         return _quantiles(objective, leaves, reference, pairs)
     if isinstance(objective, CdfObjective):
         stops = 1 + np.floor(np.stack([first, second], axis=1) * leaves).astype(np.int64)
-        return Reading(
-            stops=stops,
-            of_stops=np.broadcast_to(np.eye(2), (pairs, 2, 2)),
-            of_total=np.zeros((pairs, 2)),
-        )
+        return Reading(stops=stops, of_stops=None, of_total=None)
     starts, stops = _ranges(objective, tree, first, second)
     return Reading(
         stops=np.stack([starts, stops], axis=1),
         of_stops=np.broadcast_to(np.array([[-1.0, 1.0]]), (pairs, 1, 2)),
-        of_total=np.zeros((pairs, 1)),
+        of_total=None,
     )
 
 

@@ -269,7 +269,9 @@ def _last_node(
         the means of its own alpha and alpha^2.
     """
     left = parents.full_children * full
-    divisor = np.where(children == 0, 1, children)  # children known exactly leave no error
+    known = children == 0
+    # Children known exactly leave no error.
+    divisor = np.where(known, 1, children) if known.any() else children
     # Means over the ends of prefixes of sum w a, sum w^2 a and (sum w a)^2.
     of_full = terms.in_full * full
     weighted = of_full * terms.ends + terms.in_last * (left + alpha * last)

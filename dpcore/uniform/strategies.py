@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class TreeStrategy:
         if len(self.shares) != len(self.fanouts) + 1:
             raise ValueError(f"shares: {len(self.shares)} of them for fan-outs {self.fanouts}")
 
-    @property
+    @cached_property
     def rank(self) -> tuple[float, int, Fanouts]:
         """Smaller is better: the error to ten digits, then the height, then the fan-outs."""
         return float(f"{self.mean_variance:.9e}"), len(self.fanouts), self.fanouts
