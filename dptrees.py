@@ -243,7 +243,7 @@ def open(path: _Path, *, window: str | None = None) -> Release:
         Error: there is no release, or it is damaged.
     """
     from pipelines.python.release import Release
-    from pipelines.series.series_folder import opened
+    from pipelines.series.opening import opened
 
     place = os.fspath(path)
     with user_errors():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.statistics import StatisticKind
@@ -15,9 +16,12 @@ from pipelines.answers.overview import Figure, overview, overview_table
 from pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table
 from pipelines.answers.table import csv_lines
 from pipelines.release_folder import ReleaseFolder
-from pipelines.series.series_folder import Opened, WindowFolder, opened
+from pipelines.series.opening import Opened, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
 from pipelines.user_error import UserError
+
+if TYPE_CHECKING:
+    from pipelines.series.series_folder import WindowFolder
 
 # This value of --key queries every key.
 ALL_KEYS = "all"

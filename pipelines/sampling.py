@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.csv
@@ -16,9 +16,12 @@ import pyarrow.parquet
 from dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 from pipelines.querying import tree_name
 from pipelines.release_folder import FolderError, ReleaseFolder
-from pipelines.series.series_folder import WindowFolder, opened
+from pipelines.series.opening import opened
 from pipelines.terminal_text import escaped, print_line
 from pipelines.user_error import UserError
+
+if TYPE_CHECKING:
+    from pipelines.series.series_folder import WindowFolder
 
 MOST_ROWS = 10**12
 
