@@ -5,7 +5,8 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "candidate": ("AdaptiveCandidate", "AdaptiveHierarchy", "AdaptiveTree"),
+    "candidate": ("AdaptiveCandidate", "AdaptiveTree"),
+    "hierarchy_candidate": ("AdaptiveHierarchy",),
     "hierarchy_planner": ("modelled_errors", "predicted_rmse", "split_errors"),
     "mechanism": ("AdaptiveMechanism", "CONSISTENCIES"),
     "plan": ("AdaptivePlan",),

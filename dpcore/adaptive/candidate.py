@@ -1,25 +1,17 @@
-"""Adaptive trees as candidates: trees that are split where rows are, of ordered domains and of
-hierarchies."""
+"""Adaptive trees as candidates: trees that are split where rows are. Here is the one of an ordered
+domain; `dpcore.adaptive.hierarchy_candidate` has the one of a hierarchy."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpcore.adaptive.hierarchy_planner import (
-    Planned,
-    is_worth_it,
-    plan_adaptive_hierarchy,
-    predicted_rmse,
-)
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.planner import plan_adaptive, rule_fanouts
 from dpcore.adaptive.predicted_counts import adaptive_count_error
 from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split, rows_of_adaptive
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.levels.candidate import Candidate, IrregularSetting, best_split
+from dpcore.levels.candidate import Candidate
 from dpcore.levels.planner import predicted_error
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.repair.error import CountError, assumed_rows
@@ -128,56 +120,3 @@ class AdaptiveTree(AdaptiveCandidate):
         setting = whole.mechanism.plan.setting
         most = float(f"{rows_of_adaptive(setting, counts=self.counts):.2g}")
         return f"an adaptive tree is expected to be closer up to {most:,.0f} rows"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveHierarchy(AdaptiveCandidate):
-    """An adaptive tree of any shape. Its error is predicted for a guess of the rows alone.
-
-    Args:
-        weights: what errors in rows are worth, by level; None: 1 for each level.
-    """
-
-    otherwise = "every node is split"
-    compared = "where every node is split"
-
-    weights: NodeWeights | None = None
-
-    @property
-    def error_unit(self) -> str | None:
-        return None if self.guessed_rows is None else "rows"
-
-    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
-        if self.guessed_rows is None:
-            return None
-        return f"for {self.guessed_rows:,.0f} rows, spread evenly"
-
-    def mechanism(self, setting: IrregularSetting) -> AdaptiveMechanism:
-        """
-        Raises:
-            ValueError: the share is too small or too large for its decisions.
-        """
-        plan = self._find(best_split(setting.plan, self.weights)).plan
-        return AdaptiveMechanism(plan=plan, weights=self.weights, guessed_rows=self.guessed_rows)
-
-    def predicted(self, mechanism: AdaptiveMechanism) -> float:
-        """Return the weighted root mean square error in rows: for the guess; without one, if every
-        node is split."""
-        return predicted_rmse(mechanism)
-
-    def is_better(self, setting: IrregularSetting) -> bool:
-        if self.guessed_rows is None:
-            return False
-        split, guess = best_split(setting.plan, self.weights), self.guessed_rows
-        found = self._find(split)
-        return is_worth_it(found, split, self.weights, counts=self.counts, guessed_rows=guess)
-
-    def why_not(self, whole: TreeQuestion[Any]) -> str:
-        _ = replace(whole, mechanism=self.mechanism(IrregularSetting(plan=whole.mechanism.plan)))
-        read = "counts" if self.counts else "estimates"
-        return f"{read} of an adaptive tree are not expected to be closer"
-
-    def _find(self, split: IrregularPlan) -> Planned:
-        return plan_adaptive_hierarchy(
-            split, self.weights, counts=self.counts, guessed_rows=self.guessed_rows
-        )

@@ -8,13 +8,8 @@ from typing import Any
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
-from dpcore.levels.candidate import (
-    COUNTED,
-    Candidate,
-    IrregularLevels,
-    IrregularSetting,
-    TreeWorkload,
-)
+from dpcore.levels.candidate import COUNTED, Candidate, TreeWorkload
+from dpcore.levels.irregular_candidate import IrregularLevels, IrregularSetting
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import ReleaseTerms, Share
 from dpcore.refusal import Refusal

@@ -5,19 +5,10 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "candidate": (
-        "COUNTED",
-        "Candidate",
-        "IrregularLevels",
-        "IrregularSetting",
-        "Made",
-        "Thresholds",
-        "TreeWorkload",
-        "WholeLevels",
-        "best_split",
-    ),
+    "candidate": ("COUNTED", "Candidate", "Made", "TreeWorkload", "WholeLevels"),
     "errors": ("estimate_errors",),
     "irregular": ("IrregularMechanism", "LEAST_SQUARES", "NONE", "SMALLEST_FIRST", "TOP_DOWN"),
+    "irregular_candidate": ("IrregularLevels", "IrregularSetting", "Thresholds", "best_split"),
     "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "relative_objective": ("METRICS", "RelativeObjective"),
     "thresholds": ("ThresholdMechanism",),

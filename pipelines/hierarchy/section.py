@@ -12,13 +12,13 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.adaptive.candidate import AdaptiveHierarchy
+from dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
 from dpcore.chooser.choice import MechanismChoice
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.levels.candidate import IrregularLevels, Thresholds
 from dpcore.levels.irregular import TOP_DOWN
+from dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
 from dpcore.levels.relative_objective import METRICS, RelativeObjective
 from dpcore.noise.source import MAX_COUNT
 from dpcore.questions.workload import Noise, Workload

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.predicted_counts import adaptive_count_error
@@ -116,6 +115,9 @@ def _level_errors(mechanism: AdaptiveMechanism) -> list[float]:
     """Return the errors of each level's estimates if every node is split."""
     if mechanism.is_ordered:
         return uniform_level_errors(if_all_split(mechanism.plan))
+    # Imported here and below: trees over ordered domains have no use for it.
+    from dpcore.adaptive.hierarchy_planner import split_errors
+
     return list(split_errors(mechanism))
 
 
@@ -231,6 +233,8 @@ def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any
     have where no node is sparse. ``for_guess`` follows from the model of
     `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
     """
+    from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
+
     mechanism, rows, domain = question.mechanism, question.mechanism.guessed_rows, question.domain
     names = domain.tree.level_names  # type: ignore[attr-defined]
     predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split_errors(mechanism))}}

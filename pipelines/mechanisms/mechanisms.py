@@ -36,13 +36,13 @@ def _uniform() -> Described:
 
 
 def _irregular() -> Described:
-    from pipelines.mechanisms.levels import irregular_description, irregular_target
+    from pipelines.mechanisms.irregular import irregular_description, irregular_target
 
     return Described(irregular_description, irregular_target)
 
 
 def _thresholds() -> Described:
-    from pipelines.mechanisms.levels import irregular_target
+    from pipelines.mechanisms.irregular import irregular_target
     from pipelines.mechanisms.thresholds import threshold_description
 
     return Described(threshold_description, irregular_target)

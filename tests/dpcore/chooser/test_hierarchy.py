@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.adaptive.candidate import AdaptiveHierarchy
+from dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
 from dpcore.adaptive.mechanism import AdaptiveMechanism
 from dpcore.chooser.choice import MechanismChoice
 from dpcore.hierarchy.domain import HierarchyDomain

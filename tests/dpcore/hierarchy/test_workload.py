@@ -10,7 +10,7 @@ import pytest
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.levels.candidate import IrregularLevels
+from dpcore.levels.irregular_candidate import IrregularLevels
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW

@@ -10,7 +10,7 @@ import pytest
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.levels.candidate import IrregularLevels
+from dpcore.levels.irregular_candidate import IrregularLevels
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Workload

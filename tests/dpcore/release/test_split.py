@@ -18,7 +18,8 @@ from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes
 from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.levels.candidate import IrregularLevels, Thresholds, WholeLevels
+from dpcore.levels.candidate import WholeLevels
+from dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload

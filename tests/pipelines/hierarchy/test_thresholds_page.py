@@ -18,7 +18,7 @@ from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from pipelines.answers.figures import significant
-from pipelines.mechanisms.levels import irregular_level_errors
+from pipelines.mechanisms.irregular import irregular_level_errors
 from pipelines.mechanisms.thresholds import LOWEST_SHOWN, threshold_description
 from pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
