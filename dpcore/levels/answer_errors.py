@@ -10,13 +10,6 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.errors.intervals import prefix_margin
-from dpcore.errors.law import ROUNDING, ErrorLaw
-from dpcore.errors.merged_law import MergedLaw
-from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.widths import IrregularWidths
 from dpcore.levels.errors import range_error, range_margin, runs_error
 from dpcore.papers.forest import PapersForest
 from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
@@ -101,53 +94,3 @@ class UniformAnswerErrors(AnswerErrors):
 
 def _shape(chunk: Chunk, holds_many: bool) -> tuple[int, int]:
     return (1 if holds_many else chunk.units, chunk.tree.leaves)
-
-
-class IrregularAnswerErrors(AnswerErrors):
-    """Errors of the answers about a tree of any shape, at one confidence.
-
-    Args:
-        plan: the budgets of the levels.
-        forest: the trees in chunks; measured counts that are read as they are have errors of their
-            own.
-        widths: half-widths of least squares' intervals.
-    """
-
-    def __init__(
-        self, plan: IrregularPlan, forest: IrregularForest, widths: IrregularWidths
-    ) -> None:
-        super().__init__(plan.tree)
-        self._plan, self._forest, self._widths = plan, forest, widths
-
-    def node(self, level: int, std_error: float) -> float:
-        forest, confidence = self._forest, self._widths.confidence
-        if isinstance(forest, AsMeasuredForest):
-            variances = forest.node_variances[level]
-            same = np.isclose(variances, std_error * std_error, rtol=1e-9, atol=0)
-            return float(forest.margins(confidence)[level][same].max(initial=0.0))
-        # One width for the whole level: never narrower than the node's own.
-        return float(self._widths.levels[level].margins(np.array([std_error * std_error]))[0])
-
-    def sum_of_nodes(self, nodes: Sequence[tuple[int, int]], key: int) -> SumError:
-        forest = self._forest
-        law: ErrorLaw | MergedLaw
-        if isinstance(forest, AsMeasuredForest):
-            law = forest.sum_law(nodes)
-        else:
-            law = self._errors.sum(nodes)
-        if law.variance <= ROUNDING:
-            return SumError(variance=0.0, margin=0.0)
-        # An atom at the very end stays inside whatever the estimate's last bits are.
-        margin = law.half_width(self._widths.confidence) * (1 + 1e-9)
-        return SumError(variance=law.variance, margin=margin)
-
-    @cached_property
-    def _errors(self) -> IrregularErrors:
-        return IrregularErrors(self._plan)
-
-
-class ThresholdAnswerErrors(AnswerErrors):
-    """Errors of counts between thresholds: each node has its own, and sums have none."""
-
-    def node(self, level: int, std_error: float) -> float:
-        raise ValueError("confidence: intervals between thresholds are those of the release")

@@ -22,7 +22,7 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_node_rmse
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
-from dpcore.levels.answer_errors import IrregularAnswerErrors
+from dpcore.levels.irregular_answers import IrregularAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.noise.laws import exact_scale
 from dpcore.privacy.spending import MovedCounts, moved_of_levels

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.codec import INLINE
-from dpcore.levels.answer_errors import ThresholdAnswerErrors
+from dpcore.levels.irregular_answers import ThresholdAnswerErrors
 from dpcore.levels.relative_objective import RelativeObjective
 from dpcore.privacy.spending import Spending
 from dpcore.questions.intervals import IntervalRule, Intervals

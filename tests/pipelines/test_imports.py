@@ -24,15 +24,32 @@ OTHER_KINDS = {
     *("dpcore.distinct.question", "dpcore.mean.question", "dpcore.exponential.released"),
     *("dpcore.factorised.mechanism", "dpcore.levels.irregular"),
 }
+# The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
+OTHER_SECTIONS = {
+    *("pipelines.sparse.section", "pipelines.hypercube.section", "pipelines.table.section"),
+    *("pipelines.distinct.section", "pipelines.hierarchy.section", "pipelines.hierarchy.lines"),
+    *("pipelines.mean.lines", "pipelines.exponential.lines", "pipelines.mechanisms.irregular"),
+    *("pipelines.mechanisms.thresholds", "pipelines.mechanisms.factorised"),
+    *("dpcore.sparse.question", "dpcore.hypercube.question", "dpcore.table.question"),
+    *("dpcore.distinct.question", "dpcore.hierarchy.question", "dpcore.hierarchy.domain"),
+    *("dpcore.levels.irregular", "dpcore.levels.thresholds", "dpcore.adaptive.hierarchy_planner"),
+    *("dpcore.irregular.plan", "dpcore.thresholds.plan"),
+}
+SERIES = {"dpcore.series.question", "pipelines.series.series_folder"}
 CONFIGURATION = {"pydantic", "yaml", "jsonschema", "pipelines.configuration", "pipelines.kinds"}
 PAGES = {"pipelines.ordered.page", "pipelines.hypercube.page", "pipelines.table.page"}
+# What reads released folders.
+FOLDERS = {"pyarrow.parquet", "pipelines.release_folder"}
 
 
 @pytest.mark.parametrize(
     ("command", "kept_out"),
     [
-        ("query {output} cdf 0 15 --tree all", ENGINES | OTHER_KINDS | CONFIGURATION | PAGES),
-        ("plan {config}", ENGINES | PAGES),
+        (
+            "query {output} cdf 0 15 --tree all",
+            ENGINES | OTHER_KINDS | SERIES | CONFIGURATION | PAGES,
+        ),
+        ("plan {config}", ENGINES | OTHER_SECTIONS | SERIES | FOLDERS | PAGES),
     ],
     ids=["query", "plan"],
 )

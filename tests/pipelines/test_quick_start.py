@@ -61,3 +61,14 @@ def test_pandas_is_there_for_whoever_imports_it_afterwards() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_importing_beam_leaves_the_collector_as_it_was() -> None:
+    program = (
+        "import gc, dptrees; from pipelines.python.beam import quiet_import; {}; "
+        "quiet_import(); print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+    for before, after in (("pass", "True False"), ("gc.disable()", "False False")):
+        command = [sys.executable, "-W", "ignore", "-c", program.format(before)]
+        run = subprocess.run(command, capture_output=True, check=True, text=True)
+        assert run.stdout.split() == after.split()
