@@ -91,7 +91,7 @@ class DenseStrategy(MatrixStrategy):
 
     @property
     def column_norm(self) -> int:
-        return int(self._cached.gram.diagonal().max())
+        return int(self._cached.norms.max())
 
     @property
     def column_distance(self) -> int:
@@ -126,15 +126,15 @@ class _Matrix:
         self.entries, self.numbers = entries, entries.astype(np.float64)
 
     @cached_property
-    def gram(self) -> Integers:
-        """M'M, exactly: sums of K products of numbers below 2^13."""
-        return integer_product(self.entries.T, self.entries)
+    def norms(self) -> Integers:
+        """(K,) the squared norms of the columns: sums of K squares of numbers below 2^13."""
+        return np.asarray(np.square(self.entries).sum(axis=0))
 
     @cached_property
     def distance(self) -> int:
         """The largest squared distance of two columns."""
-        own = self.gram.diagonal()
-        return int((own[:, None] + own - 2 * self.gram).max())
+        gram = integer_product(self.entries.T, self.entries)
+        return int((self.norms[:, None] + self.norms - 2 * gram).max())
 
     @cached_property
     def prefixes(self) -> Floats:
