@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.levels import candidate as hierarchy_plan
+from dpcore.levels import irregular_candidate as hierarchy_plan
 from dpcore.levels.irregular import IrregularMechanism
 from dpcore.levels.thresholds import ThresholdMechanism
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
