@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deploy.cluster.flink import FlinkCluster
-from deploy.cluster.processes import PROJECT, Ports, Servers
+from deploy.cluster.processes import PROJECT, Ports, Servers, overview
 
 BEGIN, END = "<!-- soak: begin -->\n", "<!-- soak: end -->"
 ROWS, FILES = 2_000_000, 8
@@ -60,6 +60,8 @@ class State:
         java_mb, python_mb: resident memory of all processes of each kind, in MB.
         processes, files: how many there are, and how many files they have open.
         left: files and folders below the temporary folders of cluster and launchers.
+        orphans: folders of task managers that were killed, which nobody deletes; `left` is without
+            what is in them.
     """
 
     java_mb: float
@@ -67,10 +69,12 @@ class State:
     processes: float
     files: float
     left: float
+    orphans: float
 
 
-def read_state(servers: Servers) -> State:
+def read_state(cluster: FlinkCluster) -> State:
     """Read the state of a cluster."""
+    servers = cluster.servers
     java = python = processes = files = 0
     groups = {each.pid for each in servers.running.values()}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -88,13 +92,21 @@ def read_state(servers: Servers) -> State:
             java += size
         else:
             python += size
-    left = sum(1 for name in ("tmp", "artifacts") for _ in (servers.folder / name).rglob("*"))
+    listed = overview(cluster.ports.page, "taskmanagers").get("taskmanagers", ())
+    known = {f"tm_{each['id']}" for each in listed}
+    orphans = {path for path in (servers.folder / "tmp").glob("tm_*") if path.name not in known}
+    left = sum(
+        orphans.isdisjoint([path, *path.parents])
+        for name in ("tmp", "artifacts")
+        for path in (servers.folder / name).rglob("*")
+    )
     return State(
         java_mb=java / 2**20,
         python_mb=python / 2**20,
         processes=processes,
         files=files,
         left=left,
+        orphans=len(orphans),
     )
 
 
@@ -228,7 +240,7 @@ def run(folder: Path, releases: int, minutes: float) -> list[str]:
         moment, begun = random.Random(1), time.monotonic()
         while soak.made < releases and time.monotonic() - begun < 60 * minutes:
             soak.release(moment)
-            states.append(read_state(servers))
+            states.append(read_state(cluster))
             with (folder / "states.jsonl").open("a") as kept:
                 kept.write(json.dumps(asdict(states[-1])) + "\n")
         return lines(soak, states, (time.monotonic() - begun) / 60)
