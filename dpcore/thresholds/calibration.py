@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -174,6 +174,7 @@ class _Search:
     group: GroupPrivacy
     score: Score
     root_bound: int
+    known: dict[tuple[_Shape, float], _Scored] = field(default_factory=dict)
 
     def best(self) -> ThresholdPlan:
         """The plan of the least score found, by two orders of the coordinates."""
@@ -198,7 +199,11 @@ class _Search:
         return best
 
     def _scored(self, shape: _Shape, error: float) -> _Scored:
-        return self._score_plan(_plan(_drafts(self.setting, shape, error) or [], error, self.group))
+        # Both descents begin at the same layout, and each comes back to some of its own.
+        if (shape, error) not in self.known:
+            drafts = _drafts(self.setting, shape, error) or []
+            self.known[shape, error] = self._score_plan(_plan(drafts, error, self.group))
+        return self.known[shape, error]
 
     def _score_plan(self, plan: ThresholdPlan) -> _Scored:
         height = self.setting.height
@@ -316,6 +321,8 @@ def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
     )
 
 
+# Most rounds look for a few probabilities.
+@lru_cache(maxsize=2**12)
 def _difference_quantile(probability: float) -> float:
     """z >= 0 with (2 + z) e^-z / 4 = probability, the tail of a difference of two Laplace noises.
 
@@ -325,9 +332,11 @@ def _difference_quantile(probability: float) -> float:
     """
     z = 0.0
     for _ in range(12):
-        z = log((2 + z) / (4 * probability))
+        before, z = z, log((2 + z) / (4 * probability))
         if z <= 0:
             return 0.0
+        if z == before:  # as it would stay
+            break
     return z
 
 

@@ -43,6 +43,12 @@ _MOST_CLOSED_FORM = 30
 
 
 @lru_cache(maxsize=1024)
+def _look_delta(noise: TruncatedLaplace, epsilon: Fraction) -> Fraction:
+    """Return `TruncatedLaplace.delta`: a search makes plans of the same rounds again and again."""
+    return noise.delta(epsilon)
+
+
+@lru_cache(maxsize=1024)
 def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     """The noise of `truncated_laplace`, sooner: its radius is looked for from its closed form on.
 
@@ -58,7 +64,7 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     first = max(least, math.ceil(reach / float(epsilon)) - 1)
     for radius in range(first, first + 4):
         noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
-        if noise.delta(epsilon) <= delta:
+        if _look_delta(noise, epsilon) <= delta:
             if radius > first or radius == least:
                 return noise
             break
@@ -119,7 +125,7 @@ class ThresholdRound(Coded):
     def _check_spending(self) -> None:
         """The search checks that c is an integer; the noise of a look is checked here, exactly."""
         assert self.sparse_vector.cutoff == self.cutoff
-        look = self.noise.delta(self.node_epsilon / self.cutoff)
+        look = _look_delta(self.noise, Fraction(self.node_epsilon) / self.cutoff)
         if look * self.cutoff > self.delta:
             raise ValueError(f"delta is {self.delta}; {self.cutoff} looks at nodes spend more")
 
