@@ -155,11 +155,10 @@ def test_the_image_has_what_the_launcher_needs() -> None:
     program = "/opt/google/dataflow/python_template_launcher"
     assert f'ENTRYPOINT ["{program}"]' in steps
     assert f"COPY --from=starter {program} {program}" in steps
-    for line in steps:
-        if line.startswith("COPY deploy/"):
-            source, target = line.split()[1:]
-            assert (PROJECT / source).is_file()
-            assert f"FLEX_TEMPLATE_PYTHON_PY_FILE={target}" in text
+    (copied,) = (line for line in steps if line.startswith("COPY ") and "--from=" not in line)
+    source, target = copied.split()[1:]
+    assert (FOLDER / source).is_file()
+    assert f"FLEX_TEMPLATE_PYTHON_PY_FILE={target}" in text
 
 
 def test_folder_is_whole() -> None:
