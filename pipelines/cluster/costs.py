@@ -6,6 +6,7 @@ has the defaults, which are of ordered trees, until its own are measured.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dpcore.arithmetic.elementary import log2
@@ -24,14 +25,16 @@ class KindCosts:
         row: nanoseconds to read a row of Parquet and to count it, in a tree of 2^10 leaves.
         row_doubling: nanoseconds more for each doubling of the leaves beyond.
         gathered_row: nanoseconds that one worker alone spends on the counts of each row, after
-            they are summed.
+            they are summed; of at most `most_gathered` rows.
         leaf: nanoseconds for each leaf from its sum to its file.
         page, page_beyond: nanoseconds on the launcher for each leaf, up to 2^20 and beyond: widths
             of intervals and the page.
         sent_bytes: of each row that pass between workers beside its counts.
         noisy: bytes for each leaf that pass between workers after the noise.
         buffered_bytes: that a worker holds of each row until it sends their counts.
-        gathered_bytes: that one worker holds of the counts of each row.
+        gathered_bytes: that one worker holds of the counts of each row, of at most `most_gathered`
+            rows.
+        most_gathered: different counts that there can be.
     """
 
     row: float = 7.0
@@ -44,6 +47,7 @@ class KindCosts:
     noisy: float = 0.7
     buffered_bytes: float = 0.0
     gathered_bytes: float = 0.0
+    most_gathered: float = math.inf
 
     def page_nanoseconds(self, leaves: int) -> float:
         """Return the nanoseconds of the launcher for a tree of so many leaves."""

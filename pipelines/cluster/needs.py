@@ -177,6 +177,7 @@ def _tree_needs(
     row = costs.row_nanoseconds(listed) + (SENT_ROW + BOUNDED_ROW if bounded else 0.0)
     known = question.dense_cells > 0 or question.is_matched
     row += SORTED_ROW if known and not dense else 0.0
+    gathered = min(rows, costs.most_gathered)
     leaf = costs.leaf + (MATCHED_LEAF if question.is_matched else 0.0)
     # A process without arrays of all leaves sends counts whenever its buffer is full.
     counters = workers if dense else max(workers, rows / BUFFERED_ROWS)
@@ -186,10 +187,10 @@ def _tree_needs(
         shuffled += rows * unit_row_bytes(leaves)
     return _TreeNeeds(
         rows=rows * row * _NANO,
-        alone=rows * costs.gathered_row * _NANO,
+        alone=gathered * costs.gathered_row * _NANO,
         leaves=listed * leaf * _NANO,
         page=costs.page_nanoseconds(listed) * _NANO,
         shuffled=shuffled,
-        held=rows * costs.gathered_bytes
+        held=gathered * costs.gathered_bytes
         + min(rows / workers, BUFFERED_ROWS) * costs.buffered_bytes,
     )

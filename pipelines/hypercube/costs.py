@@ -11,5 +11,10 @@ def hypercube_costs(question: HypercubeQuestion) -> KindCosts:
     and settles them alone."""
     row = 25.0 + 15.0 * len(question.columns)
     if question.plan.state_bytes is None:
-        return KindCosts(row=row, gathered_row=180.0, gathered_bytes=45.0)
+        return KindCosts(
+            row=row,
+            gathered_row=180.0,
+            gathered_bytes=45.0,
+            most_gathered=2.0 ** question.plan.depths[-1],
+        )
     return KindCosts(row=row)
