@@ -31,6 +31,7 @@ from transforms import files
 from transforms.errors import InputError, sentence_in
 from transforms.files import OutputError
 from transforms.layout import INPUT_LIST_NAMES
+from transforms.readers import parquet_rows
 from transforms.readers.listing import match_files
 from transforms.readers.read import open_file
 
@@ -252,6 +253,22 @@ def test_the_command_releases_to_the_store_what_it_releases_locally(
     assert below(store, OUTPUT) == local
     assert b"<html" in store[f"{OUTPUT}/report.html"]
     assert f"report:  {OUTPUT}/report.html" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("whole_bytes", "times"), [(2**22, 1), (0, 3)])
+def test_a_small_file_is_opened_once(
+    configuration, local, store, monkeypatch, whole_bytes: int, times: int
+) -> None:
+    """One that is divided into two splits is opened for that, and for each."""
+    opened: list[str] = []
+    MemoryStore.failure.append(
+        lambda operation, path: opened.append(path) if operation == "open" else None
+    )
+    monkeypatch.setattr(parquet_rows, "WHOLE_BYTES", whole_bytes)
+    monkeypatch.setattr(parquet_rows, "_SPLIT_ROWS", 600)
+    assert main(["release", configuration, *NONCE]) == 0
+    assert below(store, OUTPUT) == local
+    assert opened.count(f"{BUCKET}/rows/b.parquet") == times
 
 
 def test_again_is_a_no_op_and_other_data_no_repair(released, store, capsys, rows) -> None:

@@ -14,6 +14,7 @@ from transforms.readers.file_columns import FileColumns, described
 from transforms.readers.formats import reading
 
 COUNTS_ROWS = 0  # it would take all batches' heads
+WHOLE_BYTES = 0
 
 # About as much as a split of Parquet has.
 _SPLIT_BATCHES = 32

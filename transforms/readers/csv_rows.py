@@ -25,6 +25,8 @@ from transforms.readers.file_columns import path_columns, path_constants, repeat
 from transforms.readers.formats import reading
 
 COUNTS_ROWS = 0
+# Its beginning says how it is read.
+WHOLE_BYTES = 0
 
 _NOT_CSV = "is not a CSV file"
 

@@ -30,6 +30,8 @@ class Reader(Protocol):
 
     # Whether a file states its number of rows before they are read.
     COUNTS_ROWS: int
+    # Files of a store of at most so many bytes are one split, (0, 0), and are not opened to see so.
+    WHOLE_BYTES: int
 
     def splits(
         self, file: Any, path: str, plan: ReleasePlan, **options: Any

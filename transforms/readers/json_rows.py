@@ -26,6 +26,8 @@ from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
 from transforms.readers.json_objects import MalformedLine, Objects, names_in
 
 COUNTS_ROWS = 0
+# Its beginning says how it is read.
+WHOLE_BYTES = 0
 
 _NOT_JSON = "cannot be read as JSON lines"
 

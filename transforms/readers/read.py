@@ -33,9 +33,13 @@ _BYTES = "bytes of files"
 _MOST_LOOKED_AT = 32
 
 
+# A split that is a whole file; where the file states its rows, its reader compares them.
+WHOLE = (0, 0)
+
+
 class FileSplit(NamedTuple):
-    """A part of a file: a run of row groups of Parquet or of batches of Arrow, or a whole file of
-    CSV or JSON lines (0, 0)."""
+    """A part of a file: a run of row groups of Parquet or of batches of Arrow, or `WHOLE`, as
+    always of CSV and JSON lines."""
 
     path: str
     start: int
@@ -230,8 +234,10 @@ class _SplitFile(beam.DoFn):
     def process(self, file: tuple[str, int, float]) -> Iterator[Any]:
         path, size, changed = file
         reader = find_reader(self._format)
-        with explained(InputFile(*file)):
-            runs, rows = reader.splits(open_file(path), path, self._plan, **self._options)
+        runs, rows = [WHOLE], 0
+        if is_local(path) or size > reader.WHOLE_BYTES:
+            with explained(InputFile(*file)):
+                runs, rows = reader.splits(open_file(path), path, self._plan, **self._options)
         if not runs:  # who reads a split checks the file
             check_unchanged(InputFile(*file))
         left = size
@@ -263,7 +269,8 @@ class _ReadSplit(beam.DoFn):
         check_unchanged(split.file)
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -rows * reader.COUNTS_ROWS))
+        stated = 0 if (split.start, split.stop) == WHOLE else reader.COUNTS_ROWS
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -rows * stated))
         yield beam.pvalue.TaggedOutput(BALANCE, (_BYTES, residue(-split.size)))
         SPLITS_READ.inc()
         advance("read", split.size)

@@ -1,5 +1,6 @@
 """Parquet files: splits, batches, and files that are none or are damaged."""
 
+import io
 import logging
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from transforms.errors import InputError
 from transforms.readers import parquet_rows
-from transforms.readers.read import FileSplit
+from transforms.readers.read import WHOLE, FileSplit
 
 SECRET = "Miriam-4711"
 
@@ -62,6 +63,31 @@ def test_no_row_groups(make_plan, tmp_path) -> None:
     path = tmp_path / "none.parquet"
     pq.ParquetWriter(path, pa.schema([("value", pa.float64())])).close()
     assert parquet_rows.splits(str(path), str(path), make_plan()) == ([], 0)
+
+
+def read_whole(data: bytes, plan) -> pa.Table:
+    """Reads a file of a store that is one split."""
+    split = FileSplit("gs://bucket/rows.parquet", *WHOLE, len(data))
+    return pa.Table.from_batches(list(parquet_rows.batches(io.BytesIO(data), split, plan)))
+
+
+def test_a_whole_file_is_read_at_once(rows, make_plan, tmp_path) -> None:
+    data = written(tmp_path, rows, row_group_size=700).read_bytes()
+    found = read_whole(data, make_plan("number", "carrier"))
+    expected = rows.select(["number", "carrier"])
+    assert found.drop_columns("value").combine_chunks().equals(expected.combine_chunks())
+
+
+def test_a_whole_file_that_loses_rows(rows, make_plan, tmp_path, monkeypatch) -> None:
+    data = written(tmp_path, rows, row_group_size=700).read_bytes()
+    given = pq.ParquetFile.iter_batches
+
+    def lossy(*arguments, row_groups, **named):
+        return given(*arguments, row_groups=row_groups[1:], **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lossy)
+    with pytest.raises(InputError, match="has other rows than it says"):
+        read_whole(data, make_plan("number"))
 
 
 def test_a_file_object(rows, make_plan, tmp_path) -> None:
