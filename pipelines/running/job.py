@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from tempfile import TemporaryDirectory
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, NoReturn
 
 import apache_beam as beam
@@ -59,6 +59,7 @@ SECRETS: dict[str, type[PipelineOptions]] = {
     "s3_session_token": S3Options,
     "azure_connection_string": AzureOptions,
 }
+_one_submission = threading.Lock()
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -236,12 +237,23 @@ def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptio
 
 
 @contextmanager
-def _sent_files() -> Iterator[None]:
-    """Let Beam put what it sends to workers into a folder that goes away with the job; by itself it
-    makes one for every environment and leaves it."""
-    made = environments.python_sdk_dependencies
-    with TemporaryDirectory(prefix="dptrees-sent-") as folder:
-        environments.python_sdk_dependencies = partial(made, tmp_dir=folder)
+def _submission(folder: str) -> Iterator[None]:
+    """Let Beam put what this thread sends to workers below a folder, until an engine has the job.
+
+    By itself Beam makes a folder for every environment of a job, and leaves it.
+    """
+    thread = threading.get_ident()
+    # Jobs of other threads wait. Between the engine's taking a job and its naming it, nobody could
+    # cancel it.
+    with _one_submission, postponed():
+        made = environments.python_sdk_dependencies
+
+        def below(options: PipelineOptions, tmp_dir: str | None = None) -> Any:
+            if tmp_dir is None and threading.get_ident() == thread:
+                tmp_dir = mkdtemp(dir=folder)
+            return made(options, tmp_dir)
+
+        environments.python_sdk_dependencies = below
         try:
             yield
         finally:
@@ -262,20 +274,23 @@ def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
     """
     remote = not runs_here(pipeline.options)
     result: PipelineResult | None = None
-    try:
-        with _sent_files() if remote else nullcontext():
-            # Between the engine's taking a job and its naming it, nobody could cancel it.
-            with postponed() if remote else nullcontext():
+    with ExitStack() as until_the_end:
+        submission: AbstractContextManager[None] = nullcontext()
+        if remote:
+            sent = TemporaryDirectory(prefix="dptrees-sent-", ignore_cleanup_errors=True)
+            submission = _submission(until_the_end.enter_context(sent))
+        try:
+            with submission:
                 result = pipeline.run()
             if not submits_only(pipeline.options):
                 result.wait_until_finish()
-        return result
-    except KeyboardInterrupt:
-        if result is not None:
-            cancel_job(result, pipeline.options)
-        raise
-    except Exception as error:
-        fault = refused_job(error) or engine_fault(error, remote=remote)
-        if fault is None:
+            return result
+        except KeyboardInterrupt:
+            if result is not None:
+                cancel_job(result, pipeline.options)
             raise
-        raise fault from None
+        except Exception as error:
+            fault = refused_job(error) or engine_fault(error, remote=remote)
+            if fault is None:
+                raise
+            raise fault from None

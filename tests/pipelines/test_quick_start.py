@@ -72,3 +72,27 @@ def test_importing_beam_leaves_the_collector_as_it_was() -> None:
         command = [sys.executable, "-W", "ignore", "-c", program.format(before)]
         run = subprocess.run(command, capture_output=True, check=True, text=True)
         assert run.stdout.split() == after.split()
+
+
+def test_later_calls_leave_the_collector_alone() -> None:
+    """Else cycles of a program that makes releases in a loop would never be collected."""
+    program = """
+import gc, weakref
+from pipelines.python.beam import quiet_import
+class Node: pass
+quiet_import()
+gc.collect()
+left = []
+for _ in range(40):
+    node = Node()
+    node.own = node
+    left.append(weakref.ref(node))
+    del node
+    quiet_import()
+    made = [[] for _ in range(2_000)]
+    del made
+print(sum(each() is not None for each in left) < 40)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    run = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert run.stdout.split() == ["True"]
