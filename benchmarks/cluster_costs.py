@@ -190,7 +190,7 @@ def predicted() -> Iterator[str]:
     """The table of larger releases, which nobody ran."""
     yield (
         "| rows | leaves | unit | workers | CPU, hours | the job, minutes | shuffled, GB | "
-        "a worker, GiB | launcher, GiB | files | unit shards |\n"
+        "a worker, GiB | launcher, GiB | parts | unit shards |\n"
         "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
     for rows, leaves, workers in SIZES:
@@ -203,7 +203,7 @@ def predicted() -> Iterator[str]:
                 f"| {rows:,} | {leaves:,} | {unit.split(',')[0]} | {workers} | "
                 f"{needs.cpu / 3600:.2f} | {needs.seconds / 60:.1f} | {needs.shuffled / 1e9:.2f} | "
                 f"{needs.worker_memory / 2**30:.1f} | {needs.launcher_memory / 2**30:.1f} | "
-                f"{needs.files:,} | {needs.unit_shards or '-'} |"
+                f"{needs.parts:,} | {needs.unit_shards or '-'} |"
             )
 
 

@@ -12,10 +12,11 @@ _GIB = 2**30
 
 def cluster_lines(needs: ClusterNeeds) -> Iterator[str]:
     """Yield the lines about a cluster."""
-    workers = "1 worker" if needs.workers == 1 else f"{needs.workers:,} workers"
+    workers = "1 worker" if needs.workers == 1 else f"{needs.workers:,} workers, each"
+    keys = ", as if one key were selected" if needs.for_one_key else ""
     yield (
-        f"on {workers} of one core each, for {needs.rows:,.0f} rows (predicted, within about 30 % "
-        "of cores like those of docs/scale.md):"
+        f"on {workers} of one core, for {needs.rows:,.0f} rows{keys} (predicted, for cores like "
+        "the measured ones of docs/scale.md):"
     )
     yield (
         f"  processors: {_duration(needs.cpu)} in all (rows {_duration(needs.rows_cpu)}, "
@@ -27,8 +28,11 @@ def cluster_lines(needs: ClusterNeeds) -> Iterator[str]:
         f"  memory: at most {needs.worker_memory / _GIB:.1f} GiB a worker, "
         f"{needs.launcher_memory / _GIB:.1f} GiB on the launcher"
     )
-    yield f"  files of the release: {needs.files:,} and its manifest"
-    if needs.unit_shards:
+    yield f"  parts of the release: {needs.parts:,} files"
+    if needs.keeps_shards:
+        shards = f"{needs.unit_shards} shards, which a series with max_periods keeps"
+        yield f"  rows of units: in {shards}"
+    elif needs.unit_shards:
         yield f"  rows of units: --unit_shards={needs.unit_shards}"
 
 

@@ -1,7 +1,7 @@
 """Processors, shuffle and memory of a release on many workers, predicted from its plan.
 
 Nothing here reads data: the number of rows is a public guess. What depends on where rows are (the
-leaves of a sparse tree) is taken at its largest.
+leaves of a sparse tree) is taken at its largest. What earlier runs of a series left is not counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from dpcore.bounding.unit_rows import planned_shards
 from dpcore.questions.leaf_counts import BUFFERED_ROWS, DENSE_CELLS
+from dpcore.questions.place import UNIT_SHARDS
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from pipelines.cluster.costs import (
@@ -53,8 +54,11 @@ class ClusterNeeds:
         seconds: of the clock, from the first worker's start to the end.
         shuffled: bytes that pass between workers.
         worker_memory, launcher_memory: bytes that a process may need.
-        files: of the release.
+        parts: files that hold noisy counts, beside some of the whole release.
         unit_shards: in how many parts rows of units are bounded; 0: the unit is the row.
+        keeps_shards: the number of these parts is fixed, since a series remembers its units.
+        for_one_key: some trees have keys that are yet to be selected from the rows, and one
+            key is assumed.
     """
 
     workers: int
@@ -67,8 +71,10 @@ class ClusterNeeds:
     shuffled: float
     worker_memory: int
     launcher_memory: int
-    files: int
+    parts: int
     unit_shards: int
+    keeps_shards: bool
+    for_one_key: bool
 
     @property
     def cpu(self) -> float:
@@ -89,16 +95,23 @@ class ClusterNeeds:
             "shuffled_bytes": round(self.shuffled),
             "worker_memory_bytes": self.worker_memory,
             "launcher_memory_bytes": self.launcher_memory,
-            "files": self.files,
+            "parts": self.parts,
             "unit_shards": self.unit_shards,
+            "for_one_key": self.for_one_key,
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TreeNeeds:
-    """What one tree takes: seconds of one core for all rows, of one worker alone, for all leaves,
-    and on the launcher; the bytes that it shuffles, and those that a worker holds beside arrays of
-    its leaves."""
+    """What one tree takes.
+
+    Attributes:
+        rows, leaves: seconds of one core for all of them.
+        alone: seconds of one worker, while the others wait.
+        page: seconds of the launcher.
+        shuffled: bytes.
+        held: bytes that a worker holds beside arrays of its leaves.
+    """
 
     rows: float
     alone: float
@@ -140,7 +153,10 @@ def predicted_needs(
     alone = sum(each.alone for each in trees)
     launcher = LAUNCHER + sum(each.page for each in trees)
     places = sum(len(question.places) for question in plan.questions)
-    shards = planned_shards(workers=workers, rows=rows) if bounded else 0
+    shards = 0
+    if bounded:
+        remembers = bool(plan.remembering)
+        shards = UNIT_SHARDS if remembers else planned_shards(workers=workers, rows=rows)
     listed = Leaves.from_plan(configuration, plan)
     return ClusterNeeds(
         workers=workers,
@@ -154,12 +170,15 @@ def predicted_needs(
         + leaves_cpu / max(1, min(workers, places))
         + alone
         + launcher,
-        shuffled=sum(each.shuffled for each in trees),
+        shuffled=sum(each.shuffled for each in trees)
+        + (first * rows * unit_row_bytes(2) if bounded else 0.0),
         worker_memory=process_memory(listed, unit_rows=rows / shards if shards else 0.0)
         + round(sum(each.held for each in trees)),
         launcher_memory=launcher_memory(listed),
-        files=sum(1 for question in plan.questions for _ in question.parts()),
+        parts=sum(1 for question in plan.questions for _ in question.parts()),
         unit_shards=shards,
+        keeps_shards=bool(plan.remembering),
+        for_one_key=plan.selection is not None,
     )
 
 

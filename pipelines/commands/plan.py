@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pipelines.accounting.target_errors import TargetErrors
 
 
+# More than any cluster has.
+_MOST_WORKERS = 1_000_000
+
+
 def add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.planning import run_plan
@@ -63,9 +67,9 @@ def add_plan(commands: Commands) -> None:
 
 def _positive(text: str) -> int:
     """A number of workers."""
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
+    number = int(text) if text.isdecimal() and len(text) < 10 else 0
+    if not 1 <= number <= _MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to {_MOST_WORKERS:,}")
     return number
 
 

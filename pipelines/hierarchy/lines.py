@@ -51,6 +51,6 @@ HIERARCHY_LINES = KindLines(
     target=mechanism_target,
     summary=hierarchy_summary,
     costs=lambda _: KindCosts(
-        row=8.0, row_doubling=1.6, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
+        row=8.0, row_doubling=2.2, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
     ),
 )

@@ -217,7 +217,10 @@ class Stage:
         check_dataflow_references(configuration)
         paths = configuration.input_paths if self.source is None else self.source.paths
         check_dataflow_reach(self.options, (*paths, self.output))
-        size_workers(self.options, process_memory(Leaves.from_plan(configuration, self.plan)))
+        # How many rows a shard will have, nobody knows here: enough for those that wait to be sent.
+        unit_rows = 0.0 if self.plan.unit.is_row else 1.0
+        needed = process_memory(Leaves.from_plan(configuration, self.plan), unit_rows=unit_rows)
+        size_workers(self.options, needed)
 
     def _begun_under(self) -> str | None:
         """The id of the key under which a release was begun and goes on, as its folder shows, or

@@ -1,5 +1,4 @@
-"""The memory of a worker's process and of the launcher, from the plan alone, and machines that have
-as much.
+"""The memory of workers and of the launcher, from the plan alone, and machines that have as much.
 
 From docs/scale.md: a process that reads rows of a tree with a public table of its leaves knows all
 of them, at some 90 bytes each, or, where they are read in parts, their parents; of other trees it

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dpcore.bounding.unit_rows import planned_shards
 from pipelines.running.worker_memory import Leaves, process_memory
 from tests.deploy.manifests import DEPLOY, KUBERNETES, Manifest, kustomizations, pods, rendered
 
@@ -155,6 +156,10 @@ def test_overlay_says_what_it_makes_and_what_it_is_enough_for(folder: Path) -> N
     (engine,) = pod["spec"]["containers"]
     disk = gib(engine["resources"]["limits"]["ephemeral-storage"]) * GIB * said["workers"]
     assert said["units"] == disk // int(unit[1]) // 10**9
+    # With so many shards as `dptrees plan --workers` names, a worker bounds them in its memory.
+    rows = said["units"] * 1e9
+    shards = planned_shards(workers=said["workers"], rows=rows)
+    assert process_memory(Leaves(), unit_rows=rows / shards) <= memory * GIB
 
 
 @pytest.mark.parametrize("size", SIZES)

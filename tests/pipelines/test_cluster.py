@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from pipelines.cluster.costs import KindCosts
 from pipelines.cluster.needs import ClusterNeeds, predicted_needs
 from pipelines.configuration import load_configuration
+from pipelines.kinds import find_kind, is_tree
 from tests.pipelines.conftest import Workspace
+from tests.transforms.every_kind import PLANS
 
 ROWS = 1e9
 
@@ -64,7 +67,7 @@ def test_the_command(workspace: Workspace) -> None:
     (first,) = (number for number, line in enumerate(lines) if line.startswith("on 100 workers"))
     assert "for 10,000,000,000 rows" in lines[first]
     named = [line.strip().partition(":")[0] for line in lines[first + 1 :]]
-    assert named == ["processors", "shuffled", "memory", "files of the release"]
+    assert named == ["processors", "shuffled", "memory", "parts of the release"]
     entry = json.loads(workspace.run("plan", path, *given, "--json").out)["cluster"]
     configuration = load_configuration(path)
     assert entry == json.loads(
@@ -81,8 +84,9 @@ def test_the_command(workspace: Workspace) -> None:
         (("--workers", "100"), "--workers: needs --rows"),
         (("--workers", "100", "--rows", "0"), "--workers: needs --rows"),
         (("--workers", "100", "--rows", "nan"), "--workers: needs --rows"),
-        (("--workers", "0", "--rows", "10"), "0 is no whole number from 1 on"),
-        (("--workers", "1.5", "--rows", "10"), "1.5 is no whole number from 1 on"),
+        (("--workers", "0", "--rows", "10"), "0 is no whole number from 1 to 1,000,000"),
+        (("--workers", "9" * 400, "--rows", "10"), "is no whole number from 1 to 1,000,000"),
+        (("--workers", "1.5", "--rows", "10"), "1.5 is no whole number from 1 to 1,000,000"),
         (("--rows", "10"), "goes with --target-error or --workers"),
     ],
 )
@@ -91,16 +95,40 @@ def test_what_is_refused(workspace: Workspace, given: tuple[str, ...], words: st
     assert outcome.code == 2 and words in outcome.err
 
 
-def test_every_kind_has_costs() -> None:
-    from dpcore.release.plan import ReleasePlan
-    from pipelines.kinds import find_kind, is_tree
-    from tests.transforms.every_kind import PLANS
+def test_a_series_that_remembers_its_units_keeps_its_shards(workspace: Workspace) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] |= {"unit": "person", "max_rows": 3}
+        settings["series"] = {"periods": 9, "period": 2, "unit": "per_series", "max_periods": 3}
 
-    seen = set()
+    path = workspace.configure(change)
+    out = workspace.run("plan", path, "--workers", "100", "--rows", "1e10").out
+    assert "rows of units: in 64 shards, which a series with max_periods keeps" in out
+    entry = json.loads(
+        workspace.run("plan", path, "--workers", "100", "--rows", "1e10", "--json").out
+    )
+    # A shard has 156 million rows.
+    assert entry["cluster"]["worker_memory_bytes"] > 100 * 1e10 / 64
+
+
+def test_keys_that_are_selected_are_predicted_as_one(workspace: Workspace) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] |= {"delta": 1e-8}
+        (tree, *_) = settings["trees"]
+        settings["trees"] = [{**tree, "by": {"column": "carrier", "keys": "private"}}]
+
+    outcome = workspace.run("plan", workspace.configure(change), "--workers", "2", "--rows", "1e6")
+    assert "for 1,000,000 rows, as if one key were selected" in outcome.out, outcome.err
+
+
+# Their costs are the defaults, of ordered trees.
+LIKE_ORDERED = {"ordered", "exponential", "adaptive", "factorised", "series"}
+
+
+def test_every_kind_is_predicted() -> None:
+    """Every kind of tree has costs of its own, or is in the list above."""
+    costs = {}
     for plan in PLANS.values():
-        made: ReleasePlan = plan()
-        for question in filter(is_tree, made.questions):
-            costs = find_kind(question).lines().costs(question)
-            assert costs.row > 0 and costs.page_nanoseconds(2**21) > costs.page_nanoseconds(2**20)
-            seen.add(question.kind)
-    assert len(seen) > 5
+        for question in filter(is_tree, plan().questions):
+            costs[question.kind] = find_kind(question).lines().costs(question)
+    assert {kind for kind, each in costs.items() if each == KindCosts()} <= LIKE_ORDERED
+    assert {"hierarchy", "sparse", "hypercube", "table", "distinct", "mean"} <= costs.keys()

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
 
 from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.unit import NullUnits
 from dpcore.release.in_memory import _bounded_increments
 from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import parse_configuration
 from tests.dpcore.bounding.slow_choice import slow_choice
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import unit_releases
@@ -184,6 +186,18 @@ def test_shards_out_of_range(piped) -> None:
             piped(unit_releases.PLANS["ordered"](), ROWS, "rows", f"--unit_shards={shards}")
 
 
+REMEMBERING = """
+release: people
+input: {format: parquet, path: rows/*.parquet}
+output: out
+key_file: release.key
+privacy: {epsilon: 1, neighbors: add_remove, unit: person, max_rows: 3}
+series: {periods: 9, period: 1, unit: per_series, max_periods: 3}
+trees:
+  - {name: x, domain: {column: x, type: integer, lower: 0, upper: 10}}
+"""
+
+
 @pytest.mark.parametrize(
     ("given", "shards"),
     [
@@ -198,8 +212,22 @@ def test_shards_follow_the_number_of_workers(given: list[str], shards: int) -> N
     assert bound.unit_shard_count(PipelineOptions(given)) == shards
 
 
-def test_a_series_that_remembers_units_keeps_its_shards() -> None:
-    assert bound.unit_shard_count(PipelineOptions(["--parallelism=100"]), default=64) == 64
+def test_a_series_that_remembers_units_keeps_its_shards(reference) -> None:
+    """However many workers an option names, the graph has the shards that runs before wrote."""
+    plan = parse_configuration(REMEMBERING).plan()
+    assert plan.remembering
+    pipeline = beam.Pipeline(options=PipelineOptions([LOCAL_RUNNER, "--parallelism=100"]))
+    batches = pipeline | beam.Create([], reshuffle=False)
+    batches | "Bound" >> bound.BoundRows(plan, reference)
+    shards = set[int]()
+
+    class Steps(PipelineVisitor):
+        def visit_transform(self, transform_node: Any) -> None:
+            step = getattr(transform_node.transform, "fn", None)
+            shards.update({step._shards} if hasattr(step, "_shards") else ())
+
+    pipeline.visit(Steps())
+    assert shards == {64}
 
 
 def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) -> None:

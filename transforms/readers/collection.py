@@ -86,7 +86,7 @@ class ReadCollection(beam.PTransform):
 
 
 def element_type(rows: Any) -> Any:
-    """Return the type of a PCollection's elements, with types of fields that `beam.Select` took.
+    """Return the type of a PCollection's elements; after `beam.Select`, with types of its fields.
 
     Beam infers what `beam.Select` makes of rows with typed fields, but reads no types of the fields
     of a NamedTuple.
