@@ -21,7 +21,7 @@ from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import UnitIds, Units
 from dpcore.privacy import sensitivity
 from dpcore.release import in_memory
-from dpcore.series import workload
+from dpcore.series import runs
 from dpcore.series.accumulated import ClosedNode
 from dpcore.series.period_sums import PeriodSums
 
@@ -73,18 +73,18 @@ def state_rolled_back(patch: Patch) -> None:
 
 
 def budget_of_one_period(patch: Patch) -> None:
-    patch.setattr(workload, "periods_sensitivity", lambda most, span: (1, 1))
+    patch.setattr(runs, "periods_sensitivity", lambda most, span: (1, 1))
 
 
 def periods_of_one_node_added_as_squares(patch: Patch) -> None:
     """The L2 sensitivity of a temporal node that holds several periods of a unit."""
-    patch.setattr(workload, "periods_sensitivity", lambda most, span: (most, most))
+    patch.setattr(runs, "periods_sensitivity", lambda most, span: (most, most))
 
 
 def a_rest_forgotten(patch: Patch) -> None:
     own = sensitivity.periods_sensitivity
     patch.setattr(
-        workload,
+        runs,
         "periods_sensitivity",
         lambda most, span: own(max(1, most // span * span), span),
     )
@@ -137,16 +137,16 @@ def counted_by_what_others_do(patch: Patch) -> None:
 
 def noise_30_percent_too_small(patch: Patch) -> None:
     """The budget of every level is as if the claim were larger."""
-    own = workload.Series.level_budgets
+    own = runs.Series.level_budgets
 
-    def budgets(self: workload.Series, budget: Any, split: Any) -> Any:
+    def budgets(self: runs.Series, budget: Any, split: Any) -> Any:
         larger = Fraction(10, 7) ** (1 if budget.measure.value == "epsilon" else 2)
         return tuple(
             type(each)(measure=each.measure, amount=each.amount * larger)
             for each in own(self, budget, split)
         )
 
-    patch.setattr(workload.Series, "level_budgets", budgets)
+    patch.setattr(runs.Series, "level_budgets", budgets)
     # The plan would refuse it: it adds up what its trees spend.
     patch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
 
