@@ -37,7 +37,7 @@ BEGIN, END = "<!-- soak: begin -->\n", "<!-- soak: end -->"
 ROWS, FILES = 2_000_000, 8
 NONCE = "ab" * 16
 KILLED_EVERY = 3
-COMPARED = 20
+COMPARED = 8
 # A job that starts again after a lost worker has taken less than a minute.
 MOST_SECONDS = 600.0
 CONFIG = """
