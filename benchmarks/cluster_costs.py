@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.marked_page import write_marked
 from benchmarks.scale import ROW_STEPS, Profile, run_profile
 from pipelines.cluster.needs import ClusterNeeds, predicted_needs
 from pipelines.configuration import load_configuration, parse_configuration
@@ -227,11 +228,7 @@ def main() -> int:
         print(each, flush=True)
         made.append(each)
     if chosen.write is not None:
-        name = "predicted" if chosen.predict else "measured"
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-        text = chosen.write.read_text(encoding="utf-8")
-        before, after = text.split(begin)[0], text.split(end)[1]
-        chosen.write.write_text(f"{before}{begin}\n" + "\n".join(made) + f"\n\n{end}{after}")
+        write_marked(chosen.write, "predicted" if chosen.predict else "measured", made)
     return 0
 
 

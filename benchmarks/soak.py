@@ -30,10 +30,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.marked_page import write_marked
 from deploy.cluster.flink import FlinkCluster
 from deploy.cluster.processes import PROJECT, Ports, Servers, overview
 
-BEGIN, END = "<!-- soak: begin -->\n", "<!-- soak: end -->"
 ROWS, FILES = 2_000_000, 8
 NONCE = "ab" * 16
 KILLED_EVERY = 3
@@ -264,9 +264,7 @@ def main() -> int:
             made = run(Path(folder), chosen.releases, chosen.minutes)
     print("\n".join(made))
     if chosen.write is not None:
-        text = chosen.write.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        chosen.write.write_text(f"{before}{BEGIN}\n" + "\n".join(made) + f"\n\n{END}{after}")
+        write_marked(chosen.write, "soak", made)
     return 0
 
 

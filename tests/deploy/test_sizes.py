@@ -119,7 +119,7 @@ def comment(folder: Path) -> dict[str, int]:
     return {name: int(number) for name, number in found.groupdict().items()}
 
 
-def pool_of(made: list[Manifest]) -> tuple[Manifest, Manifest]:
+def find_pool(made: list[Manifest]) -> tuple[Manifest, Manifest]:
     """The pod of a worker pool, and the pool."""
     for value in made:
         for pod in pods(value):
@@ -137,7 +137,7 @@ def gib(size: str) -> int:
 @pytest.mark.parametrize("folder", OVERLAYS, ids=names(OVERLAYS))
 def test_overlay_says_what_it_makes_and_what_it_is_enough_for(folder: Path) -> None:
     said, made = comment(folder), rendered(folder)
-    pod, pool = pool_of(made)
+    pod, pool = find_pool(made)
     assert set(worker_counts(made).values()) == {said["workers"]}
     assert pool["resources"]["requests"]["cpu"] == "1"
     memory = gib(pool["resources"]["limits"]["memory"])
