@@ -31,13 +31,27 @@ from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.log import report_outcome, use_format
 from pipelines.faults.outcome import failure_outcome
 from pipelines.faults.stopping import stopping
-from pipelines.quick_start import start_quickly
+from pipelines.quick_start import end_quickly, start_quickly
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    if arguments is None:  # a process of its own
-        start_quickly()
+    """Run the command and return its exit code.
+
+    Args:
+        arguments: of the command line; None in a process that runs this command alone, with the
+            arguments of that process.
+    """
+    if arguments is not None:
+        return _run(arguments)
+    start_quickly()
+    try:
+        return _run(None)
+    finally:
+        end_quickly()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command and report its faults."""
     parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":

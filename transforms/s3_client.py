@@ -7,6 +7,7 @@ tried again as Beam does.
 """
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions, S3Options
@@ -99,7 +100,7 @@ def install() -> None:
         from apache_beam.io.aws.clients.s3 import boto3_client
     except ImportError:
         return
-    if boto3_client.boto3 is None:
+    if find_spec("boto3") is None:
         return
 
     class Client(boto3_client.Client):

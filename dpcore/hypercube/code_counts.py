@@ -128,10 +128,7 @@ class DenseCodeCounter(Counter):
         nodes = prefixes(_codes(increments), self._bits, self._depth)
         if self._counts is None:
             self._counts = np.zeros(1 << self._depth, np.int64)
-        if len(nodes) > len(self._counts) // 16:
-            self._counts += np.bincount(nodes.view(np.int64), minlength=len(self._counts))
-        else:
-            np.add.at(self._counts, nodes.view(np.int64), 1)
+        np.add.at(self._counts, nodes.view(np.int64), 1)
         return len(nodes)
 
     def take(self) -> Iterator[Partial]:

@@ -86,8 +86,8 @@ class TableCounter(Counter):
             codes: of each column (rows,) cells.
         """
         sizes = self._shape.sizes
-        for own, size, code in zip(self._columns, sizes, codes, strict=True):
-            counts[own] += np.bincount(code, minlength=size)
+        for own, code in zip(self._columns, codes, strict=True):
+            np.add.at(counts[own], code, 1)
         for place, pairs in enumerate(self._pairs):
             scaled: dict[int, Integers] = {}
             for other, table in pairs:
@@ -95,7 +95,7 @@ class TableCounter(Counter):
                 if size not in scaled:
                     scaled[size] = codes[place] * size
                 cells = scaled[size] + codes[other]
-                counts[table] += np.bincount(cells, minlength=sizes[place] * size)
+                np.add.at(counts[table], cells, 1)
 
     def take(self) -> Iterator[Partial]:
         """The counts since the last call, and start anew: empty bytes where no row came."""

@@ -140,10 +140,8 @@ class LeafSums:
         if self._largest + most > LARGEST_SUM:
             self._carry()
         self._largest += most
-        if values is None and len(self._low) <= 4 * len(ids):
-            self._low += np.bincount(ids, minlength=len(self._low))
-        else:
-            np.add.at(self._low, ids, 1 if values is None else values)
+        # As fast as np.bincount where that is fast, and other threads may run meanwhile.
+        np.add.at(self._low, ids, 1 if values is None else values)
 
     def _carry(self) -> None:
         self._low, carry = split_words(self._low)

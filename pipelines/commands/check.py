@@ -6,13 +6,16 @@ import argparse
 import logging
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
+from pipelines.quick_start import import_beam, without_collections
 
 
 def add_check(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        from pipelines.checking.checking import run_check
-        from pipelines.sections.parameters import given_parameters
+        with without_collections():
+            import_beam()
+            from pipelines.checking.checking import run_check
+            from pipelines.sections.parameters import given_parameters
 
         return run_check(
             chosen.config, chosen.rows, given_parameters(chosen.set), as_json=chosen.json

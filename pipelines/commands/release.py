@@ -11,6 +11,7 @@ from datetime import date
 from pipelines.commands.command_parser import Commands, add_command, add_config
 from pipelines.faults.log import FORMATS, run_id
 from pipelines.faults.time_limit import parse_seconds, time_limit
+from pipelines.quick_start import import_beam, without_collections
 
 
 def add_release(commands: Commands) -> None:
@@ -30,10 +31,12 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     if not chosen.verbose:
         # An engine's log of a failure repeats the message; Beam warns while it is imported.
         logging.getLogger().setLevel(logging.CRITICAL)
-    from pipelines.operations.watch import CommandRun, Watch
-    from pipelines.releasing import run_due, run_release
-    from pipelines.running.output import FolderRequest
-    from pipelines.sections.parameters import given_parameters
+    with without_collections():
+        import_beam()
+        from pipelines.operations.watch import CommandRun, Watch
+        from pipelines.releasing import run_due, run_release
+        from pipelines.running.output import FolderRequest
+        from pipelines.sections.parameters import given_parameters
 
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)

@@ -96,3 +96,26 @@ print(sum(each() is not None for each in left) < 40)
     command = [sys.executable, "-W", "ignore", "-c", program]
     run = subprocess.run(command, capture_output=True, check=True, text=True)
     assert run.stdout.split() == ["True"]
+
+
+def test_a_release_imports_beam_without_its_unused_packages(workspace: Workspace) -> None:
+    """They take half of the time of importing Beam."""
+    workspace.configure()
+    program = PROGRAM.replace(str(LARGE), "('pandas', 'pymongo', 'boto3', 'apache_beam')")
+    command = [sys.executable, "-c", program, "release", "release.yaml"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=workspace.folder, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.splitlines()[-1].split() == ["apache_beam"]
+
+
+def test_packages_that_beam_does_without_can_be_imported_afterwards() -> None:
+    pytest.importorskip("boto3")
+    program = (
+        "from pipelines.quick_start import import_beam; import_beam(); import sys; "
+        "assert 'boto3' not in sys.modules; from transforms import files, s3_client; "
+        "from apache_beam.io.aws.clients.s3 import boto3_client; "
+        "assert boto3_client.get_http_error_code is s3_client.http_status; import boto3"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not run.stderr
