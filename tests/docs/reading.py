@@ -69,8 +69,8 @@ class Reading:
 def blocks(page: str) -> Iterator[str]:
     """Yield the paragraphs, list items and table cells of a page, without code.
 
-    >>> list(blocks("# A page\\n\\nOne\\ntwo.\\n\\n| a | `b` c |\\n|---|---|\\n\\n- three\\n- four\\n"))
-    ['One two.', 'a', 'Code c', 'three', 'four']
+    >>> list(blocks("# A page\\n\\nOne\\ntwo.\\n\\n| a | `b` c |\\n|---|---|\\n\\n- three\\n"))
+    ['One two.', 'a', 'Code c', 'three']
     """
     text = _COMMENT.sub("", _INDENTED.sub("\n", _FENCE.sub("\n", page)))
     text = _LINK.sub(r"\1", _CODE.sub("Code", text))
