@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import beam_memory, durations
+from tests.chromium import PROGRAM, Chromium
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -73,3 +74,14 @@ def frozen_modules() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A browser; where one is required, its absence fails."""
+    if PROGRAM is None:
+        assert os.environ.get("DPTREES_REQUIRE_BROWSER") != "1", "there is no chromium"
+        pytest.skip("no chromium here")
+    started = Chromium(tmp_path_factory.mktemp("chromium"))
+    yield started
+    started.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.chromium import Chromium
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -56,11 +59,14 @@ def test_links_of_the_folder_lead_somewhere() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_site_builds_without_a_warning_and_queries_no_other_host(tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: a warning fails."""
     pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site") / "site"
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     done = subprocess.run(
-        [*build, "--site-dir", str(tmp_path / "site")],
+        [*build, "--site-dir", str(folder)],
         cwd=PROJECT,
         env={"PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
@@ -68,6 +74,45 @@ def test_site_builds_without_a_warning_and_queries_no_other_host(tmp_path: Path)
         check=False,
     )
     assert (done.returncode, done.stderr.strip()) == (0, "")
+    return folder
+
+
+def test_the_site_loads_from_no_other_host(site: Path) -> None:
     loads = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="(?:https?:)?//([^"]+)"')
-    for page in (tmp_path / "site").rglob("*.html"):
+    for page in site.rglob("*.html"):
         assert loads.findall(page.read_text(encoding="utf-8")) == [], page
+
+
+# Terms of the field, and a page that a search for each must find.
+SEARCHED = {
+    "mean": "means.html",
+    "median": "questions.html",
+    "clamping": "glossary.html",
+    "contribution bounding": "bounding.html",
+    "partition selection": "keys.html",
+    "confidence interval": "quantiles.html",
+    "zCDP": "accounting.html",
+    "matrix mechanism": "factorised.html",
+}
+TYPE = """(term => {
+  const input = document.querySelector(".md-search__input")
+  input.focus()
+  input.value = term
+  input.dispatchEvent(new Event("input", { bubbles: true }))
+  input.dispatchEvent(new KeyboardEvent("keyup", { bubbles: true }))
+})"""
+HITS = "[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)"
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_the_search_works_from_a_disk(site: Path, chromium: Chromium, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.call("Emulation.setDeviceMetricsOverride", **size)
+    chromium.open(site / "cookbook" / "index.html")
+    search = "getComputedStyle(document.querySelector('.md-search')).display"
+    assert chromium.value(search) != "none"
+    for term, page in SEARCHED.items():
+        chromium.value(f"{TYPE}({json.dumps(term)})")
+        chromium.wait(f"{HITS}.some(link => link.includes({json.dumps(page)}))")
+    assert chromium.complaints() == []
+    chromium.call("Emulation.clearDeviceMetricsOverride")

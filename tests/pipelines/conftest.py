@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ import yaml
 
 from dpcore.noise.randomness import ReleaseKey
 from pipelines.command import main
-from tests.pipelines.chromium import PROGRAM, Chromium
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES, ROWS = 3, 400
@@ -154,14 +153,3 @@ def again(workspace: Workspace, released: Workspace) -> Workspace:
     """A workspace whose output holds the release of its rows already."""
     shutil.copytree(released.output, workspace.output)
     return workspace
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """A browser; where one is required, its absence fails."""
-    if PROGRAM is None:
-        assert os.environ.get("DPTREES_REQUIRE_BROWSER") != "1", "there is no chromium"
-        pytest.skip("no chromium here")
-    started = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield started
-    started.close()

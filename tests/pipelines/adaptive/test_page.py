@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.release_folder import ReleaseFolder
+from tests.chromium import Chromium
 from tests.pipelines.adaptive.test_command import TREE, changed
-from tests.pipelines.chromium import Chromium
 from tests.pipelines.conftest import ROWS, Workspace
 from tests.pipelines.report_page import parse_elements
 

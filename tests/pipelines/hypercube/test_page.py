@@ -19,7 +19,7 @@ from pipelines.hypercube.densities import Densities
 from pipelines.hypercube.page import MAX_PARTS
 from pipelines.release_folder import ReleaseFolder
 from pipelines.report import write_report_html
-from tests.pipelines.chromium import Chromium
+from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, write_inputs
 from tests.pipelines.report_page import parse_elements

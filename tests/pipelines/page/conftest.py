@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.chromium import Chromium
+from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 
 CLOSING = "</script><!--<script>alert(1)</script>"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.pipelines.chromium import Chromium
+from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 
 AXE = Path(__file__).parents[3] / "build" / "axe" / "axe.min.js"

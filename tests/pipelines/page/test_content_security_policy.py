@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.page.content_security_policy import content_security_policy
-from tests.pipelines.chromium import Chromium
+from tests.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING
 from tests.pipelines.report_page import parse_elements
 

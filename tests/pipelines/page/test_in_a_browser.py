@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.answers.figures import interval
-from tests.pipelines.chromium import Chromium
+from tests.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING, LABELS
 
 BLOBS = """
