@@ -91,7 +91,7 @@ SEARCHED = {
     "contribution bounding": "bounding.html",
     "partition selection": "keys.html",
     "confidence interval": "quantiles.html",
-    "zCDP": "accounting.html",
+    "zCDP": "guarantee.html",
     "matrix mechanism": "factorised.html",
 }
 TYPE = """(term => {
