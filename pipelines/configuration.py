@@ -1,6 +1,6 @@
 """The configuration of a release: a YAML file, checked, and the plan that it leads to.
 
-Every key is described in docs/configuration.md. Numbers come as int or Decimal (see
+Every key is described in docs/configuration. Numbers come as int or Decimal (see
 `pipelines.sections.yaml_document`); budgets and weights become exact fractions. Nothing here reads
 data or loads the release key, and neither Beam nor SciPy is imported, so that `dptrees plan`
 answers at once.

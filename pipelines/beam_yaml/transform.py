@@ -48,7 +48,7 @@ class DPTree(beam.PTransform):
     Args:
         configuration: the whole section as a string of YAML; or its keys, one by one.
         section: release, output, key or key_file, privacy, trees: the keys of
-            docs/configuration.md but for ledger, dataset and signing_key; input where no step
+            docs/configuration but for ledger, dataset and signing_key; input where no step
             comes before.
 
     Returns:

@@ -18,7 +18,7 @@ from pipelines.draft.placeholders import placeholder
 _HEAD = """\
 # What dptrees is to release, of which rows, and how these are protected.
 # Everything here is public, and is chosen without looking at the data. What says <fill in ...> is
-# yours to choose; the file is refused until then. All keys: docs/configuration.md.
+# yours to choose; the file is refused until then. All keys: docs/configuration/index.md.
 #     dptrees keygen release.key
 #     dptrees plan {file}
 #     dptrees release {file}
@@ -83,7 +83,7 @@ def _trees(columns: InputColumns) -> Iterator[str]:
         said = "" if type is None else f"  # {type}"
         domain = list(_domain(type))
         if not domain:
-            yield f"  # {_scalar(column)}: {type}; docs/configuration.md says what reads it"
+            yield f"  # {_scalar(column)}: {type}; docs/configuration/ordered.md says what reads it"
             continue
         lines = [
             f"  - name: {_scalar(name)}",

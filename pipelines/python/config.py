@@ -1,7 +1,7 @@
 """A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
 
 All of them become the same values, which go through the same checks: errors name the same
-key, in the same words. What the keys mean is described in docs/configuration.md.
+key, in the same words. What the keys mean is described in docs/configuration.
 """
 
 from __future__ import annotations

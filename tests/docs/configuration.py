@@ -3,7 +3,7 @@
     python -m tests.docs.drawn --write
 
 writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
-is explained in docs/configuration.md, by hand; a test sees that every key does.
+is explained in docs/configuration, by hand; a test sees that every key does.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pipelines.tables.section import TABLE_INPUTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"
-PROSE = "../configuration.md"
+PROSE = "../configuration"
 
 INTRODUCTION = f"""\
 # All keys of a configuration
 
 Every section with its keys, drawn from the models that check a file: what a key takes, and what
 it is where it is not given. What each is for, and how it acts with others, is described in
-[Configuration]({PROSE}).
+[Configuration]({PROSE}/index.md).
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
@@ -124,18 +124,18 @@ TABLE = (
     ("columns", "a list of sections of ordered domains", "required"),
     ("cells", "a whole number from 2 to 1024", "128, or fewer where all tables would not fit"),
 )
-# Where to find the prose about a section.
+# Where to find the prose about a section: a page of docs/configuration, or a part of one.
 ANCHORS = {
-    "input": "input",
-    "privacy": "privacy",
-    "by": "by",
-    "measure": "measure",
-    "ordered": "trees",
-    "hierarchy": "domain-of-kind-hierarchy",
-    "sparse": "domain-of-kind-sparse",
-    "hypercube": "domain-of-kind-hypercube",
-    "table": "domain-of-kind-table",
-    "distinct": "domain-of-kind-distinct",
+    "input": "input.md",
+    "privacy": "privacy.md",
+    "by": "by.md",
+    "measure": "hierarchy.md#measure",
+    "ordered": "trees.md",
+    "hierarchy": "hierarchy.md",
+    "sparse": "sparse.md",
+    "hypercube": "hypercube.md",
+    "table": "table.md",
+    "distinct": "distinct.md",
 }
 
 
@@ -178,13 +178,15 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _of_file() -> Iterator[str]:
-    yield from _table("The whole file", section_keys(ReleaseSection), "the-whole-file")
+    yield from _table("The whole file", section_keys(ReleaseSection), "index.md")
     for name, section in sections_below(ReleaseSection).items():
         if name == "trees":
             continue
         yield from _table(f"`{name}`", section_keys(section), ANCHORS.get(name))
         for format, table in TABLE_INPUTS.items() if name == "input" else ():
-            yield from _table(f"`input` of format `{format}`", section_keys(table), "tables")
+            yield from _table(
+                f"`input` of format `{format}`", section_keys(table), "input.md#tables"
+            )
     yield from _table("A parameter of `parameters`", section_keys(ParameterSection), None)
 
 
@@ -205,7 +207,7 @@ def _of_kinds() -> Iterator[str]:
 def _of_domains() -> Iterator[str]:
     for name, domain in DOMAIN_KINDS.items():
         keys = list(_of_fields(domain))
-        yield from _table(f"`domain` of type `{name}`", keys, "domain")
+        yield from _table(f"`domain` of type `{name}`", keys, "ordered.md")
     boxes, tables = (
         [Key(name=name, takes=takes, default=default) for name, takes, default in keys]
         for keys in (BOX, TABLE)
@@ -243,7 +245,7 @@ def _of_rules(given: Mapping[str, Callable[[object], Any]]) -> Iterator[Key]:
 def _table(title: str, keys: list[Key], anchor: str | None) -> Iterator[str]:
     yield f"## {title}\n"
     if anchor is not None:
-        yield f"[What they are for]({PROSE}#{anchor})\n"
+        yield f"[What they are for]({PROSE}/{anchor})\n"
     has_defaults = any(key.default for key in keys)
     yield "| key | takes | default |" if has_defaults else "| key | takes |"
     yield "|---|---|---|" if has_defaults else "|---|---|"

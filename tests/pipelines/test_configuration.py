@@ -49,7 +49,7 @@ from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLIGHTS = PROJECT / "examples" / "flights.yaml"
-DOCUMENT = PROJECT / "docs" / "configuration.md"
+DOCUMENT = PROJECT / "docs" / "configuration"  # a folder of pages
 
 NUMBERS = "{column: x, lower: 0, upper: 10, cells: 20}"
 SECTIONS = {
@@ -1042,7 +1042,8 @@ def test_nothing_slow_is_imported(tmp_path: Path) -> None:
 
 def examples() -> list[str]:
     """Return the YAML examples of the document."""
-    return re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted(DOCUMENT.glob("*.md")))
+    return re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
 
 
 def as_whole(example: str) -> str:
@@ -1070,7 +1071,7 @@ def test_examples_of_the_document_are_valid(
 
 def errors_in_the_document() -> list[tuple[str, str]]:
     """Return the rows of the document's table of errors: a bad line and its sentence."""
-    text = DOCUMENT.read_text(encoding="utf-8").partition("## Errors")[2]
+    text = (DOCUMENT / "index.md").read_text(encoding="utf-8").partition("## Errors")[2]
     return re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", text, re.MULTILINE)
 
 
@@ -1106,7 +1107,7 @@ def test_the_document_has_examples_and_errors() -> None:
 )
 def test_every_key_is_documented(section: type[section.Section]) -> None:
     pages = (
-        DOCUMENT,
+        *sorted(DOCUMENT.glob("*.md")),
         *map(DOCUMENT.with_name, ("csv.md", "parameters.md", "series.md", "verify.md")),
     )
     text = "".join(page.read_text(encoding="utf-8") for page in pages)

@@ -76,7 +76,7 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
         *("integer", "number", "number", "date", "timestamp"),
         *3 * ["category"],
     ]
-    assert "# nested: struct<x: int64>; docs/configuration.md says what reads it" in text
+    assert "# nested: struct<x: int64>; docs/configuration/ordered.md says what reads it" in text
 
 
 def test_types_of_csv_are_not_guessed(workspace: Workspace, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The public tables that the examples of docs/configuration.md name."""
+"""The public tables that the examples of docs/configuration name."""
 
 from __future__ import annotations
 

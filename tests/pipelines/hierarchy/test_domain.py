@@ -29,7 +29,7 @@ from pipelines.sections.yaml_document import parse_document
 from tests.memory import stays_below
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "configuration"
 TABLE = pa.table(
     {
         "code": ["0101", "0203", "0102"],
@@ -147,7 +147,7 @@ def test_policies() -> None:
 
 def test_the_examples_of_the_document() -> None:
     write_tables_of_the_document()
-    text = DOCUMENT.read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted(DOCUMENT.glob("*.md")))
     sizes = []
     for example in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
         values: Any = section(example)
