@@ -163,7 +163,7 @@ def test_the_examples_of_the_document() -> None:
     named = [blocks, with_other, (1, 2, 2, 2), (1, 1, 2), hours]
     calendars = [(1, 53), (1, 7, 168)]  # weeks; hours of weekdays
     adaptive = [blocks, blocks]
-    assert sizes == [*named, *calendars, *relative, *adaptive, blocks, routes]
+    assert sizes == [*adaptive, *relative, *named, *calendars, blocks, routes]
 
 
 # --- refusals of keys ---
