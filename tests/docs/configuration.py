@@ -1,9 +1,9 @@
-"""All keys of a configuration in tables, from the models that check one.
+"""Draw the tables of all keys of a configuration from the models that check a file.
 
     python -m tests.docs.drawn --write
 
-writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
-is explained in docs/configuration, by hand; a test sees that every key does.
+writes docs/reference/configuration-keys.md; a test checks that the committed page is current.
+docs/configuration explains the purpose of each key by hand; a test checks that it has every key.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ PROSE = "../configuration"
 INTRODUCTION = f"""\
 # All keys of a configuration
 
-Every section with its keys, drawn from the models that check a file: what a key takes, and what
-it is where it is not given. What each is for, and how it acts with others, is described in
-[Configuration]({PROSE}/index.md).
+This page lists every key of every section with its accepted values and its default, for quick
+reference. It is drawn from the models that check a file. [Configuration]({PROSE}/index.md)
+explains the purpose of each key, with examples.
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
 
-# Of rules without a docstring, or with one that speaks to who reads the code.
+# The values that a rule accepts, if its docstring does not describe them for users.
 WORDS: dict[str, str] = {
     "rules.text": "a string",
+    "rules.null_or_fail": "`fail`, `null`",
+    "report._date": "a date, or a line of text",
+    "report._line": "a line of text",
+    "domain._leaves": "a section of lists, or a list of leaves",
     "rules.name": "letters, digits, `.`, `_`, `-`",
     "rules.key_reference": "`env:NAME`, `file:PATH` or the URL of a secret",
     "rules.key_file": "a path",
-    "rules.signing_key": "a path, or a reference as of `key`",
+    "rules.signing_key": "a path, or a reference as for `key`",
     "rules.plain_value": "a value",
     "rules.amount": "a number above 0",
     "rules.whole_number": "a whole number",
@@ -59,7 +63,7 @@ WORDS: dict[str, str] = {
     "rules.one_or_several": "a value, or a list",
     "rules.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "url.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
-    "rules.guessed_parts": "a list of pairs `[value, part of the rows below]`",
+    "rules.guessed_parts": "a list of pairs `[value, fraction of the rows below]`",
     "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",
     "csv_input._mark": "one character",
     "csv_input._quote": "one character, or `false`",
@@ -80,15 +84,15 @@ WORDS: dict[str, str] = {
     "parameters._scalar_text": "a string, a date or a number",
     "parameters._choices": "a list of strings, dates or numbers",
     "parameters._pattern": "a regular expression",
-    "section._version": "a number, a moment or a name",
+    "section._version": "a number, a timestamp or a name",
     "section._connection": "`env:NAME` or `file:PATH`",
     "section._three_names": "`PROJECT.DATASET.TABLE`",
     "section._depth": "a whole number from 1 to 64",
     "section._most": "a whole number from 1 to 2^20",
     "section._rows": "a whole number from 0 to 2^40",
     "section._whole": "a whole number from 1 to 2^50",
-    "section.memory_bytes": "bytes, or such as `64 MiB`, `2 GiB`",
-    "section._errors": "a number from 0 to 1000000",
+    "section.memory_bytes": "a number of bytes, or a size such as `64 MiB`",
+    "section._errors": "a number from 0 to 1,000,000",
     "section.<lambda>": "a list of columns",
     "domain._names": "a list of names that differ",
     "domain._level_names": "a list of names that differ",
@@ -97,72 +101,98 @@ WORDS: dict[str, str] = {
     "domain._calendar": "a list of units, such as `year`, `month`, `day`, from large to small",
     "domain._any": "a date or a time",
 }
-# Of keys whose models take anything, and check it where the domain is known.
+# Keys whose models accept any value and check it once the domain is known.
 KEYS: dict[str, str] = {
     "level_weights": "numbers by names of levels, or a list",
     "node_weights": "numbers by paths",
     "guess": "numbers by names of levels, or a list",
     "invariants": "the name of a level, or a list of names",
-    "parameters": "a section with a key a parameter",
+    "parameters": "a section with a key for each parameter",
     "lower": "the first value of the first cell",
     "upper": "the end of the last cell",
     "categories": "a list of strings or whole numbers",
 }
 POLICIES = {"outside": OUTSIDE_POLICIES, "missing": MISSING_POLICIES, "unknown": MISSING_POLICIES}
 TYPES = {str: "a string", int: "a whole number", float: "a number", bool: "`true`, `false`"}
-# Of a box of columns, whose section is read and not declared.
+# Keys of a domain whose name or default in a configuration is not that of its class.
+CONFIGURED = {
+    ("date", "outside"): {"default": "`drop`"},
+    ("timestamp", "outside"): {"default": "`drop`"},
+    ("category", "ordered"): {"default": "`false`"},
+    ("category", "value_names"): {
+        "name": "labels",
+        "takes": "a list of labels, or a section of them by value",
+    },
+}
+# The domain of a box of columns, whose section is read without a model.
 BOX = (
     ("kind", "`hypercube`", "required"),
     ("columns", "a list of columns, or of sections of ordered domains", "required"),
-    ("lower", "a list, beside names of columns", "required there"),
-    ("upper", "a list, beside names of columns", "required there"),
+    ("lower", "a list, with names of columns", "required there"),
+    ("upper", "a list, with names of columns", "required there"),
     ("depths", "a list of whole numbers from 1 to 40", "not given"),
 )
-# Likewise of a wide table.
+# The same for a wide table.
 TABLE = (
     ("kind", "`table`", "required"),
     ("columns", "a list of sections of ordered domains", "required"),
-    ("cells", "a whole number from 2 to 1024", "128, or fewer where all tables would not fit"),
+    ("cells", "a whole number from 2 to 1,024", "128, or fewer if all tables would not fit"),
 )
-# Where to find the prose about a section: a page of docs/configuration, or a part of one.
-ANCHORS = {
-    "input": "input.md",
-    "privacy": "privacy.md",
-    "by": "by.md",
-    "measure": "hierarchy.md#measure",
-    "ordered": "trees.md",
-    "hierarchy": "hierarchy.md",
-    "sparse": "sparse.md",
-    "hypercube": "hypercube.md",
-    "table": "table.md",
-    "distinct": "distinct.md",
+# The page that explains a section, or a part of a page.
+EXPLAINED = {
+    "input": f"{PROSE}/input.md",
+    "privacy": f"{PROSE}/privacy.md",
+    "series": "../series.md",
+    "report": "../report.md",
+    "by": f"{PROSE}/by.md",
+    "measure": f"{PROSE}/hierarchy.md#measure",
+    "guess": f"{PROSE}/trees.md#guess",
+    "intervals": f"{PROSE}/trees.md#keys-of-trees-over-an-ordered-domain",
+    "ordered": f"{PROSE}/trees.md",
+    "hierarchy": f"{PROSE}/hierarchy.md",
+    "sparse": f"{PROSE}/sparse.md",
+    "hypercube": f"{PROSE}/hypercube.md",
+    "table": f"{PROSE}/table.md",
+    "distinct": f"{PROSE}/distinct.md",
 }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Key:
-    """A key of a section: what it takes and what it is by default, as the page says it."""
+    """A key of a section, with its accepted values and its default in words."""
 
     name: str
     takes: str
     default: str
 
 
+_VALUES = Key(
+    name="values",
+    takes="the first and the last value, in place of `lower` and `upper`",
+    default="not given",
+)
+_DAY_CELLS = Key(
+    name="cells", takes="a whole number, in place of `days_per_cell`", default="not given"
+)
+# Keys of a domain that are no fields of its class, by its type.
+MORE = {"integer": (_VALUES,), "date": (_VALUES, _DAY_CELLS)}
+
+
 def drawing() -> str:
-    """The page."""
-    return "\n".join([INTRODUCTION, *_of_file(), *_of_kinds(), *_of_domains()]) + "\n"
+    """Return the page."""
+    return "\n".join([INTRODUCTION, *_file_tables(), *_tree_tables(), *_domain_tables()]) + "\n"
 
 
 def section_keys(section: type[Section]) -> list[Key]:
-    """The keys of a section."""
+    """Return the keys of a section."""
     return [
-        Key(name=field.alias or name, takes=_taken(name, field), default=_default(field))
+        Key(name=field.alias or name, takes=_accepted_values(name, field), default=_default(field))
         for name, field in section.model_fields.items()
     ]
 
 
 def sections_below(section: type[Section]) -> dict[str, type[Section]]:
-    """The sections that keys of a section hold, by these keys."""
+    """Return the sections inside a section, by their keys."""
     found = {}
     for name, field in section.model_fields.items():
         for each in reversed(_alternatives(field.annotation)):
@@ -172,62 +202,64 @@ def sections_below(section: type[Section]) -> dict[str, type[Section]]:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """What a key may hold, without the tags of a union."""
+    """Return the types that a key accepts, without the tags of a union."""
     each = (annotation, *get_args(annotation))
     return [get_args(one)[0] if get_origin(one) is Annotated else one for one in each]
 
 
-def _of_file() -> Iterator[str]:
-    yield from _table("The whole file", section_keys(ReleaseSection), "index.md")
+def _file_tables() -> Iterator[str]:
+    yield from _table("The whole file", section_keys(ReleaseSection), f"{PROSE}/index.md")
     for name, section in sections_below(ReleaseSection).items():
         if name == "trees":
             continue
-        yield from _table(f"`{name}`", section_keys(section), ANCHORS.get(name))
+        yield from _table(f"`{name}`", section_keys(section), EXPLAINED.get(name))
         for format, table in TABLE_INPUTS.items() if name == "input" else ():
             yield from _table(
-                f"`input` of format `{format}`", section_keys(table), "input.md#tables"
+                f"`input` of format `{format}`", section_keys(table), f"{PROSE}/input.md#tables"
             )
-    yield from _table("A parameter of `parameters`", section_keys(ParameterSection), None)
+    yield from _table(
+        "A parameter of `parameters`", section_keys(ParameterSection), "../parameters.md"
+    )
 
 
-def _of_kinds() -> Iterator[str]:
+def _tree_tables() -> Iterator[str]:
     below: dict[str, type[Section]] = {}
     for name, kind in KINDS.items():
         if kind.section is not None:
             tree = kind.section()
-            yield from _table(f"A tree of kind `{name}`", section_keys(tree), ANCHORS[name])
+            yield from _table(f"A tree of kind `{name}`", section_keys(tree), EXPLAINED[name])
             below |= {
                 key if key == "by" else f"{key}` of kind `{name}": section
                 for key, section in sections_below(tree).items()
             }
     for title, section in below.items():
-        yield from _table(f"`{title}`", section_keys(section), ANCHORS.get(title.split("`")[0]))
+        yield from _table(f"`{title}`", section_keys(section), EXPLAINED.get(title.split("`")[0]))
 
 
-def _of_domains() -> Iterator[str]:
+def _domain_tables() -> Iterator[str]:
     for name, domain in DOMAIN_KINDS.items():
-        keys = list(_of_fields(domain))
-        yield from _table(f"`domain` of type `{name}`", keys, "ordered.md")
+        keys = [*(_as_configured(name, key) for key in _field_keys(domain)), *MORE.get(name, ())]
+        yield from _table(f"`domain` of type `{name}`", keys, f"{PROSE}/ordered.md")
     boxes, tables = (
         [Key(name=name, takes=takes, default=default) for name, takes, default in keys]
         for keys in (BOX, TABLE)
     )
     for kind, keys in (
-        ("hierarchy", list(_of_rules(hierarchy._RULES))),
-        ("sparse", list(_of_rules(sparse._RULES))),
+        ("hierarchy", list(_rule_keys(hierarchy._RULES))),
+        ("sparse", list(_rule_keys(sparse._RULES))),
         ("hypercube", boxes),
         ("table", tables),
-        ("distinct", list(_of_rules(distinct._RULES))),
+        ("distinct", list(_rule_keys(distinct._RULES))),
     ):
-        yield from _table(f"`domain` of kind `{kind}`", keys, ANCHORS[kind])
+        yield from _table(f"`domain` of kind `{kind}`", keys, EXPLAINED[kind])
 
 
-def _of_fields(domain: Any) -> Iterator[Key]:
+def _field_keys(domain: Any) -> Iterator[Key]:
     types = get_type_hints(domain)
     for field in dataclasses.fields(domain):
         if field.init:
             policy = POLICIES.get(field.name)
-            takes = KEYS.get(field.name) or _of_type(types[field.name])
+            takes = KEYS.get(field.name) or _type_words(types[field.name])
             yield Key(
                 name=field.name,
                 takes=takes if policy is None else _choices(policy),
@@ -237,15 +269,20 @@ def _of_fields(domain: Any) -> Iterator[Key]:
             )
 
 
-def _of_rules(given: Mapping[str, Callable[[object], Any]]) -> Iterator[Key]:
+def _as_configured(type: str, key: Key) -> Key:
+    """Return a key of a domain as a configuration has it, if its name or default differs there."""
+    return dataclasses.replace(key, **CONFIGURED.get((type, key.name), {}))
+
+
+def _rule_keys(given: Mapping[str, Callable[[object], Any]]) -> Iterator[Key]:
     for name, rule in given.items():
-        yield Key(name=name, takes=_of_rule(rule) or "", default="")
+        yield Key(name=name, takes=_rule_words(rule) or "", default="")
 
 
-def _table(title: str, keys: list[Key], anchor: str | None) -> Iterator[str]:
+def _table(title: str, keys: list[Key], page: str | None) -> Iterator[str]:
     yield f"## {title}\n"
-    if anchor is not None:
-        yield f"[What they are for]({PROSE}/{anchor})\n"
+    if page is not None:
+        yield f"[Description]({page})\n"
     has_defaults = any(key.default for key in keys)
     yield "| key | takes | default |" if has_defaults else "| key | takes |"
     yield "|---|---|---|" if has_defaults else "|---|---|"
@@ -255,26 +292,26 @@ def _table(title: str, keys: list[Key], anchor: str | None) -> Iterator[str]:
     yield ""
 
 
-def _taken(name: str, field: FieldInfo) -> str:
+def _accepted_values(name: str, field: FieldInfo) -> str:
     below = any(map(_is_section, _alternatives(field.annotation)))
     if name == "trees":
-        return "a list of sections, one a tree, see below"
+        return "a list of sections, one per tree, see below"
     if below or name == "domain":
         return "a section, see below"
     is_list = get_origin(field.annotation) is tuple
-    items = _of_items(field.annotation)
-    ruled = next((_of_rule(each.func) for each in field.metadata if hasattr(each, "func")), None)
-    if ruled is None and not is_list:  # the rule of what may be left out
+    items = _item_words(field.annotation)
+    ruled = next((_rule_words(each.func) for each in field.metadata if hasattr(each, "func")), None)
+    if ruled is None and not is_list:  # the rule of an optional value
         ruled = items
     if ruled == WORDS["rules.one_or_several"] and items:
         return f"{items}, or a list"
     if ruled == WORDS["rules.several"] and items:
         return f"a list: {items}"
-    return ruled or KEYS.get(name) or _of_type(field.annotation)
+    return ruled or KEYS.get(name) or _type_words(field.annotation)
 
 
-def _of_rule(rule: Callable[..., Any]) -> str | None:
-    """What a rule says of the values that it takes: its words, its choices, or its docstring."""
+def _rule_words(rule: Callable[..., Any]) -> str | None:
+    """Describe the values that a rule accepts: its words, its choices, or its docstring."""
     if isinstance(rule, rules.Choice):
         return _choices(rule.allowed)
     name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', '')}"
@@ -285,16 +322,16 @@ def _of_rule(rule: Callable[..., Any]) -> str | None:
     return first[:1].lower() + first[1:] or None
 
 
-def _of_items(annotation: Any) -> str | None:
-    """What is said of each of several values."""
+def _item_words(annotation: Any) -> str | None:
+    """Describe each of several values."""
     for each in get_args(annotation):
         for part in getattr(each, "__metadata__", ()):
             if hasattr(part, "func"):
-                return _of_rule(part.func)
+                return _rule_words(part.func)
     return None
 
 
-def _of_type(annotation: Any) -> str:
+def _type_words(annotation: Any) -> str:
     kinds = [each for each in (annotation, *get_args(annotation)) if each in TYPES]
     if get_origin(annotation) is tuple:
         return "a list"
@@ -310,6 +347,8 @@ def _choices(words: tuple[str, ...]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "not given"
     return "required" if field.is_required() else _shown(field.default)
 
 
