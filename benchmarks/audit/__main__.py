@@ -52,40 +52,41 @@ ROUNDING = 1e-9
 HEADER = """\
 # Audits of the guarantee
 
-Written by `make audit`, never by hand. Two audits try to prove the claims of a release wrong: one
-knows all that is drawn and adds up exact losses, the other sees released numbers only. Both are
-shown what a faulty release is: here and in tests/audit, where short forms of them run with the
-other tests.
+Two audits try to prove the guarantee of a release wrong. This page is for everyone who wants to
+check the claims of dptrees. It lists the attempts and their results. The
+[guarantee](guarantee.md) states the claims, and [proofs](proofs.md) has the reasons. The page is
+written by `make audit`, never by hand. Short forms of both audits run with the other tests, in
+`tests/audit`.
 {quick}"""
 QUICK = "\n**A quick run: few plans and few releases, so faults may stay hidden.**\n"
 
 LIMITS = """\
-## What such audits can and cannot show
+## Limits of these audits
 
-- An audit can prove a claim wrong, never right. That the claims hold is proved in the docstrings of
-  the modules that spend the budget; an audit looks for steps between proof and program that nobody
-  saw.
-- The exact audit covers random plans of small trees (cut into small chunks, as large trees are) and
-  random pairs of tables, not all of them. It takes the samplers to have the laws that they state;
-  tests/dpcore/noise/test_laws.py looks at these.
-- The attack needs an event of some percent on both data sets: it sees noise that is a third too
-  small, not noise that is 2 % too small, and no delta of 1e-6. It attacks one tiny tree of each
-  kind. A bound below the claim is what a correct release gives, not a measure of its privacy.
-- Section 1 has no adaptive trees over domains of values or labels, no exponential quantiles, no
-  factorised strategies, and no series that protect a unit's rows of one period. Their exact losses
-  and sensitivities are compared with brute force in tests/dpcore/adaptive/test_privacy.py,
-  exponential/test_privacy.py, factorised/test_sensitivity.py and tests/dpcore/series; section 2
-  attacks all of them.
-- Wide tables are audited under epsilon and rho, not under (epsilon, delta), which follows from rho
-  by a conversion that section 1 tries with other kinds. Their target in section 2 attacks the noise
-  of one pair. No tiny table loses nearly all by its choices alone: these are paid for scores that
-  move in opposite directions. So a fault of their rate is for section 1 to find.
-- Section 2 attacks no means and no numbers of different values. Their noise is compared with its
-  exact law in tests/dpcore/mean and tests/dpcore/distinct.
-- A delta is looked at in the exact audit only: what a sparse tree or a search shows with it is
-  enumerated there. Section 2 attacks private keys at a delta of 5 %, where one coin shows most.
-- Both take the key as secret and the keystream as random: the guarantee is computational. Neither
-  looks at running times, the size of files, or what an operator does besides.
+- **An audit can prove a claim wrong, never right.** The proofs are in the docstrings of the modules
+  that spend the budget. An audit looks for gaps between proof and program.
+- **Exact losses** are computed for random plans of small trees, cut into small chunks as large
+  trees are, and for random pairs of tables, not for all of them. This audit assumes that the
+  samplers have their stated laws; `tests/dpcore/noise/test_laws.py` tests these.
+- **The attack** needs an event with a probability of some percent on both data sets. It detects
+  noise that is a third too small. It does not detect noise that is 2 % too small, or a delta of
+  1e-6. It attacks one tiny tree of each kind. A bound below the claim is the expected result of a
+  correct release, and no measure of its privacy.
+- **Not in section 1**: adaptive trees over domains of values or labels, exponential quantiles,
+  matrix mechanisms ("factorised"), and series that protect a unit's rows of one period. Their exact
+  losses and sensitivities are compared with brute force in `tests/dpcore/adaptive/test_privacy.py`,
+  `exponential/test_privacy.py`, `factorised/test_sensitivity.py` and `tests/dpcore/series`. Section
+  2 attacks all of them.
+- **Wide tables** are audited under epsilon and rho, not under (epsilon, delta). That follows from
+  rho by a conversion, which section 1 tests with other kinds. Their target in section 2 attacks the
+  noise of one pair. No tiny table loses nearly all of its budget by its choices alone, because
+  their scores move in opposite directions. So only section 1 can detect a fault in their rate.
+- **Means and numbers of different values** are not attacked in section 2. Their noise is compared
+  with its exact law in `tests/dpcore/mean` and `tests/dpcore/distinct`.
+- **A delta** is examined in the exact audit only, which enumerates the outcomes of a sparse tree or
+  a search. Section 2 attacks private keys at a delta of 5 %, where one decision shows most.
+- Both audits assume that the key is secret and the keystream random: the guarantee is
+  computational. Neither examines running times, sizes of files, or other actions of an operator.
 """
 
 
@@ -175,6 +176,50 @@ EXACT_PARTS: dict[str, Callable[[int], list[ExactFinding]]] = {
 }
 
 
+def summary_section(exact: Sequence[ExactFinding], attacked: Sequence[Attack]) -> str:
+    """Both audits in one table: what was tried, what it found, and what it would have found."""
+    pairs = sum(each.pairs for _, _, each in exact)
+    largest = max((float(each.ratio) for _, _, each in exact), default=0.0)
+    leaks = sum(each.leaks for _, _, each in exact)
+    right = [each for each in attacked if each.fault == NOTHING]
+    rejected = sum(each.is_rejected for each in right)
+    found = "found" if rejected or leaks or largest > 1 + ROUNDING else "never found"
+    rows = [
+        (
+            "1. Exact losses: all noise and data known",
+            f"{pairs:,} pairs of neighboring tables, {len(exact)} kinds of release and claim",
+            f"largest loss {largest:.4f} of the claim; {leaks} leaks",
+            "a loss above the claim (under epsilon and delta by 0.2 % or more), or an exact number in "
+            "a release, in these pairs",
+        ),
+        (
+            "2. Attacks: released numbers alone",
+            f"{len(right)} kinds of release, {len(attacked)} attacks",
+            f"{rejected} of {len(right)} correct releases rejected; {_detected(attacked)}",
+            "noise a third too small, or a budget or a row counted twice, if the attack is "
+            "strong enough for that kind of release",
+        ),
+    ]
+    return section(
+        "Summary",
+        table(("audit", "tried", "found", "would have found"), rows).replace("---:", "---"),
+        f"""A correct release loses more than it claims, or shows an exact number: {found}. The
+        planted faults show how much these attacks can detect. A better attack may detect more of
+        them, and the exact losses find much smaller faults. No audit shows that a guarantee holds
+        ([limits](#limits-of-these-audits)).""",
+    )
+
+
+def _detected(attacked: Sequence[Attack]) -> str:
+    """Return how many planted faults the attacks detected, by fault."""
+    parts = []
+    for fault in FAULTS:
+        verdicts = [each.is_rejected for each in attacked if each.fault == fault]
+        if fault != NOTHING and verdicts:
+            parts.append(f"{fault}: {sum(verdicts)} of {len(verdicts)} detected")
+    return "; ".join(parts)
+
+
 def exact_section(found: Sequence[ExactFinding]) -> str:
     """The table of the exact losses."""
     kept = all(each.ratio <= 1 + ROUNDING for _, _, each in found)
@@ -183,49 +228,53 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         for kind, measure, each in found
     ]
     return section(
-        "1. Exact losses, with everything known",
-        """Random plans (planned, by hand, published; with keys, quantiles, public totals and public
-        levels, bounded sums of either sign, weights; partitions of boxes that split some nodes or
-        all) under add_remove and substitute, and pairs of
-        neighboring tables of rows at every edge: first and last cells, bounds of cells and of
-        values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
-        through the questions' own maps, the counts through the release's own code; every draw of
-        noise records to which exact counts it was added. Where noise chooses which nodes of a box
-        are looked at, the second release gets the noisy counts of the first, must look at the same
-        nodes, and the losses of these are added up.""",
-        """Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2 sigma^2), are
-        added up as fractions and compared with the claim exactly. Under (epsilon, delta) the loss
-        is the epsilon at the claimed delta: of Gaussian noise as the dp-accounting library composes
-        it (from below, to two parts in a thousand), of sparse trees and searches by the exact law
-        of what is released, outcome by outcome. The column "loss" is the largest of all pairs in
-        parts of the claim; 1 means that a claim is met, and that less noise would break it. Sums,
-        and trees whose levels repeat counts, are converted from rho, which leaves a tenth unused; a
-        search pays for more answers than small trees give.""",
-        """"Of units": the tables differ in one unit of many rows, up to ten under every key, all
-        alike or of a few kinds, and rows pass through bounding. Of private keys the loss is the
-        delta at the stated epsilon, by the exact law of all coins.""",
-        """"Wide tables" (kind: table) differ in a row, or in a unit of up to ten rows. The second
-        release gets the noisy counts and the choices of the first, as in adaptive composition; the
-        losses of all noise are added up, and of every choice of a pair the largest loss of any
-        outcome, by the exact law of the weights. Most of the budget is for the columns, the choices
-        or the pairs, so that a fault of any shows. "Bounds of units" (max_rows or max_keys: auto)
-        are one choice, whose whole law is enumerated. Choices are laws in floating point; of a rho
-        the loss is the largest Renyi divergence of some orders, over the order, and only choices at
-        even odds come near the claim.""",
-        """"Means" (objective: mean) and "different values" (kind: distinct) differ in a row or in a
-        unit of up to nine rows, with and without keys; values lie at the bounds, beyond them, and
-        are missing.""",
-        """"Series" (unit: per_series) are of two to five periods; data sets differ in one unit that
-        has rows in some of them or in all, in more than it is counted in or in fewer. Every run
-        is made from its rows and from what the run before left under seal, and the losses of all
-        runs are added up; noise that a later run computes again counts once, and must be the same.
-        Trees are ordered, boxes of all rows so far (their counts held in each way), means or
-        numbers of different values.""",
-        """"Leaks" counts pairs where a release given the noisy counts of its neighbor published
-        anything else than that did: something exact would have got past the noise.""",
+        "1. Exact losses",
+        """This audit knows everything: the data, the plan and each draw of noise. For random plans
+        and random pairs of neighboring tables it adds up the exact privacy loss, and compares it
+        with the claim. The column "loss" is the largest loss of all pairs as a fraction of the
+        claim. 1 means that the claim is met exactly, so less noise would break it. The column
+        "leaks" counts pairs where a release with the noisy counts of its neighbor published
+        anything else than the neighbor did. Then an exact number would have escaped the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),
         f"""No pair loses more than is claimed: {holds(kept)}. No release shows more than follows
         from its noisy counts: {holds(not any(each.leaks for _, _, each in found))}.""",
+        """**Plans and tables.** The plans are planned, set by hand, or from the papers
+        ("published"). They have keys, quantiles, public totals and public levels, bounded sums of
+        either sign, weights, and partitions of boxes that split some nodes or all. The relations
+        are add_remove and substitute. The pairs of tables are at every edge: first and last cells,
+        bounds of cells and of values and beyond them, null, NaN, infinities, unknown keys, invalid
+        paths. The rows pass through the maps of the trees, and the counts through the release's own
+        code. Every draw of noise records the exact counts to which it was added. If noise chooses
+        which nodes of a box are examined, the second release gets the noisy counts of the first. It
+        must examine the same nodes, and the losses of these are added up.""",
+        """**Losses.** Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2
+        sigma^2), are added up as fractions and compared with the claim exactly. Under (epsilon,
+        delta) the loss is the epsilon at the claimed delta. For Gaussian noise the dp-accounting
+        library composes it (from below, to two parts in a thousand). For sparse trees and searches
+        it follows from the exact law of the release, outcome by outcome. Sums, and trees whose
+        levels repeat counts, are converted from rho, which leaves a tenth unused. A search pays for
+        more answers than small trees give.""",
+        """**"Of units"**: the tables differ in one unit of many rows, up to ten under every key,
+        all alike or of a few kinds, and rows pass through contribution bounding. For private keys
+        the loss is the delta at the stated epsilon, by the exact law of all decisions.""",
+        """**"Wide tables"** (`kind: table`) differ in a row, or in a unit of up to ten rows. The
+        second release gets the noisy counts and the choices of the first, as in adaptive
+        composition. The losses of all noise are added up. Each choice of a pair adds the largest
+        loss of any outcome, by the exact law of the weights. Most of the budget is for the columns,
+        the choices or the pairs, so that a fault in any of them is visible.""",
+        """**"Bounds of units"** (`max_rows` or `max_keys`: auto) are one choice, whose whole law is
+        enumerated. Choices are laws in floating point. Under rho the loss is the largest Renyi
+        divergence of some orders, divided by the order, and only choices at even odds come near the
+        claim.""",
+        """**"Means"** (`objective: mean`) **and "different values"** (`kind: distinct`) differ in a
+        row or in a unit of up to nine rows, with and without keys. Values are at the bounds, beyond
+        them, and missing.""",
+        """**"Series"** (`unit: per_series`) have two to five periods. Data sets differ in one unit
+        that has rows in some or all of them, in more or in fewer than the bound. Every run is made
+        from its rows and from the sealed state of the run before, and the losses of all runs are
+        added up. Noise that a later run computes again counts once, and must be the same. Trees are
+        ordered, boxes of all rows so far (with each way to store their counts), means or numbers of
+        different values.""",
     )
 
 
@@ -245,19 +294,18 @@ def attack_section(found: Sequence[Attack]) -> str:
     right = [each.is_rejected for each in found if each.fault == NOTHING]
     wrong = [each.is_rejected for each in found if each.fault != NOTHING]
     return section(
-        "2. Attacks on what is released",
-        """Releases of each of two neighboring data sets, as many of each as the table says, are
-        made in memory, each with a fresh key; only released numbers are read. One half of them
-        serves to find an event that separates the two data sets (a threshold of one number, of a
-        linear statistic, or of the sum of log ratios of frequencies). On the other half Clopper and
-        Pearson bound the probability of the event, and so what is lost: epsilon by
-        ln((P - delta) / Q), rho as for Gaussian noise by (z(P) - z(Q))^2 / 2.""",
-        f"""All {len(found)} bounds of the table hold together with a probability of
-        {100 * (1 - sum(each.alarm for each in found)):.2f} % (by Bonferroni; each fails with at
-        most {ALARM:g} / n, where n bounds were planned when it was made).
-        A claim below its bound is false: "found". The faults are planted: noise of a scale 30 % too
-        small, noise of a budget that is spent twice, the row that the data sets differ by counted
-        twice.""",
+        "2. Attacks on released numbers",
+        """This audit sees only released numbers, as any reader does. It makes many releases of each
+        of two neighboring data sets in memory, each with a fresh key. One half of them serves to
+        find an event that separates the two data sets: a threshold of one number, of a linear
+        statistic, or of the sum of log ratios of frequencies. On the other half Clopper and Pearson
+        bound the probability of the event. This gives a lower bound of the loss: for epsilon ln((P
+        - delta) / Q), for rho as for Gaussian noise (z(P) - z(Q))^2 / 2.""",
+        f"""A claim below its bound is false: "found". The faults are planted: noise of a scale 30 %
+        too small, noise of a budget that is spent twice, and the differing row counted twice. All
+        {len(found)} bounds of the table hold together with a probability of
+        {100 * (1 - sum(each.alarm for each in found)):.2f} % (by Bonferroni; each fails with a
+        probability of at most {ALARM:g} / n, where n bounds were planned when it was made).""",
         table(("release", "claimed", "fault", "releases", "lower bound", "found"), rows),
         f"""No claim of a correct release is rejected: {holds(not any(right))}. Every planted fault
         is found: {holds(all(wrong))} ({sum(wrong)} of {len(wrong)}).{_missing(found)}""",
@@ -280,11 +328,13 @@ _EVERY = tuple((kind, fault) for kind in TARGETS for fault in FAULTS)
 def document(found: Findings, *, quick: bool) -> str:
     """Return the whole page."""
     exact = [(kind, measure, each) for (kind, measure), each in found.exact.items()]
+    attacked = [found.attacks[each] for each in _EVERY if each in found.attacks]
     return "\n".join(
         (
             HEADER.format(quick=QUICK if quick else ""),
+            summary_section(exact, attacked),
             exact_section(exact),
-            attack_section([found.attacks[each] for each in _EVERY if each in found.attacks]),
+            attack_section(attacked),
             LIMITS,
         )
     )
