@@ -189,8 +189,8 @@ def summary_section(exact: Sequence[ExactFinding], attacked: Sequence[Attack]) -
             "1. Exact losses: all noise and data known",
             f"{pairs:,} pairs of neighboring tables, {len(exact)} kinds of release and claim",
             f"largest loss {largest:.4f} of the claim; {leaks} leaks",
-            "a loss above the claim (under epsilon and delta by 0.2 % or more), or an exact number in "
-            "a release, in these pairs",
+            "a loss above the claim (under epsilon and delta by 0.2 % or more), or an exact number "
+            "in a release, in these pairs",
         ),
         (
             "2. Attacks: released numbers alone",
