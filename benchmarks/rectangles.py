@@ -1,9 +1,10 @@
 """Random rectangles of two columns: the adaptive partition against other ways to release them.
 
-Run as ``python -m benchmarks.rectangles [--write docs/synthetic.md] [--releases 20]``. A data set
-is an exact table of two columns; a mechanism answers with a table of the same cells, in rows, whose
-sums are its answers. Errors are measured on random rectangles, in rows times epsilon: the mean of
-their absolute values over rectangles and releases, with its Monte Carlo error over releases.
+Run as ``python -m benchmarks.rectangles [--write docs/synthetic-accuracy.md] [--releases 20]``. A
+data set is an exact table of two columns; a mechanism answers with a table of the same cells, in
+rows, whose sums are its answers. Errors are measured on random rectangles, in rows times epsilon:
+the mean of their absolute values over rectangles and releases, with its Monte Carlo error over
+releases.
 
 Peers, reimplemented from their papers: the grids of `benchmarks.grids`, and the quadtree of
 Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least squares). n is

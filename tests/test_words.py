@@ -59,7 +59,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # A row that tests/pipelines/test_inputs_page.py reads.
     "docs/inputs.md": ("| texts, bytes |",),
     # The titles of a table that benchmarks/rectangles.py draws; the roads are data.
-    "docs/synthetic.md": ("over those of adaptive", "air times, roads"),
+    "docs/synthetic-accuracy.md": ("over those of adaptive", "air times, roads"),
     # To be reworded with the functions of this module.
     "pipelines/answers/figures.py": ("texts of what is none",),
 }

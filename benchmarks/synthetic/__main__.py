@@ -1,10 +1,10 @@
 """Measures generators of synthetic rows, in Markdown.
 
-    python -m benchmarks.synthetic [--short] [--write docs/synthetic.md]
-    python -m benchmarks.synthetic --only classifier --write docs/synthetic.md     one section
+    python -m benchmarks.synthetic [--short] [--write docs/synthetic-accuracy.md]
+    python -m benchmarks.synthetic --only classifier --write docs/synthetic-accuracy.md
 
-The section of the classifier is drawn from scores on disk, which
-``python -m benchmarks.synthetic.classifier`` measures.
+The second command writes one section. The section of the classifier is drawn from scores on disk,
+which ``python -m benchmarks.synthetic.classifier`` measures.
 """
 
 from __future__ import annotations
