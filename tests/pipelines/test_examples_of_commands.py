@@ -21,8 +21,8 @@ from pipelines.commands.examples import EXAMPLES
 from pipelines.draft.writing import SCHEMA
 from tests.pipelines.conftest import Outcome, Workspace
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "plans.md"
-BLOCK = re.compile(r"^```(yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reading-a-plan.md"
+BLOCK = re.compile(r"^```(yaml|text)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The configuration of the document is that of the examples, with a box.
 (AGES,) = (
     text for _, text in BLOCK.findall(DOCUMENT.read_text()) if text.startswith("release: ages")
@@ -96,6 +96,8 @@ def test_the_document_runs(ages: Workspace) -> None:
     assert refused.code == 2 and refused.err in text
     plan = run(ages, "dptrees plan ages.yaml").out
     assert f"```\n{plan[plan.index('in all:') :]}```" in text
+    excerpts = [block for kind, block in BLOCK.findall(text) if kind == "text"]
+    assert excerpts and all(excerpt in plan for excerpt in excerpts)
     assert run(ages, "dptrees schema").out == (DOCUMENT.parent / SCHEMA).read_text()
 
 
