@@ -1,6 +1,8 @@
 """Writes the figures of the papers beside this project's figures, in Markdown.
 
 python -m benchmarks.reproduction [--quick] [--write docs/reproduction.md]
+
+The page's introduction, above its first mark, is written by hand.
 """
 
 from __future__ import annotations
@@ -18,17 +20,8 @@ from benchmarks.reproduction import (
     tree_shapes,
 )
 
-HEADER = """\
-# Reproduction of the papers
-
-Written by `make reproduce`, never by hand. Every measured figure comes from runs of this project's
-own mechanisms with their exact samplers, under a fixed key, so that it repeats; after ± is the
-standard error of the mean. Where a printed figure is wrong, the erratum is beside it.
-{quick}
-Papers: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
-Approximate CDFs"; Honaker, "Efficient Use of Differentially Private Binary Trees".
-"""
-QUICK = "\n**A quick run: few repetitions, large standard errors.**\n"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+QUICK = "**A quick run: few repetitions, large standard errors.**\n"
 
 ERRATA = """\
 ## Errata of the papers that these figures show
@@ -43,11 +36,11 @@ ERRATA = """\
 
 
 def document(*, quick: bool) -> str:
-    """The whole page."""
+    """All sections, between the marks of the page."""
     part = 25 if quick else 1
     return "\n".join(
         (
-            HEADER.format(quick=QUICK if quick else ""),
+            *((QUICK,) if quick else ()),
             cdf_errors.section(10_000 // part),
             consistent_cdfs.section(5_000 // part),
             tree_shapes.section(10_000 // part),
@@ -59,18 +52,20 @@ def document(*, quick: bool) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the page or writes it to a file."""
+    """Print the sections, or write them between the marks of a page."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduction", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--quick", action="store_true", help="few runs, for a first look")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the file to write")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    page = document(quick=options.quick)
+    sections = document(quick=options.quick)
     if options.write is None:
-        print(page, end="")
+        print(sections, end="")
     else:
+        before, rest = options.write.read_text(encoding="utf-8").split(BEGIN)
+        page = f"{before}{BEGIN}\n{sections}{END}{rest.split(END)[1]}"
         options.write.write_text(page, encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
