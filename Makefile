@@ -19,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -51,7 +51,8 @@ help:
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
-	@echo "make drawn       parts of docs/ that follow from the code, drawn anew"
+	@echo "make drawn       parts and diagrams of docs/ that follow from the code"
+	@echo "make screenshot  the picture of the report page, docs/report.png (needs chromium)"
 	@echo "make ci          what the continuous integration runs on a change (CONTRIBUTING.md)"
 	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"
 	@echo "make benchmarks  every benchmark that needs no folder of data"
@@ -92,16 +93,15 @@ release.key: | $(INSTALLED)
 	@echo "Making the release key"
 	@$(BIN)/dptrees keygen $@
 
-# Again: nothing changes.
-budget.db: | $(INSTALLED)
+# The ledger may exist with another data set of `make daily`; a second time nothing changes.
+demo: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "Making the ledger"
-	@$(BIN)/dptrees ledger init sqlite:///$@ --dataset flights --epsilon 6 --delta 1e-5 --unit tailnum
-
-demo: $(INSTALLED) $(FLIGHTS) | release.key budget.db
+	@$(BIN)/dptrees ledger init sqlite:///budget.db --dataset flights --epsilon 6 --delta 1e-5 \
+		--unit tailnum
 	@echo "Releasing examples/flights.yaml"
 	@$(BIN)/dptrees release examples/flights.yaml
 	@echo
-	@echo "How many flights arrived before these minutes of delay? Asking costs no budget:"
+	@echo "How many flights arrived before these minutes of delay? Queries cost no budget:"
 	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
 	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 	@echo
@@ -210,6 +210,10 @@ docs: $(INSTALLED_DEV)
 drawn: $(INSTALLED)
 	@$(BIN)/python -m tests.rooms --write docs/architecture.md
 	@$(BIN)/python -m tests.docs.drawn --write
+
+screenshot: demo $(INSTALLED_DEV)
+	@echo "Taking docs/report.png"
+	@$(BIN)/python -m tests.docs.screenshot
 
 ci:
 	@.ci/run

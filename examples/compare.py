@@ -72,9 +72,9 @@ def main() -> None:
     counted = release["arrival_delay"].cdf(MINUTES[-1])
     number = counted.count / counted["fraction"][0]
     print(
-        f"Of {len(delays):,} arrivals the release counts about {number:,.0f}: at most 50 of each "
-        "aircraft. So its counts are of these;\nits shares and quantiles stand for all as far as "
-        "aircraft that fly much are like the others."
+        f"The release counts about {number:,.0f} of {len(delays):,} arrivals: at most 50 of each "
+        "aircraft.\nIts counts describe these arrivals. Its fractions and quantiles describe all "
+        "arrivals only\nif aircraft with many flights are like the others."
     )
     heads = ["", "released", "true, of all", "difference", "error of the noise"]
     lines = [heads, *shares(release, delays), *medians(release, flights)]

@@ -91,7 +91,7 @@ class HierarchyWorkload(TreeWorkload[HierarchyQuestion[Any]]):
             if not terms.unit.substitutes:
                 raise Refusal(
                     "invariants",
-                    "under add_remove no count can be public, since neighbouring data sets differ "
+                    "under add_remove no count can be public, since neighboring data sets differ "
                     "in it; use substitute",
                 )
             if self.keys is not None:

@@ -39,7 +39,7 @@ These flights are public, so this demo may compare; for private data nothing may
 """
 # What the Makefile says before the last of the steps.
 QUERY = """
-How many flights arrived before these minutes of delay? Asking costs no budget:
+How many flights arrived before these minutes of delay? Queries cost no budget:
   dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 """
 
