@@ -1,7 +1,7 @@
 """Choosing an adaptive partition's plan: levels, their budgets, what is split.
 
 Simulated on a public family of shapes of one to four columns (`benchmarks/box_regret.py`,
-docs/synthetic.md), and flat around these:
+docs/synthetic-accuracy.md), and flat around these:
 
 - levels some 4 bits apart from the root on, so that parts of two columns are squares (3 bits for
   one column and for three), under a rho as well;

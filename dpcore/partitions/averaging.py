@@ -31,7 +31,7 @@ equal to it. A node without cells has no rows, no parameter and no part in any s
 have no known law, so intervals belong to the estimates, which are not averaged.
 
 Source: the same of trees over ordered cells is in `dpcore.adaptive.averaging`; of boxes,
-`benchmarks/box_regret.py` (docs/synthetic.md).
+`benchmarks/box_regret.py` (docs/synthetic-accuracy.md).
 """
 
 from __future__ import annotations

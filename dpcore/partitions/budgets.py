@@ -6,8 +6,8 @@ A_l = Gamma_{l-1}, the diameters of all nodes above level l together, down to le
 k gamma_{l-1} below it: sigma_l is proportional to sqrt(A_l). Gaussian noise has the scale
 rho_l^-1/2, so under a rho the same sum is least where rho_l is proportional to A_l^(2/3).
 
-Measured against exact least squares these shares lose to equal ones (docs/synthetic.md): the bound
-adds up what noise on different levels does, while estimates combine the levels.
+Measured against exact least squares, these shares lose to equal ones (docs/synthetic-accuracy.md):
+the bound adds the effects of noise on different levels, while estimates combine the levels.
 """
 
 from __future__ import annotations

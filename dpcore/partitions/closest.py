@@ -3,8 +3,8 @@
 An adaptive partition, for counts unless estimates are requested; PrivHP where exact counts may not
 fit memory, or where only PrivHP has a choice. Public facts decide, never the data.
 
-Source: `benchmarks/box_regret.py` (docs/synthetic.md): of the mechanisms of this package the
-counts of an adaptive partition were the closest, or nearly so, on all families of shapes.
+Source: `benchmarks/box_regret.py` (docs/synthetic-accuracy.md): of the mechanisms of this package,
+the counts of an adaptive partition were the closest, or nearly so, on all families of shapes.
 """
 
 from __future__ import annotations

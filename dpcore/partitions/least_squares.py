@@ -8,8 +8,8 @@ leaves sum w u is, from a node down, alpha u_v plus an error independent of it o
 leaf alpha = w and e = 0, above alpha = sum alpha_c k_c and e = sum e_c + sum alpha_c^2 a_c -
 (sum alpha_c a_c)^2 / A, so that its variance is alpha^2 g + e at the root.
 
-Given the partition: where the noisy counts decided which nodes there are, estimates of nodes chosen
-for being large are biased by a part of a standard error (docs/synthetic.md has it measured).
+Given the partition: if the noisy counts decided which nodes exist, the estimates of nodes chosen
+for being large are biased by a part of a standard error (docs/synthetic-accuracy.md).
 
 Source: the design, section 5; Hay, Rastogi, Miklau, Suciu 2010; Honaker 2015.
 """

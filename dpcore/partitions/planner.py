@@ -1,7 +1,7 @@
 """Choosing a partition's plan: levels, their budgets, which nodes are split, how counts are held.
 
 The paper's PrivHP halves a node at a time and splits the k largest nodes of every level. What was
-measured (docs/synthetic.md) speaks for other choices, which are the default here:
+measured (docs/synthetic-accuracy.md) speaks for other choices, which are the default here:
 
 - levels some 4 bits apart, a whole number of rounds of the columns: 8 to 32 children at once, the
   levels between are not paid for (2 bits with Gaussian noise, whose levels cost less);

@@ -12,7 +12,7 @@ differences. It is computed from what is released, and costs no budget; it is bi
 the consistent counts, and rows that are drawn from them, but no estimate.
 
 Source: the design, section 5 (top-down projection); `dpcore.trees.consistency`; James, Stein 1961
-(their factor is m - 3; measured, m - 1 is the better one here, docs/synthetic.md).
+(their factor is m - 3; measured, m - 1 is the better one here, docs/synthetic-accuracy.md).
 """
 
 from __future__ import annotations

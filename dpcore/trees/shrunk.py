@@ -17,7 +17,7 @@ What noise alone adds to q is (m - 1) a, so the factor is between what is best f
 the children are all alike (little of s is kept) and where they differ much (all of it is). A rule
 that takes off all that noise may have added (James and Stein) is better where rows lie smoothly and
 worse where they lie in few cells; this half of it was better or level on nearly all data tried
-(docs/plans.md). It needs what the node and its children know, so chunks need nothing more.
+(docs/accuracy.md). It needs what the node and its children know, so chunks need nothing more.
 
 It is post-processing: it costs no budget. All that is used are sums, products and quotients, and
 remainders are compared in parts of 2^20, so the counts are the same on every machine.
