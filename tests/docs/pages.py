@@ -35,6 +35,8 @@ RUN = (
     "start.md",
     "tour.md",
     "operations.md",
+    "operations-failures.md",
+    "operations-keys.md",
     "reference/python.md",
     "tables.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
