@@ -34,6 +34,7 @@ FLIGHTS = PROJECT / "data" / "flights"
 RUN = (
     "start.md",
     "tour.md",
+    "tutorials/series.md",
     "operations.md",
     "operations-failures.md",
     "operations-keys.md",
