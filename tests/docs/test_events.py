@@ -24,7 +24,7 @@ def reported() -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def test_the_table_has_every_event_with_all_its_fields() -> None:
-    table = PAGE.read_text(encoding="utf-8").split("| event | with | when |")[1].split("\n\n")[0]
+    table = PAGE.read_text(encoding="utf-8").split("| event | fields | when |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M)
     shown = {(name, frozenset(re.findall(r"`(\w+)`", fields))) for name, fields in rows}
     assert shown == set(reported())
