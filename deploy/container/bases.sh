@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the two images that the Dockerfile begins with where no registry of images is reached:
+# Makes the two base images of the Dockerfile if no registry of images can be reached:
 # Debian's packages by mmdebstrap, and the harness of Beam by Go from its module. Needs root.
 #   make container-bases
 #   make container BASE_IMAGE=localhost/dptrees-debian:bookworm HARNESS_IMAGE=localhost/beam-harness:2.77.0
@@ -17,15 +17,15 @@ for needed in buildah go mmdebstrap; do
 done
 
 # The files of each image are kept in the user's cache folder (.ci/cache.py), not only in buildah's.
-# $1: the image, $2: the folder of its files, $3: what the image holds of them.
+# $1: the image, $2: the folder of its files, $3: the files that the image contains.
 image() {
   printf '%s\n' "FROM scratch" "$3" >"$2.containerfile"
   buildah build --quiet --isolation chroot --tag "$1" --file "$2.containerfile" "$(readlink -f "$2")"
 }
 
 mkdir -p "$made"
-# Python 3.11 is bookworm's own; of documents only the copyrights are kept. Debian's packages get
-# updates, so that the files are fetched again in a new month.
+# Python 3.11 is bookworm's own. Of the documents only the copyrights are kept. Debian's packages get
+# updates, so the files are fetched again in a new month.
 if ! buildah inspect "localhost/dptrees-debian:$DEBIAN" >/dev/null 2>&1; then
   python3 .ci/cache.py debian "$made/debian" --text "$(date +%Y-%m)" --text "$DEBIAN" -- sh -c '
     echo "Fetching the packages of a small Debian (a minute or two)"

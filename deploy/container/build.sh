@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the two images by docker where its daemon answers, else by buildah (`make container`), or with
-# the argument sbom the list of what is in them, build/container/sbom.cdx.json (`make sbom`).
-# From the environment, each with a default:
-#   REGISTRY        localhost      what comes before the names
-#   PYTHON_VERSION  3.11           which of the locks
-#   BASE_IMAGE, HARNESS_IMAGE      those of the Dockerfile
-#   PIP_CONF, CERTIFICATES         files of pip and of authorities, for an index of your own
+# Builds the two images by docker if its daemon answers, else by buildah (`make container`). With the
+# argument sbom it writes the list of their packages, build/container/sbom.cdx.json (`make sbom`).
+# Variables of the environment, each with a default:
+#   REGISTRY        localhost      the prefix of the names
+#   PYTHON_VERSION  3.11           selects the lock
+#   BASE_IMAGE, HARNESS_IMAGE      as in the Dockerfile
+#   PIP_CONF, CERTIFICATES         files of pip and of authorities, for a private index
 set -eu
 cd "$(dirname "$0")/../.."
 wanted=${1:-images}
@@ -15,7 +15,7 @@ revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 if docker info >/dev/null 2>&1; then
   build="docker build"
 elif command -v buildah >/dev/null; then
-  # Without a daemon the steps run in a root of their own, by root and with no other privilege.
+  # Without a daemon the steps run as root in a separate root folder, with no other privilege.
   build="buildah build --isolation chroot --layers"
 else
   echo "Images need docker with its daemon running, or buildah: install one of them." >&2
