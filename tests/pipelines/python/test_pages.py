@@ -12,6 +12,7 @@ from tests.pipelines.python.pages import PROJECT, blocks, run, shape
 
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("pandas")
+pytest.importorskip("polars")
 NOTEBOOK = PROJECT / "examples" / "people.ipynb"
 
 
