@@ -4,30 +4,35 @@
 
     people = dptrees.of(frame, epsilon=1).by("sex", ["f", "m"])
     request = people.mean("hours", (0, 80)).quantiles("age", [0.25, 0.5, 0.75], (0, 100))
-    request.plan()               # the errors to expect; nothing is read or spent
-    release = request.release()  # spends the budget; what comes out may be published
+    request.plan()               # expected errors; nothing is read or spent
+    release = request.release()  # spends the budget; the release may be published
     release["hours"].mean()
     release["age"].quantiles().plot()
 
-What there is; ``help(dptrees.Release)`` and so on has the whole of each:
+Functions:
 
-    of(rows, epsilon=...)     a Request: questions about a table, without a configuration
-    release(rows, config)     a Release by a configuration: a dictionary, a Config or a YAML file
-    open(folder)              the Release in a folder
-    plan(config)              a Plan: the errors to expect, before a row is read
-    check(rows, config)       what a release would leave out: exact, not private
-    keygen(path)              a new release key in a file
+    of(rows, epsilon=...)     begin a Request: queries of a table, without a configuration
+    release(rows, config)     make a Release by a configuration: a dictionary, Config or YAML file
+    open(folder)              open the Release in a folder
+    plan(config)              return a Plan: the expected errors, before a row is read
+    check(rows, config)       count the rows that a release would drop: exact, not private
+    keygen(path)              write a new release key to a file
 
-    Release                   answers: release["age"] is a TreeAnswers; save, sample, verify, report
-    Plan                      the expected error of each tree, and of all as text
-    TreeAnswers               cdf, quantiles, range, mean, share, describe, top, nodes, plot ...
-    Session                   releases of a notebook that may spend one total together
-    ReleaseTrees              the transform for a Beam pipeline of your own
+Classes; ``help(dptrees.Release)`` describes one:
+
+    Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
+                              verify, report
+    TreeAnswers               queries of a tree: cdf, quantiles, range, mean, share, describe, top,
+                              nodes ...; each answer can be plotted
+    Request                   queries that make one release
+    Plan                      the expected error of each tree
+    Session                   several releases under one total budget
+    ReleaseTrees              the transform for a Beam pipeline
     Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
-    Error                     what is raised; its message says what to fix
+    Error                     an error that you can fix; its message says how
 
 A configuration has the same keys as a file of the command ``dptrees``, which is also ``python -m
-dptrees``. The documentation is in docs/python.md.
+dptrees``. The tutorial is in docs/python.md.
 """
 
 from __future__ import annotations
@@ -89,32 +94,35 @@ def release(
 ) -> Release:
     """Make a differentially private release of rows.
 
-    **Each call without `output` draws new noise and spends the budget of the configuration again**;
-    two releases of the same rows add up (a warning says how much they spent in this process; a
-    `Session` refuses what passes a total). With `output`, a release that exists in the folder is
-    left as it is, no row is read and nothing is spent (a warning says so); a stopped release is
-    finished. A ledger adds budgets up beyond this process, and needs `output`.
+    **Each call without `output` draws new noise and spends the budget of the configuration
+    again.** Two releases of the same rows add up: a warning shows their total in this process, and
+    a `Session` refuses a release that would exceed a total.
+
+    With `output`, a release that exists in the folder is not changed: no row is read, nothing is
+    spent, and a warning says so. A stopped release is finished. A ledger adds up budgets of
+    several processes, and needs `output`.
 
     Args:
-        rows: an Arrow table, batch or reader; a pandas or Polars DataFrame; a DuckDB relation, or
-            whatever else gives an Arrow stream; a dictionary of columns; a list of dictionaries;
-            the path of a file, a glob, or a list of them; None: the input of the configuration.
-        config: a dictionary, a `Config`, or the path of a YAML file; ``input``, ``output``, ``key``
-            and ``release`` may be left out.
-        key: where the release key lies: a path, ``file:PATH`` or ``env:NAME``. None: as `config`
-            says; else, of a release in memory, a key that is drawn for it and forgotten, so that
-            nobody can take the noise away, nor make the release again.
-        output: the folder of the release. None: it lives in memory; `Release.save` writes it.
+        rows: the data. An Arrow table, batch or reader; a pandas or Polars DataFrame; a DuckDB
+            relation, or another object with an Arrow stream; a dictionary of columns; a list of
+            dictionaries; the path of a file, a glob, or a list of them. None: the input of the
+            configuration.
+        config: the configuration: a dictionary, a `Config`, or the path of a YAML file. ``input``,
+            ``output``, ``key`` and ``release`` are optional.
+        key: the place of the release key: a path, ``file:PATH`` or ``env:NAME``. None: the key of
+            `config`. Without either, a release in memory draws a key and forgets it: no one can
+            remove the noise, and no one can make the release again.
+        output: the folder of the release. None: the release is in memory; `Release.save` writes it.
         set: parameters of the configuration, by name.
-        options: Beam's, as on the command line: ``["--runner=FlinkRunner", ...]``. Without a runner
-            this process does all, as it does on every engine, bit for bit.
-        discard: delete what a stopped run left in `output`, and spend the budget anew.
+        options: options of Beam, as on the command line: ``["--runner=FlinkRunner", ...]``. Without
+            a runner, this process makes the release, with the same bits as every engine.
+        discard: delete the files of a stopped run in `output`, and spend the budget again.
 
     Returns:
-        the release; what it holds may be published.
+        The release; it may be published.
 
     Raises:
-        Error: one sentence that says what to fix.
+        Error: in one sentence that says what to fix.
     """
     from pipelines.python.beam import quiet_import
 
@@ -144,20 +152,23 @@ def of(
     max_rows: int | None = None,
     max_keys: int | None = None,
 ) -> Request:
-    """Begin a request: questions about a table, one after the other, and one release of all.
+    """Begin a request: queries of a table, which make one release.
 
         dptrees.of(frame, epsilon=1).by("sex", keys=["f", "m"]).mean("hours", (0, 80)).release()
 
-    Nothing is read or spent before `Request.release`; `Request.plan` shows the errors before that,
-    and ``print(request)`` the configuration.
+    Nothing is read or spent before `Request.release`. `Request.plan` shows the expected errors
+    before that, and ``print(request)`` the configuration.
 
     Args:
-        rows: as of `release`.
-        epsilon, delta, rho: the budget of all questions together; one of epsilon and rho.
-        neighbors: ``add_remove`` or ``substitute``.
-        unit: the column of the people (or whatever else) to protect; None: each row.
-        max_rows: how many rows of a unit count in each question; needed with `unit`.
-        max_keys: in how many groups a unit counts.
+        rows: the data, as for `release`.
+        epsilon, delta, rho: the budget of all queries together; one of epsilon and rho.
+        neighbors: the neighboring relation, ``add_remove`` or ``substitute``.
+        unit: the column that identifies the privacy unit, such as a person; None: each row is one.
+        max_rows: the largest number of rows of a unit that a query counts; required with `unit`.
+        max_keys: the largest number of groups in which a unit counts.
+
+    Returns:
+        A request without queries; add them with its methods.
     """
     from pipelines.python.request import Request
 
@@ -180,16 +191,19 @@ def plan(
     set: Mapping[str, object] | None = None,
     units: Release | _Path | None = None,
 ) -> Plan:
-    """Return the expected errors and the form of a release; reads no rows.
+    """Return the plan of a release with its expected errors; no rows are read.
 
     Args:
-        config: as of `release`.
+        config: the configuration, as for `release`.
         set: parameters of the configuration, by name.
-        units: a release with a tree of type unit_rows, or its folder: compare bounds on the rows of
-            a unit by it; `Plan.max_rows` is the one that adds the least error.
+        units: a release with a tree of type unit_rows, or its folder. The plan then compares bounds
+            on the rows of a privacy unit; `Plan.max_rows` is the one that adds the least error.
+
+    Returns:
+        The plan, which prints as a table.
 
     Raises:
-        Error: one sentence that says what to fix.
+        Error: in one sentence that says what to fix.
     """
     from pipelines.python.planned import planned
 
@@ -207,21 +221,21 @@ def check(
     set: Mapping[str, object] | None = None,
     most: int | None = None,
 ) -> RowCheck:
-    """Say what a release would make of rows: **exact, not private**, never to be published.
+    """Count the rows that a release would count and drop: **exact, not private**, never publish it.
 
     Nothing is written and no budget is spent.
 
     Args:
-        rows: as of `release`.
-        config: as of `release`.
+        rows: the data, as for `release`.
+        config: the configuration, as for `release`.
         set: parameters of the configuration, by name.
-        most: at most so many rows are read; None: all.
+        most: the largest number of rows to read; None: all.
 
     Returns:
-        how many rows each tree would count, why it would leave others out, and advice.
+        The number of rows that each tree would count, reasons for the others, and advice.
 
     Raises:
-        Error: one sentence that says what to fix.
+        Error: in one sentence that says what to fix.
     """
     from pipelines.python.beam import quiet_import
 
@@ -233,14 +247,17 @@ def check(
 
 
 def open(path: _Path, *, window: str | None = None) -> Release:
-    """A finished release in a folder; of the folder of a series, all its periods to date.
+    """Open a finished release in a folder, or all periods to date in the folder of a series.
 
     Args:
-        path: of the folder, on a local disk or any filesystem of Beam's.
-        window: periods of a series, ``"3:10"``.
+        path: the folder, on a local disk or any filesystem that Beam supports.
+        window: some periods of a series, such as ``"3:10"``.
+
+    Returns:
+        The release.
 
     Raises:
-        Error: there is no release, or it is damaged.
+        Error: if there is no release, or it is damaged.
     """
     from pipelines.python.release import Release
     from pipelines.series.opening import opened
@@ -252,16 +269,20 @@ def open(path: _Path, *, window: str | None = None) -> Release:
 
 
 def keygen(path: _Path) -> str:
-    """Make a new release key in a new file that you alone can read.
+    """Write a new release key to a new file that only you can read.
 
     Keep it secret: anyone with access to it can remove the noise of every release made under it.
-    Keep it safe: without it a stopped release cannot be finished, nor a damaged one repaired.
+    Keep it safe: without it, a stopped release cannot be finished, and a damaged one cannot be
+    repaired.
+
+    Args:
+        path: the file.
 
     Returns:
-        the path.
+        The path.
 
     Raises:
-        Error: the file is there already (a key is never overwritten), or cannot be made.
+        Error: if the file exists (a key is never overwritten), or cannot be written.
     """
     from dpcore.noise.randomness import ReleaseKey
     from pipelines.keygen import write_new
@@ -272,7 +293,7 @@ def keygen(path: _Path) -> str:
     return place
 
 
-# The modules of what is slow to import, which is imported when it is first used.
+# Modules that are slow to import, by the name whose first use imports them.
 _LATER = {
     "Plan": "pipelines.python.planned",
     "Release": "pipelines.python.release",
@@ -284,7 +305,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is slow to import when it is first used."""
+    """Import a slow module when its name is first used."""
     if name not in _LATER:
         near = difflib.get_close_matches(name, __all__, n=1)
         more = f"; did you mean {near[0]}?" if near else ""

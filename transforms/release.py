@@ -1,4 +1,4 @@
-"""The whole of a release as one transform, for one's own pipeline or for the command's."""
+"""The Beam transform that makes a whole release, for any pipeline and for the command."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,44 +34,46 @@ from transforms.universe_file import share_universes
 
 
 class ReleaseTrees(beam.PTransform):
-    """Rows to a differentially private release in a folder.
+    """A Beam transform from rows to a differentially private release in a folder.
 
     The input is a PCollection of Arrow record batches, dictionaries, `beam.Row` or NamedTuples, or
-    the pair of `transforms.readers.read.ReadBatches`, whose balance takes part in the check that
-    nothing was lost. The same rows, key and nonce give the same files as the command.
+    the pair of `transforms.readers.read.ReadBatches`, whose balance takes part in the check that no
+    row was lost. For the same rows, key and nonce, the files equal the files of the command.
 
-    When the graph is built, the folder gets its nonce and the public universes. Where the finished
-    release of this very specification exists already, the rows are not counted: what they are now
-    must not be compared with what they were. (Steps of one's own before this one still run; the
+    When the graph is built, the folder gets its nonce and the public universes. If the finished
+    release of this specification exists already, the rows are not counted: the rows of today must
+    not be compared with the rows of the release. (Earlier steps of your pipeline still run; the
     command does not even open the files.)
 
     Args:
-        plan: the questions and the guarantee.
-        key: where the release key lies; loaded on the workers, and here once, to name the right key
-            to them, unless the reference names it already.
-        output: the folder, on any Beam filesystem.
-        nonce: of the folder, only to compare engines or files; None: drawn, or the one it has.
-        repair: make the parts of a finished release again. The job fails where the rows have
-            changed, which reveals the change to anyone who can run it.
-        witness: gets the draw's record before any noise is drawn; a ledger.
-        parameters: public, of the configuration; the manifest holds them.
-        report: public strings of the page, by name; likewise.
-        request: what the plan answers, in plain JSON values; the folder then keeps both. None: it
-            keeps neither, and a release is recognized by its specification alone.
-        schema: the types of the columns of rows, by name; None: as the type of the elements has
-            them. Dictionaries need one.
-        again: the folder of a finished release, which is made another time from its rows, to be
-            compared; the turn of a run in a series is then not checked.
+        plan: the plan: the trees, their noise and the guarantee.
+        key: the place of the release key. Workers load the key from there. It is loaded here once,
+            too, to identify it for the workers, unless the reference identifies it already.
+        output: the folder, on any filesystem that Beam supports.
+        nonce: the nonce of the folder, only to compare engines or files; None: a new one, or the
+            nonce that the folder has.
+        repair: make the parts of a finished release again. The job fails if the rows have changed,
+            which reveals the change to anyone who can run it.
+        witness: a receiver of the record of the draw before any noise is drawn, such as a ledger.
+        parameters: public parameters of the configuration; the manifest contains them.
+        report: public strings of the page, by name; the manifest contains them.
+        request: the request that the plan answers, in plain JSON values; the folder then keeps
+            both. None: it keeps neither, and a release is recognized by its specification only.
+        schema: the types of the columns of rows, by name; None: from the type of the elements.
+            Dictionaries need a schema.
+        again: the folder of a finished release, to make the release another time from its rows and
+            compare both; the turn of a run in a series is then not checked.
 
     Returns:
-        PCollection[str]: the path of the manifest, once the release is there.
+        PCollection[str]: the path of the manifest, once the release is complete.
 
     Raises:
-        InputError: the rows are windowed or unbounded: a release counts all rows once; a column is
-            missing or of a type that cannot be used; the plan waits for a selection of keys.
-        KeyReferenceError: the key cannot be loaded.
-        ExistingReleaseError, NonceError, OutputError: the folder cannot take this release.
-        SeriesError: it is not the turn of this run of a series.
+        InputError: if the rows are windowed or unbounded, because a release counts all rows once;
+            if a column is missing or has a type that cannot be used; or if the plan waits for a
+            selection of keys.
+        KeyReferenceError: if the key cannot be loaded.
+        ExistingReleaseError, NonceError, OutputError: if the folder cannot take this release.
+        SeriesError: if it is not the turn of this run of a series.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class ReleaseTrees(beam.PTransform):
         if exists and not self._repair:
             pipeline = (rows[0] if isinstance(rows, tuple) else rows).pipeline
             return pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
-        # Before anything is written: what is wrong with the key or the rows leaves no folder.
+        # Before anything is written: an error in the key or the rows leaves no folder.
         key = self._key
         if not key.check_value:
             key = key.checked(begun_key_id(self._plan, self._again or self._output))
@@ -123,10 +125,10 @@ class ReleaseTrees(beam.PTransform):
         return self._released(rows, share_universes(self._plan, self._output), key, nonce)
 
     def _keep_plan(self, key: KeyReference) -> None:
-        """Let the folder keep the plan.
+        """Write the plan to the folder.
 
         Raises:
-            KeptPlanError: it keeps another one.
+            KeptPlanError: if the folder has another plan.
         """
         if self._request is None:
             return
@@ -157,10 +159,10 @@ class ReleaseTrees(beam.PTransform):
 
 
 def _check_listed(plan: ReleasePlan) -> None:
-    """Refuses a plan that was made before its keys were selected, or its bounds chosen.
+    """Refuse a plan that was made before its keys were selected, or its bounds chosen.
 
     Raises:
-        InputError: naming the tree, or the bounds.
+        InputError: in a sentence that names the tree, or the bounds.
     """
     if plan.bounds is not None and plan.bounds.values is None:
         of_unit = "" if plan.bounds.of_values else " of the unit"
@@ -178,7 +180,7 @@ def _check_listed(plan: ReleasePlan) -> None:
 
 
 def check_whole(batches: Any) -> None:
-    """Refuses rows that come in windows or without an end.
+    """Refuse rows in windows, or unbounded rows.
 
     Raises:
         InputError: in one sentence, when the graph is built.

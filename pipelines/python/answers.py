@@ -1,4 +1,4 @@
-"""Answers with their errors: a small table that shows itself, and goes wherever Arrow goes."""
+"""Answers with their errors: a table with a representation, which Arrow can read."""
 
 from __future__ import annotations
 
@@ -26,23 +26,30 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Answers:
-    """Counts with their errors, one a row.
+    """Answers to a query with their errors, one in each row.
 
-    Columns: what was counted (``label``, or ``upper`` of a CDF, or ``q`` of quantiles; before it
-    ``key`` in a tree with keys), ``estimate`` (unbiased, in rows), ``std_error``, ``ci_low`` and
-    ``ci_high`` (for the true count, each interval by itself), ``count`` (a nonnegative whole number
-    that adds up with the others), ``fraction`` (of the total count).
+    Columns of counts:
 
-    ``answers["estimate"]`` is a column as a list; of a single answer ``answers.estimate`` is the
-    number.
+        key                a group, in a tree with keys
+        label, upper       the counted values; the upper edge, for a CDF
+        estimate           unbiased, in rows; it may be negative
+        std_error          the standard error of the estimate
+        ci_low, ci_high    the confidence interval for the true count, each separately
+        count              a nonnegative whole number that adds up with the others
+        fraction           the fraction of the total count
+
+    Quantiles have ``q`` and ``value``, and statistics such as the mean ``value``, in place of
+    ``estimate``, ``count`` and ``fraction``. ``answers["estimate"]`` is a column as a list. If
+    there is a single answer, ``answers.estimate`` is the number.
 
     Args:
         table: the answers.
-        title: what they are of.
-        confidence: of the intervals.
-        form: how `plot` draws them, as of `pipelines.python.drawing.Drawing`.
-        noun: what is counted: rows, counted rows of a bounded unit, or a sum.
-        column: whose values they are about, and `keys` the columns of keys; for the axes.
+        title: the heading of the table.
+        confidence: the confidence of the intervals.
+        form: how `plot` draws them, one of the forms of `pipelines.python.drawing.Drawing`.
+        noun: the counted things: rows, counted rows of a bounded unit, or a sum.
+        column: the column of the values, for the axes.
+        keys: the columns of the keys, for the axes.
     """
 
     table: pa.Table
@@ -54,17 +61,17 @@ class Answers:
     keys: str = ""
 
     def to_arrow(self) -> pa.Table:
-        """The answers as an Arrow table."""
+        """Return the answers as an Arrow table."""
         return self.table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The answers as a pandas frame.
+        """Return the answers as a pandas DataFrame.
 
         Raises:
-            Error: pandas is not installed.
+            Error: if pandas is not installed.
         """
         try:
             import pandas  # noqa: F401
@@ -73,7 +80,7 @@ class Answers:
         return self.table.to_pandas()
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The answers as dictionaries."""
+        """Return the answers as a list of dictionaries."""
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
 
@@ -98,43 +105,44 @@ class Answers:
 
     @property
     def estimate(self) -> float:
-        """Estimate of a single answer."""
+        """The estimate of a single answer."""
         return float(self._only("estimate"))
 
     @property
     def std_error(self) -> float:
-        """Standard error of a single answer; NaN where it is not known."""
+        """The standard error of a single answer; NaN if it is not known."""
         found = self._only("std_error")
         return math.nan if found is None else float(found)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of a single answer, for the true count."""
+        """The confidence interval of a single answer, for the true count."""
         return self._only("ci_low"), self._only("ci_high")
 
     @property
     def count(self) -> int:
-        """Consistent whole number of a single answer."""
+        """The consistent whole number of a single answer."""
         return int(self._only("count"))
 
     @property
     def value(self) -> Any:
-        """Value of a single quantile."""
+        """The value of a single quantile or statistic."""
         return self._only("value")
 
     def plot(self, ax: Any = None, *, share: bool = False) -> Any:
-        """Draws the answers: a CDF with its band, a histogram of a level of an ordered tree, bars
-        with whiskers, or a line by day with its band.
+        """Plot the answers: a CDF with its band, a histogram, bars with whiskers, or a line by day.
+
+        A level of an ordered tree is drawn as a histogram.
 
         Args:
             ax: axes of matplotlib; None: new ones.
-            share: of a CDF or a histogram: parts of each key's count, to compare groups.
+            share: draw fractions of each key's count, to compare groups; for a CDF or a histogram.
 
         Returns:
-            the axes.
+            The axes.
 
         Raises:
-            Error: matplotlib is not installed; there is too much for one drawing.
+            Error: if matplotlib is not installed, or there is too much for one drawing.
         """
         return Drawing(
             table=self.table,
@@ -147,10 +155,13 @@ class Answers:
         ).on(ax)
 
     def of_key(self, key: str) -> Answers:
-        """The answers of one key of several.
+        """Return the answers of one key of several.
+
+        Args:
+            key: the label of the key.
 
         Raises:
-            Error: there is none of this name, or there are no keys.
+            Error: if there is no such key, or there are no keys.
         """
         keys = self["key"]
         if key not in keys:

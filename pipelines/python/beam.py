@@ -1,4 +1,4 @@
-"""Beam, imported when it is first needed: it takes a second, and warns of what it does not find."""
+"""Import of Beam on first use: it takes a second, and warns of packages that it does not find."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAKING = "pipelines.python.making"
 
 
 def quiet_import() -> ModuleType:
-    """Return the module that makes releases."""
+    """Import the module that makes releases, without the warnings of Beam, and return it."""
     if (there := sys.modules.get(_MAKING)) is not None:
         return there
     disabled, collects = logging.root.manager.disable, gc.isenabled()
@@ -29,8 +29,10 @@ def quiet_import() -> ModuleType:
 
 
 def _count_as_old() -> None:
-    """Put all objects where only a full collection looks for cycles: of what an import made, the
-    next small collection would look at all."""
+    """Move all objects to the oldest generation of the garbage collector.
+
+    Otherwise the next small collection would scan all objects that an import made.
+    """
     if gc.get_freeze_count() == 0:  # else the caller has frozen objects, which stay frozen
         gc.freeze()
         gc.unfreeze()

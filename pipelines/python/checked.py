@@ -21,11 +21,11 @@ from transforms.readers.formats import format_of_names
 
 
 class RowCheck:
-    """What a release would make of rows: **exact results, not private**, never to be published.
+    """A check of rows before a release: **exact results, not private**, never publish them.
 
     Args:
-        check: of the rows.
-        files: how many there are; 0 of rows in memory.
+        check: the result of the check.
+        files: the number of files; 0 for rows in memory.
     """
 
     def __init__(self, check: InputCheck, files: int) -> None:
@@ -33,26 +33,29 @@ class RowCheck:
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """The number of rows that were read."""
         return self._check.tally.rows
 
     @cached_property
     def entries(self) -> dict[str, Any]:
-        """All that was found, as ``dptrees check --json`` says it."""
+        """All results, as ``dptrees check --json`` prints them."""
         return check_entry(self._check, self._files)
 
     @property
     def advice(self) -> list[str]:
-        """What to do about rows that no tree would count, in sentences; empty where all is well."""
+        """Sentences on how to fix rows that trees would drop; empty if none are needed."""
         trees = [sentence for tree in self.entries["trees"] for sentence in tree["advice"]]
         unit = self.entries["unit_advice"]
         return trees if unit is None else [unit, *trees]
 
     def counted(self, tree: str) -> int:
-        """How many rows a tree would count, before bounds of a unit.
+        """Return the number of rows that a tree would count, before bounds of a privacy unit.
+
+        Args:
+            tree: the name of the tree.
 
         Raises:
-            Error: there is no such tree.
+            Error: if there is no such tree.
         """
         counted = {each["name"]: each["counted"] for each in self.entries["trees"]}
         if tree not in counted:
@@ -61,7 +64,7 @@ class RowCheck:
 
     @property
     def text(self) -> str:
-        """All that was found, in the words of the command."""
+        """All results, as ``dptrees check`` prints them."""
         return "\n".join([NOT_PRIVATE, *check_lines(self._check)])
 
     def __repr__(self) -> str:
@@ -74,16 +77,16 @@ def row_check(
     parameters: Mapping[str, object] | None,
     most: int | None,
 ) -> RowCheck:
-    """Counts rows exactly as a release would, and finds what it would leave out.
+    """Count the rows exactly as a release would, and find the rows that it would drop.
 
     Args:
-        rows: as of `dptrees.release`.
-        config: what is to be released.
-        parameters: of the configuration, by name.
-        most: at most so many rows are read; None: all.
+        rows: the data, as for `dptrees.release`.
+        config: the configuration of the release.
+        parameters: parameters of the configuration, by name.
+        most: the largest number of rows to read; None: all.
 
     Raises:
-        Error, ConfigurationError, ReleaseError: one sentence that says what to fix.
+        Error, ConfigurationError, ReleaseError: in one sentence that says what to fix.
     """
     if most is not None and most < 1:
         raise Error(f"most: {most} must be a whole number from 1 on")
@@ -103,7 +106,7 @@ def row_check(
 
 
 def _count_held(check: InputCheck, rows: Any, most: int | None) -> None:
-    """Counts rows of the caller."""
+    """Add rows in memory to a check."""
     tally = check.tally
     batches = to_batches(rows, tally.plan.columns)
     HeldSource(batches, 0).checked(tally.plan)

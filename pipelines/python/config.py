@@ -1,7 +1,7 @@
 """A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
 
-All of them become the same values, which go through the same checks: errors name the same
-key, in the same words. What the keys mean is described in docs/configuration.
+All of them become the same values and pass the same checks, so errors name the same key. The keys
+are described in docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pipelines.python.keywords import with_known_fields
 
 @dataclass(frozen=True)
 class Written:
-    """What a section's typed object has in common: only the keys that were given are written."""
+    """Base of the typed sections: only the keys that were given are written."""
 
     def values(self) -> dict[str, Any]:
-        """The section as plain values."""
+        """Return the section as plain values."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         more = given.pop("more", {})
         # A key that is a word of Python has an underscore behind it.
@@ -32,16 +32,19 @@ class Written:
 @with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Written):
-    """The section ``privacy``: the budget, and whom it protects.
+    """The section ``privacy``: the privacy budget and the privacy unit.
 
     Args:
         epsilon, delta, rho: the budget of the whole release; one of epsilon and rho.
-        neighbors: ``add_remove`` or ``substitute``.
-        unit: the column that represents what is protected, or several; by default each row.
-        max_rows: how many rows of a unit are counted in each tree; needed with `unit`. ``auto``, or
-            a dictionary of ``share`` and ``at_most``: chosen privately, and paid for.
-        max_keys, max_rows_per_key: bounds of a unit in trees with `by`; the first also ``auto``.
-        unit_type: ``integer`` or ``text``: what values of `unit` are, however files write them.
+        neighbors: the neighboring relation, ``add_remove`` or ``substitute``.
+        unit: the column, or several, that identifies the privacy unit; by default each row is one.
+        max_rows: the largest number of rows of a unit that each tree counts; required with `unit`.
+            ``auto``, or a dictionary of ``share`` and ``at_most``: chosen privately, for a part of
+            the budget.
+        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `by`; `max_keys` may
+            be ``auto``.
+        unit_type: the type of the values of `unit`, ``integer`` or ``text``, for files that write
+            one value in several ways.
         more: other keys of the section.
 
     >>> Privacy(epsilon=1.0).values()
@@ -63,12 +66,14 @@ class Privacy(Written):
 @with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class By(Written):
-    """The section ``by`` of a tree: once for each key of a column.
+    """The section ``by`` of a tree, for group-by: the tree is counted once for each key.
 
     Args:
-        column: of the keys; or `columns`, several.
-        keys: a list of them, or ``private``: they are then selected, and paid for.
-        labels: of listed keys, in their order, or by key.
+        column: the column of the keys.
+        columns: several columns, in place of `column`.
+        keys: the public list of keys; or ``private``: they are selected from the data, for a part
+            of the budget (private partition selection).
+        labels: labels of listed keys, in their order, or by key.
         more: other keys of the section.
     """
 
@@ -82,22 +87,20 @@ class By(Written):
 @with_known_fields
 @dataclass(frozen=True)
 class Tree(Written):
-    """One of ``trees``: what is counted.
-
-    The keys of its domain and of the tree are given by name.
+    """An entry of ``trees``: a column to count, and how.
 
     Args:
-        name: of the tree.
-        domain: its section ``domain``.
-        by: once for each key.
-        quantiles: that are released beside the CDF.
-        objective: what the tree is planned for.
-        for_: ``counts``, ``estimates`` or ``quantiles``: which of its numbers will be read.
+        name: the name of the tree.
+        domain: the section ``domain``: the column, its type and its public bounds or categories.
+        by: count the tree once for each key (group by).
+        quantiles: quantiles to release in addition to the CDF.
+        objective: the queries that the plan makes accurate.
+        for_: the numbers that will be read: ``counts``, ``estimates`` or ``quantiles``.
         mechanism: ``planned``, or one that you choose.
         guess: a public guess, such as ``{"rows": 1_000_000}``.
-        fanouts: of each level, where you choose them.
-        metrics: what is wanted, in place of an objective: ``["count", "mean", "p90"]``.
-        weight: its part of the budget, relative to the weights of the other trees.
+        fanouts: the number of children at each level, if you choose them.
+        metrics: the statistics to release, in place of an objective: ``["count", "mean", "p90"]``.
+        weight: the part of the budget, relative to the weights of the other trees.
         more: other keys of the tree.
 
     >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
@@ -126,12 +129,12 @@ class Config(Written):
     """A whole configuration.
 
     Args:
-        privacy: the budget, and whom it protects.
-        trees: what is counted.
+        privacy: the privacy budget and the privacy unit.
+        trees: the trees to release.
         release: the id of the release.
-        confidence: of the intervals.
-        ledger: where the budget is counted with other releases' budgets.
-        dataset: the id of the data set there.
+        confidence: the confidence of the intervals.
+        ledger: the ledger, which adds up the budgets of several releases.
+        dataset: the id of the data set in the ledger.
         more: other keys of the file.
     """
 
@@ -144,7 +147,7 @@ class Config(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Whatever describes a release.
+# All forms of a configuration.
 AnyConfig: TypeAlias = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
 
 
@@ -153,13 +156,13 @@ _LISTS = ("leaves", "keys", "categories")
 
 
 def _is_frame(value: Any) -> bool:
-    """Whether it has columns; a single column of values has none."""
+    """Return whether a value has columns; a single column of values has none."""
     columns = hasattr(value, "columns") or hasattr(value, "column_names")
     return columns and hasattr(value, "__arrow_c_stream__")
 
 
 def plain(value: Any) -> Any:
-    """A value as one of a YAML file would be read: decimals for floats, lists for tuples.
+    """Convert a value to the form that a YAML file would give: decimals, and lists for tuples.
 
     >>> plain({"epsilon": 0.1, "keys": ("UA", "AA"), "categories": range(3)})
     {'epsilon': Decimal('0.1'), 'keys': ['UA', 'AA'], 'categories': [0, 1, 2]}
@@ -186,7 +189,7 @@ def plain(value: Any) -> Any:
 
 
 def _frame_rows(frame: Any) -> list[Any]:
-    """The rows of a frame, such as leaves: values of one column, or a list of each row's."""
+    """Return the rows of a frame, such as leaves: values of one column, or a list for each row."""
     import pyarrow as pa
 
     if type(frame).__module__.startswith("pandas"):

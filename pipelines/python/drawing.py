@@ -25,18 +25,18 @@ _BAND = {"alpha": 0.25, "linewidth": 0}
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Answers as they are drawn.
+    """A drawing of answers.
 
     Args:
         table: the answers.
-        title: above the drawing.
+        title: the title above the drawing.
         form: `CURVES`, steps with bands; `QUANTILES`, lines with bands; `HISTOGRAM`, steps with
             bands over cells that follow one another; `POINTS`, values with whiskers; `NODES`, bars
             with whiskers, or lines with bands where the labels are days or months; or `NO_DRAWING`.
-        noun: what is counted, on the axes.
-        column: whose values are on the axis.
+        noun: the counted things, on the axes.
+        column: the column of the values, on the axis.
         keys: the columns of keys, above their names.
-        share: counts are parts of the count of their key.
+        share: draw counts as fractions of the count of their key.
     """
 
     table: pa.Table
@@ -48,16 +48,17 @@ class Drawing:
     share: bool = False
 
     def on(self, ax: Any = None) -> Any:
-        """Draws them.
+        """Draw the answers.
 
         Args:
             ax: axes of matplotlib; None: new ones.
 
         Returns:
-            the axes.
+            The axes.
 
         Raises:
-            Error: matplotlib is not installed, or there is nothing, or too much, for one drawing.
+            Error: if matplotlib is not installed, or there is nothing, or too much, for one
+                drawing.
         """
         try:
             from matplotlib import pyplot
@@ -87,7 +88,7 @@ class Drawing:
         return self._bars(ax)
 
     def _by_key(self) -> dict[str, pa.Table]:
-        """The answers of each key; without keys all of them."""
+        """Return the answers of each key; without keys, all of them."""
         if "key" not in self.table.column_names:
             return {"": self.table}
         keys = self.table["key"].unique().to_pylist()
@@ -122,7 +123,7 @@ class Drawing:
         return ax
 
     def _curves(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
-        """Steps at the upper edges of cells."""
+        """Draw steps at the upper edges of cells."""
         for key, table in parts.items():
             upper, total = _placed(table["upper"]), self._whole(table, at_end=True)
             estimate, low, high = _scaled(table, total)
@@ -132,7 +133,7 @@ class Drawing:
         return self._finished(ax, parts, "below", counts=True)
 
     def _histogram(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
-        """Steps over cells, each as wide as the other."""
+        """Draw steps over cells of equal width."""
         for key, table in parts.items():
             labels, total = table["label"].to_pylist(), self._whole(table, at_end=False)
             places = range(len(labels))
@@ -145,7 +146,7 @@ class Drawing:
         return self._finished(ax, parts, "in a cell", counts=True)
 
     def _points(self, ax: Any, parts: dict[str, pa.Table]) -> Any:
-        """One value of each key, or of each label where there are no keys."""
+        """Draw one value for each key, or for each label if there are no keys."""
         table, values = self.table, _placed(self.table["value"])
         for place, (value, low, high) in enumerate(
             zip(values, _placed(table["ci_low"]), _placed(table["ci_high"]), strict=True)
@@ -188,10 +189,10 @@ class Drawing:
         return self._finished(ax, parts, "", counts=True)
 
     def _whole(self, table: pa.Table, *, at_end: bool) -> float:
-        """What counts are divided by: 1, or the count of all of them.
+        """Return the divisor of counts: 1, or the count of all of them.
 
         Raises:
-            Error: it is not above 0.
+            Error: if it is not above 0.
         """
         if not self.share:
             return 1.0
@@ -219,14 +220,14 @@ def _in_percent(part: float, _: int) -> str:
 
 
 def _scaled(table: pa.Table, total: float) -> tuple[list[float], list[float], list[float]]:
-    """Estimates and the ends of their intervals, divided by a total."""
+    """Return estimates and the ends of their intervals, divided by a total."""
     numbers = (table["estimate"].to_pylist(), *_ends(table))
     estimate, low, high = ([each / total for each in column] for column in numbers)
     return estimate, low, high
 
 
 def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
-    """The ends of intervals; the estimate where nothing is known of one."""
+    """Return the ends of intervals; the estimate for an end that is not known."""
     low, high = (
         pc.coalesce(table[name].cast(pa.float64()), table["estimate"]).to_pylist()
         for name in ("ci_low", "ci_high")
@@ -235,7 +236,7 @@ def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
 
 
 def _placed(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values where an axis can place them (numbers, days and times), else strings."""
+    """Return values that an axis can place (numbers, days and times), else strings."""
     values: list[Any] = column.to_pylist()
     for read in (datetime.datetime.fromisoformat, float):
         if any(not isinstance(value, str) for value in values):
@@ -248,7 +249,7 @@ def _placed(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _days(labels: list[str]) -> list[datetime.datetime]:
-    """The days, or months, of more than two labels; none where one is something else.
+    """Return the days, or months, of more than two labels; none if one is something else.
 
     >>> len(_days(["2013-01-01", "2013-01-02", "2013-01-03"])), _days(["UA", "AA", "DL"])
     (3, [])

@@ -1,4 +1,4 @@
-"""The one exception of the Python door."""
+"""The exception of the Python API."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _OPTIONS = {
 
 
 class Error(Exception):
-    """Something that you can fix; the message is one sentence, the same that the command prints,
-    and holds no data."""
+    """An error that you can fix.
+
+    The message is one sentence, the same that the command prints. It contains no data.
+    """
 
     # As it is caught.
     __module__ = "dptrees"
@@ -22,11 +24,11 @@ class Error(Exception):
 
 @contextmanager
 def user_errors(*, is_query: bool = False) -> Iterator[None]:
-    """Makes every mistake of a user's an `Error`.
+    """Convert every error of a user to an `Error`.
 
     Args:
-        is_query: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
-            fault of the program.
+        is_query: whether queries are answered, which dpcore refuses by a ValueError. Elsewhere a
+            ValueError is a fault of the program.
 
     >>> with user_errors(is_query=True):
     ...     raise ValueError("range: 5 is above 1")
@@ -52,7 +54,7 @@ def user_errors(*, is_query: bool = False) -> Iterator[None]:
 
 
 def _in_python(sentence: str) -> str:
-    """A sentence with what to write here, where it names an option of the command.
+    """Replace options of the command in a sentence by arguments of Python.
 
     >>> _in_python("path: tree age is no hierarchy; use --value")
     'path: tree age is no hierarchy; give a value and its level='

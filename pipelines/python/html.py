@@ -1,4 +1,4 @@
-"""Tables for notebooks: plain HTML, every text escaped."""
+"""Tables for notebooks: plain HTML, with every string escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipelines.terminal_text import escaped
 
 
 def table_html(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with its caption.
+    """Return an HTML table with its caption.
 
     >>> table_html("age", ["label"], [["<b>"]])
     '<table><caption>age</caption><tr><th>label</th></tr><tr><td>&lt;b&gt;</td></tr></table>'

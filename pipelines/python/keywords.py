@@ -1,4 +1,4 @@
-"""Arguments that do not exist: the sentence about one names the nearest that does."""
+"""Checks of argument names: the error for an unknown name suggests the nearest known one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ELSEWHERE = {
 
 
 def with_known_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that says which argument was meant where there is none of a name.
+    """Return a function whose error for an unknown argument suggests a known one.
 
     >>> @with_known_keywords
     ... def plan(config, *, units=None): ...

@@ -1,4 +1,4 @@
-"""Releases of rows that a caller holds, or of files, in memory or in a folder."""
+"""Releases of rows in memory, or of files, to memory or to a folder."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _numbers = count()
 
 
 class OneTimeKey(KeyReference):
-    """Where such a key lies: in this process, while the release is made."""
+    """A reference to a key that exists in this process only, while the release is made."""
 
     def ring(self) -> KeyRing:
-        """The key alone."""
+        """Return a ring with this key only."""
         return KeyRing(keys=(_drawn[self.reference],))
 
 
 @contextmanager
 def one_time_key() -> Iterator[OneTimeKey]:
-    """Draws a key from the system's randomness, and forgets it when the block ends.
+    """Draw a key from the system's randomness, and forget it when the block ends.
 
-    Nobody can then take the noise away, and nobody can make the release again: neither finish it,
-    nor repair it, nor verify it against its rows.
+    Then no one can remove the noise, and no one can make the release again: it cannot be finished,
+    repaired, or verified against its rows.
 
     >>> with one_time_key() as key:
     ...     key.load().check_value() == key.checked().load().check_value()
@@ -73,16 +73,16 @@ def one_time_key() -> Iterator[OneTimeKey]:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What a call of `dptrees.release` says, beside the rows.
+    """The arguments of a call of `dptrees.release`, except the rows.
 
     Args:
-        config: what is to be released.
-        key: where the release key lies; None: as the configuration says, else a one-time key.
-        output: the folder of the release; None: it lives in memory.
-        parameters: of the configuration, by name.
-        options: Beam's, as on a command line; without a runner, this process does all.
-        wanted: of the output.
-        in_session: a session adds up what is spent.
+        config: the configuration.
+        key: the place of the release key; None: the key of the configuration, else a one-time key.
+        output: the folder of the release; None: the release is in memory.
+        parameters: parameters of the configuration, by name.
+        options: options of Beam, as on a command line; without a runner, this process runs all.
+        wanted: the request for the output folder.
+        in_session: whether a session adds up the budgets.
     """
 
     config: AnyConfig
@@ -100,14 +100,17 @@ class Call:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the release lives in memory."""
+        """Whether the release is in memory."""
         return self.output is None
 
     def configuration(self, rows: object) -> Configuration:
-        """The configuration that the command would read.
+        """Return the configuration that the command would read.
+
+        Args:
+            rows: the rows, or the paths of files.
 
         Raises:
-            ConfigurationError, Error: it cannot be used, or needs a folder or a key.
+            ConfigurationError, Error: if it cannot be used, or needs a folder or a key.
         """
         place = f"{KEPT_SCHEME}://{uuid.uuid4().hex}/release"
         given: dict[str, Any] = {"output": place if self.output is None else os.fspath(self.output)}
@@ -134,15 +137,15 @@ class Call:
 
 
 def release(rows: Any, call: Call) -> Release:
-    """Makes a release, or finds it in its folder.
+    """Make a release, or open it if it exists in its folder.
 
     Args:
-        rows: as `pipelines.python.rows` takes them, or paths of files, or None: the input of the
+        rows: rows that `pipelines.python.rows` reads, or paths of files, or None: the input of the
             configuration.
-        call: all else.
+        call: the other arguments.
 
     Raises:
-        Error, ConfigurationError, UserError, ReleaseError: one sentence that says what to fix.
+        Error, ConfigurationError, UserError, ReleaseError: in one sentence that says what to fix.
     """
     configuration = call.configuration(rows)
     with ExitStack() as stack:
@@ -186,10 +189,10 @@ def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
 
 
 def _check_elsewhere(call: Call, stage: Stage) -> None:
-    """Refuses what workers elsewhere cannot do, before any budget is spent.
+    """Refuse a job whose workers would need the memory of this process, before budget is spent.
 
     Raises:
-        Error: they would have to read, or to write, the memory of this process.
+        Error: if workers in other processes would have to read or write this memory.
     """
     if runs_here(stage.options):
         return
@@ -230,7 +233,7 @@ def _in_folder(stage: Stage) -> Release:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What an engine logs of a failure repeats what is reported."""
+    """Silence the logs: an engine logs failures that are reported anyway."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

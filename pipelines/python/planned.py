@@ -1,4 +1,4 @@
-"""A plan in Python: how far off a release would be, before any row is read."""
+"""A plan in Python: the expected errors of a release, before any row is read."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _SCHEMA = pa.schema(
 
 
 class Plan:
-    """The plan of a release.
+    """The plan of a release, with its expected errors.
 
     Args:
-        configuration: what it is of.
-        units: the folder of a release of the numbers of rows per unit; None: bounds are not
-            compared.
+        configuration: the configuration of the release.
+        units: the folder of a release of the numbers of rows per unit, to compare bounds; None:
+            bounds are not compared.
     """
 
     def __init__(self, configuration: Configuration, units: str | None = None) -> None:
@@ -55,20 +55,20 @@ class Plan:
 
     @property
     def guarantee(self) -> str:
-        """What is promised, in one line."""
+        """The guarantee, in one line."""
         return stated_guarantee(self._plan)
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the guarantee weak."""
+        """Sentences on settings that make the guarantee weak."""
         return [line.removeprefix("warning: ") for line in guarantee_warnings(self._plan)]
 
     @property
     def max_rows(self) -> int:
-        """The bound on the rows of a unit that adds the least error, by a release of `units`.
+        """The bound on the rows of a privacy unit that adds the least error.
 
         Raises:
-            Error: no such release was given.
+            Error: if `dptrees.plan` was called without `units`.
         """
         if self._units is None:
             raise Error("max_rows: give plan(..., units=) a release of a tree of type unit_rows")
@@ -76,15 +76,19 @@ class Plan:
 
     @cached_property
     def entries(self) -> dict[str, Any]:
-        """All that is planned, as ``dptrees plan --json`` says it."""
+        """All details of the plan, as ``dptrees plan --json`` prints them."""
         trees = tree_entries(self._configuration, self._plan)
         composition = composition_entry(self._configuration, self._plan)
         units = {} if self._units is None else {"units": self._units}
         return {"trees": trees, "composition": composition} | units
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """A row for each tree: its name, how many keys, its mechanism, and ``error``, the standard
-        error of what it is planned for, in ``unit`` (None where no error is known beforehand)."""
+        """Return a dictionary for each tree.
+
+        Its keys are ``tree`` (the name), ``keys`` (their number), ``mechanism``, and ``error``: the
+        standard error for the objective of the tree, in ``unit``. Both are None if no error is
+        known beforehand.
+        """
         composed = {each["name"]: each for each in self.entries["composition"]["trees"]}
         return [
             {
@@ -98,21 +102,21 @@ class Plan:
         ]
 
     def to_arrow(self) -> pa.Table:
-        """The rows of `to_dicts` as an Arrow table."""
+        """Return the dictionaries of `to_dicts` as an Arrow table."""
         return pa.Table.from_pylist(self.to_dicts(), schema=_SCHEMA)
 
     def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
-        """The least budget of the whole release at which its trees are at most this far off.
+        """Return the smallest budget of the release at which the errors reach a target.
 
         Args:
-            error: of every tree, in its unit; or of some trees, by name.
+            error: the largest error of every tree, in its unit; or of some trees, by name.
 
         Returns:
-            the budget, and the errors of the trees there, as ``dptrees plan --target-error --json``
-            says them.
+            The budget, and the errors of the trees at this budget, as ``dptrees plan
+            --target-error --json`` prints them.
 
         Raises:
-            Error: there is no such tree, or no such budget.
+            Error: if there is no such tree, or no such budget.
         """
         named = error if isinstance(error, Mapping) else {}
         target_errors = TargetErrors(
@@ -127,7 +131,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """The levels, the noise and the errors of every tree, in the words of the command."""
+        """The levels, the noise and the errors of every tree, as ``dptrees plan`` prints them."""
         lines = list(composition_lines(self.entries["composition"]))
         for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
             lines += tree_lines(question, entry)
@@ -156,12 +160,12 @@ def _wanted(error: Any) -> TargetError:
 def planned(
     config: AnyConfig, parameters: Mapping[str, object] | None, units: str | None = None
 ) -> Plan:
-    """The plan of a configuration.
+    """Return the plan of a configuration, and warn if its guarantee is weak.
 
     Args:
-        config: what is to be released.
-        parameters: of the configuration, by name.
-        units: as of `Plan`.
+        config: the configuration of the release.
+        parameters: parameters of the configuration, by name.
+        units: the folder of a release of the numbers of rows per unit, as for `Plan`.
 
     Raises:
         ConfigurationError, Error: in one sentence.

@@ -25,23 +25,23 @@ from transforms import files
 from transforms.held_files import KeptFiles
 from transforms.layout import MANIFEST
 
-# Synthetic rows that are held in memory.
+# The most synthetic rows in memory.
 MOST_SAMPLED = 10**8
 
 
 def save_release(place: str, path: str) -> str:
-    """Writes the files of a release, its manifest last, and then its report.
+    """Write the files of a release, its manifest last, and then its report.
 
     Args:
-        place: where it lies in memory.
-        path: the folder, which may not hold anything.
+        place: the place of the release in memory.
+        path: the folder, which must be new or empty.
 
     Returns:
-        the path.
+        The path.
 
     Raises:
-        UserError: something is there.
-        OutputError: a file cannot be written.
+        UserError: if the folder contains something.
+        OutputError: if a file cannot be written.
     """
     files.use_environment()
     if (os.path.exists(path) and not os.path.isdir(path)) or any(files.names_below(path)):
@@ -60,26 +60,29 @@ def save_release(place: str, path: str) -> str:
 class Release:
     """A finished release: it may be published, and queries of it cost no budget.
 
-    ``release["age"]`` is a tree of it, and iterating gives the names of its trees.
+    ``release["age"]`` returns the answers for a tree. Iteration gives the names of the trees.
 
     Args:
-        folder: of the release, or periods of a series.
-        path: of its folder; None: it lives in memory, until this object is gone.
+        folder: the folder of the release, or periods of a series.
+        path: the path of the folder; None: the release is in memory, as long as this object exists.
     """
 
     def __init__(self, folder: ReleaseFolder | WindowFolder, path: str | None) -> None:
         self._folder, self.path = folder, path
-        # What all releases of the same rows spend in this process, where there are several.
+        # The spending of all releases of the same rows in this process, if there are several.
         self.together: str | None = None
         if path is None:
             assert isinstance(folder, ReleaseFolder)
             weakref.finalize(self, _forget, folder.path)
 
     def __getitem__(self, tree: str) -> TreeAnswers:
-        """The answers about a tree.
+        """Return the answers for a tree.
+
+        Args:
+            tree: the name of the tree.
 
         Raises:
-            Error: there is none of this name.
+            Error: if there is no tree of this name.
         """
         if tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
@@ -95,50 +98,55 @@ class Release:
 
     @cached_property
     def _reader(self) -> ReleaseReader | WindowFolder:
-        """The reader of all its trees, which reads the released quantiles once."""
+        """The reader of all trees, which reads the released quantiles once."""
         return self._folder.release
 
     @cached_property
     def trees(self) -> tuple[str, ...]:
-        """The names of its trees."""
+        """The names of the trees."""
         return tuple(question.name for question in self._folder.plan.questions)
 
     @property
     def name(self) -> str:
-        """Its id."""
+        """The id of the release."""
         return self._folder.plan.name
 
     @property
     def place(self) -> str:
-        """Where its files lie: a folder, or a place in the memory of this process.
+        """The place of the files: a folder, or a place in the memory of this process.
 
         Raises:
-            Error: this is a window of several periods.
+            Error: if this is a window of several periods.
         """
         return self._one_folder("place").path
 
     @property
     def guarantee(self) -> str:
-        """What is promised, in one line."""
+        """The guarantee, in one line."""
         return stated_guarantee(self._folder.plan)
 
     @property
     def manifest(self) -> dict[str, object]:
-        """Return the manifest: everything that the release states about itself.
+        """The manifest: all statements of the release about itself.
 
         Raises:
-            Error: this is a window of several periods, and each period has its own manifest.
+            Error: if this is a window of several periods: each period has its own manifest.
         """
         return dict(self._one_folder("manifest").manifest)
 
     def save(self, path: str | os.PathLike[str]) -> str:
-        """Writes a release that lives in memory into a new folder, with its report.
+        """Write a release in memory to a new folder, with its report.
+
+        Args:
+            path: the folder, which must be new or empty.
 
         Returns:
-            the path of the folder: a release as of the command, complete once this returns.
+            The path of the folder. It is a release as the command writes it, and is complete once
+            this returns.
 
         Raises:
-            Error: it lies in a folder already; something is there; it cannot be written.
+            Error: if the release is in a folder already, `path` contains something, or it cannot
+                be written.
         """
         if self.path is not None:
             raise Error(f"{self.path}: the release lies there already; copy the folder")
@@ -152,16 +160,16 @@ class Release:
         """Draw synthetic rows, which costs no budget.
 
         Args:
-            rows: how many; None: as many as were counted.
-            tree: its name; may be left out where rows can be drawn from one tree only.
-            seed: any whole number gives the same rows again.
+            rows: the number of rows; None: the number of counted rows.
+            tree: the name of the tree; optional if rows can be drawn from one tree only.
+            seed: a whole number; the same seed gives the same rows.
 
         Returns:
-            the rows, one column for each of the tree's; ``.to_pandas()`` makes a frame of them.
+            The rows, with the columns of the tree; ``.to_pandas()`` converts them to a DataFrame.
 
         Raises:
-            Error: rows can be drawn from no tree, or from several; or there would be too many for
-                memory, and ``dptrees sample`` writes them to a file.
+            Error: if no tree gives rows, or several do and `tree` is None; or if there would be too
+                many rows for memory (``dptrees sample`` writes them to a file).
         """
         if tree is not None and tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
@@ -192,20 +200,20 @@ class Release:
         data: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
         set: Mapping[str, object] | None = None,
     ) -> list[dict[str, Any]]:
-        """Check the release against itself and, where they are given, its signer, key and rows.
+        """Check the release against itself and, if given, against its signer, key and rows.
 
         Args:
-            signer: a file with the public key of who must have signed the manifest.
-            key: where the release key lies: a path, ``file:PATH`` or ``env:NAME``.
-            data: files of the rows, or the release's configuration: the release is made again in
-                memory, and every bit is compared. Needs `key`, here or in the configuration.
+            signer: a file with the public key that must have signed the manifest.
+            key: the place of the release key: a path, ``file:PATH`` or ``env:NAME``.
+            data: files of the rows, or the configuration of the release. The release is made again
+                in memory, and every bit is compared. Needs `key`, here or in the configuration.
             set: parameters of that configuration, by name.
 
         Returns:
-            what was found: ``check``, ``ok`` (None where it was not made), and ``why``.
+            The findings: ``check``, ``ok`` (None if the check was not made), and ``why``.
 
         Raises:
-            Error: a check fails; the message says which, and why.
+            Error: if a check fails; the message names it and the reason.
         """
         from pipelines.proof.verifying import VerifyRequest, verify_release
 
@@ -226,16 +234,16 @@ class Release:
         return [{"check": each.check, "ok": each.ok, "why": each.told} for each in findings]
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Make the page of the release, self-contained HTML.
+        """Return the report page of the release as self-contained HTML, or write it to a file.
 
         Args:
-            path: of a new file to write it to; None: it is returned.
+            path: a new file; None: the page is returned.
 
         Returns:
-            the text of the page, or the path of the file.
+            The HTML of the page, or the path of the file.
 
         Raises:
-            Error: the file is there already, or cannot be written.
+            Error: if the file exists, or cannot be written.
         """
         from pipelines.report import write_report_html
 
@@ -252,10 +260,10 @@ class Release:
             return place
 
     def _one_folder(self, query: str) -> ReleaseFolder:
-        """The folder, where it is that of one release.
+        """Return the folder, if it is the folder of one release.
 
         Raises:
-            Error: this is a window of several periods.
+            Error: if this is a window of several periods.
         """
         if not isinstance(self._folder, ReleaseFolder):
             raise Error(f"{query}: these are several periods; open the folder of one of them")
@@ -276,7 +284,7 @@ class Release:
 
 
 def _forget(path: str) -> None:
-    """Lets go of a release in memory."""
+    """Remove a release from memory."""
     from transforms.held_files import KeptFiles
 
     KeptFiles.taken(path)

@@ -1,4 +1,4 @@
-"""Questions about a table, one after the other: they build a configuration, and then a release."""
+"""Requests: queries of a table that build a configuration, and then one release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipelines.python.release import Release
     from pipelines.python.session import Session
 
-# The cells of a column of numbers, where nothing is said of them.
+# The default number of cells of a column of numbers.
 CELLS = 1024
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PRIVATE = "private"
@@ -34,16 +34,16 @@ Bounds: TypeAlias = tuple[Any, Any]
 @with_known_methods
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Request:
-    """What is wanted of rows, as `dptrees.of` begins it.
+    """A request for one release: a list of queries, which `dptrees.of` begins.
 
-    Each method returns a new request with one more question. Nothing is read or spent before
-    `release`, which makes one release of all questions; they share its budget.
+    Each method returns a new request with one more query. Nothing is read or spent before
+    `release`, which makes one release of all queries; they share its budget.
 
     Args:
-        rows: as of `dptrees.release`.
-        privacy: the budget, and whom it protects.
-        groups: the groups of the questions that come next; None: all rows.
-        trees: of the questions up to now.
+        rows: the data, as for `dptrees.release`.
+        privacy: the privacy budget and the privacy unit.
+        groups: the groups of the next queries; None: all rows.
+        trees: the trees of the queries so far.
 
     >>> request = Request(rows=None, privacy=Privacy(epsilon=1))
     >>> print(request.by("sex", ["f", "m"]).mean("hours", (0, 80)))
@@ -67,16 +67,17 @@ class Request:
         columns: str | Sequence[str] = (),
         keys: Sequence[Any] | Mapping[str, Any] | str | None = None,
     ) -> Request:
-        """Answer the questions that come next once for each group.
+        """Group by columns: answer the next queries once for each group.
 
         Args:
-            columns: one of the groups, or several; none: the next questions are about all rows.
+            columns: the column of the groups, or several; none: the next queries are for all rows.
             keys: the groups, which must be known without the rows: a list of values, or a
-                dictionary of their labels; of several columns a dictionary of lists (all
-                combinations); or "private": groups of many rows are selected, which needs a delta.
+                dictionary of their labels. For several columns, a dictionary of lists (all
+                combinations). Or "private": groups with many rows are selected from the data
+                (private partition selection), which needs a delta.
 
         Raises:
-            Error: no keys.
+            Error: if there are columns without keys.
         """
         if not columns:
             return replace(self, groups=None)
@@ -100,16 +101,17 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Count rows: of each value of a column, or of each group.
+        """Count the rows with each value of a column, or in each group.
 
         Args:
-            column: whose values are counted; None: the groups are.
-            values: of the column, known without the rows: a list, or a dictionary of labels.
-            name: of the tree; by default the column's.
-            weight: its part of the budget, relative to the other questions'.
+            column: the column to count; None: the column of the groups.
+            values: the values of the column, known without the rows: a list, or a dictionary of
+                labels.
+            name: the name of the tree; by default the name of the column.
+            weight: the part of the budget, relative to the other queries.
 
         Raises:
-            Error: no values, or no groups of one column.
+            Error: if there are no values, and no groups of one column.
         """
         without = self
         if column is None:
@@ -143,15 +145,16 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Count rows below every value, so that any range, quantile or mean can be read.
+        """Count the rows below every value (CDF), for any range, quantile, mean or histogram.
 
         Args:
-            column: of whole numbers, numbers, dates or times.
-            bounds: the first and the last value: whole numbers, each with a cell of its own, where
-                values between them are rounded down; floats; dates; or times, the last of them
-                outside. Numbers outside count as the nearest one, dates and times do not count.
-            cells: of a column of numbers or times, 1,024 by default.
-            name, weight: as of `count`.
+            column: a column of whole numbers, numbers, dates or times.
+            bounds: the first and the last value: whole numbers, floats, dates or times. Whole
+                numbers and dates have a cell each; values between whole numbers are rounded down.
+                The last time is excluded. Numbers outside the bounds are clamped to the nearest
+                one; dates and times outside do not count.
+            cells: the number of cells between floats or times; 1,024 by default.
+            name, weight: as for `count`.
         """
         return self._with(column, _domain(bounds, cells), "cdf", name, weight=weight)
 
@@ -165,17 +168,22 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Find the values below which parts of the rows lie.
+        """Find quantiles: the values below which given fractions of the rows are.
 
         Args:
-            column, bounds, cells, name, weight: as of `cdf`.
-            quantiles: the parts, from 0 to 1.
+            column, bounds, cells, name, weight: as for `cdf`.
+            quantiles: the fractions, from 0 to 1.
         """
         chosen = {"objective": "quantiles", "quantiles": quantiles, "weight": weight}
         return self._with(column, _domain(bounds, cells), "quantiles", name, **chosen)
 
     def median(self, column: str, bounds: Bounds, **more: Any) -> Request:
-        """Find the value below which half of the rows lies, as `quantiles`."""
+        """Find the median, the value below which half of the rows are.
+
+        Args:
+            column, bounds: as for `cdf`.
+            more: other arguments of `quantiles`.
+        """
         return self.quantiles(column, [0.5], bounds, **more)
 
     def mean(
@@ -189,16 +197,21 @@ class Request:
         """Measure the mean of a column of numbers, with its total and the number of rows.
 
         Args:
-            column: of numbers.
-            bounds: the least and the largest value; others count as the nearer of them.
-            name, weight: as of `count`.
+            column: a column of numbers.
+            bounds: the smallest and the largest value; values outside are clamped to them.
+            name, weight: as for `count`.
         """
         lower, upper = _pair(bounds)
         domain = {"lower": lower, "upper": upper}
         return self._with(column, domain, "mean", name, objective="mean", weight=weight)
 
     def total(self, column: str, bounds: Bounds, **more: Any) -> Request:
-        """Measure the sum of a column of numbers, as `mean`."""
+        """Measure the sum of a column of numbers, with its mean and the number of rows.
+
+        Args:
+            column, bounds: as for `mean`.
+            more: other arguments of `mean`.
+        """
         return self.mean(column, bounds, **more)
 
     def metrics(
@@ -211,11 +224,11 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Measure several of ``count``, ``mean``, ``total``, ``std``, ``median``, ``p90``.
+        """Measure several statistics: ``count``, ``mean``, ``total``, ``std``, ``median``, ``p90``.
 
         Args:
-            column, bounds, cells, name, weight: as of `cdf`.
-            metrics: what `TreeAnswers.describe` will show.
+            column, bounds, cells, name, weight: as for `cdf`.
+            metrics: the statistics that `TreeAnswers.describe` will show.
         """
         domain = _domain(bounds, cells)
         return self._with(column, domain, "metrics", name, metrics=metrics, weight=weight)
@@ -228,12 +241,12 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Count the different values of a column.
+        """Count the different values of a column (distinct count).
 
         Args:
-            column: of any values.
-            max_values: the most values of a privacy unit that count.
-            name, weight: as of `count`.
+            column: a column of any type.
+            max_values: the largest number of values of a privacy unit that count.
+            name, weight: as for `count`.
         """
         domain = {"kind": "distinct"}
         bound = {} if max_values is None else {"max_values": max_values}
@@ -242,14 +255,14 @@ class Request:
     def most_frequent(
         self, column: str, *, name: str | None = None, weight: float | None = None
     ) -> Request:
-        """Find the values of many rows, without a list of values, and count them; needs a delta.
+        """Find and count the most frequent values (top k) without a list; needs a delta.
 
         Args:
-            column: of strings or whole numbers.
-            name, weight: as of `count`.
+            column: a column of strings or whole numbers.
+            name, weight: as for `count`.
 
         Raises:
-            Error: there are groups.
+            Error: if there are groups.
         """
         if self.groups is not None:
             raise Error("most_frequent: goes without groups; begin with by() to leave them out")
@@ -257,10 +270,10 @@ class Request:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration, as `dptrees.release` takes it.
+        """The configuration, for `dptrees.release`.
 
         Raises:
-            Error: there is no question yet.
+            Error: if there is no query yet.
         """
         if not self.trees:
             raise Error("nothing is requested yet: add a question such as .mean('age', (0, 120))")
@@ -277,7 +290,7 @@ class Request:
 
     @property
     def yaml(self) -> str:
-        """The configuration as a file of the command has it."""
+        """The configuration as YAML, for a file of the command."""
         return yaml.safe_dump(
             _written(plain(self.config)),
             sort_keys=False,
@@ -287,13 +300,13 @@ class Request:
         )
 
     def plan(self) -> Plan:
-        """Return the errors to expect; reads no rows and spends nothing."""
+        """Return the plan with its expected errors; no rows are read and nothing is spent."""
         import dptrees
 
         return dptrees.plan(self.config)
 
     def check(self) -> RowCheck:
-        """Say what a release would leave out: **exact, not private**; spends nothing."""
+        """Count the rows that a release would drop: **exact, not private**; nothing is spent."""
         import dptrees
 
         return dptrees.check(self.rows, self.config)
@@ -305,14 +318,17 @@ class Request:
         output: str | os.PathLike[str] | None = None,
         session: Session | None = None,
     ) -> Release:
-        """Make one release of all questions: **this spends the budget**, anew at each call.
+        """Make one release of all queries: **each call spends the budget again**.
 
         Args:
-            key, output: as of `dptrees.release`.
-            session: that pays for it; it is then in memory.
+            key, output: as for `dptrees.release`.
+            session: a session that pays for the release; the release is then in memory.
+
+        Returns:
+            The release; it may be published.
 
         Raises:
-            Error: as of `dptrees.release`, or a session with an output.
+            Error: as for `dptrees.release`; or if both a session and an output are given.
         """
         import dptrees
 
@@ -353,7 +369,7 @@ def _pair(bounds: Bounds) -> Bounds:
 
 
 def _domain(bounds: Bounds, cells: int | None) -> dict[str, Any]:
-    """The keys of a domain whose first and last value are the bounds.
+    """Return the keys of a domain whose first and last value are the bounds.
 
     >>> _domain((0, 100), None), _domain((0.0, 1.5), 8)
     ({'values': [0, 100]}, {'lower': 0.0, 'upper': 1.5, 'cells': 8})
@@ -370,7 +386,7 @@ def _domain(bounds: Bounds, cells: int | None) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
-    """Values that YAML writes as a person would: numbers for decimals."""
+    """Convert decimals to plain numbers, for YAML."""
     if isinstance(value, Mapping):
         return {key: _written(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a call needs, as the configuration that the command would read."""
+"""The configuration of a call, in the form that the command would read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pipelines.python.error import Error
 from pipelines.sections.yaml_document import read_document
 from transforms.secrets.schemes import has_scheme
 
-# The value where nothing was said and nothing is read.
+# The value of an omitted key whose value is not read.
 _NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
 _DEFAULT_ID = "release"
 
 
 def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
-    """The key of a configuration, of the argument of a call: a path or a reference.
+    """Return the section for a release key that an argument of a call names.
 
     >>> key_values("release.key"), key_values("env:RELEASE_KEY"), key_values(None)
     ({'key': 'file:release.key'}, {'key': 'env:RELEASE_KEY'}, {})
@@ -30,10 +30,11 @@ def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
 
 
 def config_values(config: AnyConfig) -> tuple[Any, str]:
-    """The values of a configuration, and what it is called in messages.
+    """Return the values of a configuration, and its name in messages.
 
     Raises:
-        ConfigurationError: its file cannot be read.
+        ConfigurationError: if its file cannot be read.
+        Error: if it has another type.
     """
     if isinstance(config, (str, os.PathLike)):
         path = os.fspath(config)
@@ -50,12 +51,12 @@ def config_values(config: AnyConfig) -> tuple[Any, str]:
 def requested_configuration(
     config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
 ) -> Configuration:
-    """The checked configuration of a call.
+    """Return the checked configuration of a call.
 
     Args:
-        config: as the caller gave it.
-        given: keys that arguments of the call say: they take the place of the configuration's.
-        parameters: of the configuration, by name.
+        config: the configuration of the caller.
+        given: keys from arguments of the call; they replace the keys of the configuration.
+        parameters: parameters of the configuration, by name.
 
     Raises:
         ConfigurationError, Error: in one sentence.
@@ -65,7 +66,7 @@ def requested_configuration(
         own = values.get("input")
         values = {"release": _DEFAULT_ID} | values | dict(given)
         if "input" in given and isinstance(own, dict):
-            # How its rows are written; only where they lie is another place.
+            # The format of the rows stays; only their place is another one.
             values["input"] = given["input"] | own | {"path": given["input"]["path"]}
         if "key" in given:
             values.pop("key_file", None)
@@ -78,6 +79,6 @@ def requested_configuration(
 
 
 def names_key(config: AnyConfig) -> bool:
-    """Whether a configuration says where its key lies."""
+    """Return whether a configuration names the place of its key."""
     values, _ = config_values(config)
     return isinstance(values, dict) and ("key" in values or "key_file" in values)

@@ -1,4 +1,4 @@
-"""Rows that a caller holds, as Arrow record batches: what of them a plan reads, without a copy."""
+"""Rows in memory as Arrow record batches: the columns that a plan reads, without a copy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from transforms.readers.file_columns import FileColumns, no_column
 _BATCH_ROWS = 2**17
 # The message about a column of strings that a tree cannot read.
 _COLUMN_TYPE = re.compile(r"column '([^']*)' has type (?:large_)?string,")
-# How the rows are called where a file would be named.
+# The name of the rows in place of the name of a file.
 _NAME = "rows"
 
 
 def file_paths(rows: object) -> tuple[str, ...] | None:
-    """The paths of files, where rows are given so; None for rows themselves.
+    """Return the paths of files, if rows are given by paths; None for rows in memory.
 
     >>> file_paths("rows/*.parquet"), file_paths([{"age": 30}])
     (('rows/*.parquet',), None)
@@ -39,17 +39,17 @@ def file_paths(rows: object) -> tuple[str, ...] | None:
 
 
 def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    """The columns that a plan reads of rows, in batches.
+    """Return the columns that a plan reads, in batches.
 
     Args:
         rows: an Arrow table, batch or reader; a pandas or Polars frame, a DuckDB relation, or
-            anything else that gives an Arrow stream; a dictionary of columns; a list of
-            dictionaries.
-        columns: that are read.
+            another object with an Arrow stream; a dictionary of columns; a list of dictionaries.
+        columns: the columns to read.
 
     Raises:
-        InputError: a column is missing, there twice, or holds what no column of Arrow can.
-        Error: the rows are none of these.
+        InputError: if a column is missing or exists twice, or has values that no Arrow column
+            holds.
+        Error: if the rows have another type.
     """
     if hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas"):
         return _in_batches(_read_pandas(rows, columns), columns)
@@ -67,7 +67,7 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
 
 
 def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
-    """What reads record batches; None where there are none, as of one column alone."""
+    """Return a reader of record batches; None if there are none, such as for a single column."""
     try:
         if hasattr(rows, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(rows)
@@ -79,8 +79,10 @@ def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
 
 
 def _read_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
-    """Return the columns of a pandas frame that are read, without its index. NaN is null there, as
-    in the files that pandas writes."""
+    """Return the columns to read from a pandas frame, without its index.
+
+    NaN is null, as in the files that pandas writes.
+    """
     names = list(frame.columns)
     for name in columns:
         if name in names:
@@ -132,7 +134,7 @@ def _read_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
 
 
 def _read_batches(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    """Batch by batch, so that of a large stream only what is read is held."""
+    """Read batch by batch, so that only the needed columns of a large stream are in memory."""
     schema = reader.schema
     there = _present(columns, schema.names)
     held = [batch.select(there) for batch in reader]
@@ -141,10 +143,10 @@ def _read_batches(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[
 
 
 def _present(columns: Sequence[str], names: Sequence[Any]) -> list[str]:
-    """Return the columns that are read, once all of them are seen to be there once.
+    """Return the columns to read, after checking that each exists once.
 
     Raises:
-        InputError: one is missing, or there twice.
+        InputError: if one is missing, or exists twice.
     """
     for name in columns:
         if list(names).count(name) != 1:
@@ -174,11 +176,11 @@ def _plain_types(table: pa.Table) -> pa.Table:
 
 
 class HeldSource:
-    """Rows that are held, as a stage of a release reads them.
+    """A source of rows in memory, for a stage of a release.
 
     Args:
-        batches: all of one schema.
-        number: under which they are held.
+        batches: the batches, all of one schema.
+        number: the number under which they are held.
     """
 
     def __init__(self, batches: Sequence[pa.RecordBatch], number: int) -> None:
@@ -186,14 +188,14 @@ class HeldSource:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """None: they are held by this process."""
+        """An empty tuple: the rows are in the memory of this process."""
         return ()
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
-        """Their size, once they are seen to have what a plan reads.
+        """Return the size of the rows, after checking that they have the columns of a plan.
 
         Raises:
-            InputError: a column is missing, or of a type that cannot be used.
+            InputError: if a column is missing, or has a type that cannot be used.
         """
         schema = self._batches[0].schema
         try:
@@ -210,5 +212,5 @@ class HeldSource:
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]
 
     def reading(self, plan: ReleasePlan) -> beam.PTransform:
-        """What gives them."""
+        """Return the transform that reads the rows."""
         return GivenRows(self._number)

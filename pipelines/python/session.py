@@ -1,8 +1,8 @@
-"""A session of releases in memory under one total budget, and what else this process has spent.
+"""A session of releases in memory under one total budget.
 
-A session is the ledger of one process: it adds up the budgets of the releases that were made with
-it, and refuses the release that would pass the total. It forgets with the process; what must not
-be forgotten belongs into a ledger (docs/ledger.md).
+A session is the ledger of one process. It adds up the budgets of its releases, and refuses a
+release that would exceed the total. It ends with the process; use a ledger (docs/ledger.md) if the
+total must last.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pipelines.python.requested import requested_configuration
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What a release spends.
+    """The budget that a release spends.
 
     Args:
-        amount: of epsilon or rho.
-        delta: beside an epsilon; 0 without one.
+        amount: the epsilon or rho.
+        delta: the delta of an epsilon; 0 without one.
     """
 
     amount: Fraction
@@ -39,20 +39,20 @@ class Spent:
 
 
 class Session:
-    """Releases in memory that spend one total budget together.
+    """Several releases in memory under one total budget.
 
-    The guarantee of all its releases together is the total: by basic composition their epsilons
-    (or rhos) and deltas add up. All of them protect the same unit under the same neighbors, which
-    the first release decides; the bounds of the unit may differ.
+    The guarantee of all its releases together is the total: by basic composition, their epsilons
+    (or rhos) and deltas add up. All of them protect the same privacy unit under the same
+    neighboring relation, which the first release sets; the contribution bounds may differ.
 
     Args:
-        epsilon: the total; one of epsilon and rho.
-        rho: the total.
-        delta: the total, beside an epsilon.
-        dataset: what the rows are, for messages.
+        epsilon: the total epsilon; one of epsilon and rho.
+        rho: the total rho.
+        delta: the total delta, in addition to an epsilon.
+        dataset: the name of the data, for messages.
 
     Raises:
-        Error: not one of epsilon and rho, or an amount that is not above 0.
+        Error: if not exactly one of epsilon and rho is given, or an amount is not above 0.
 
     >>> session = Session(epsilon=3)
     >>> session
@@ -93,13 +93,20 @@ class Session:
         set: Mapping[str, object] | None = None,
         options: Sequence[str] = (),
     ) -> Release:
-        """Make a release in memory, as `dptrees.release`, if what is left of the total pays for it.
+        """Make a release in memory, if the rest of the total budget is enough.
 
-        Its budget is spent before a row is read, and stays spent where the release fails after
-        that; a configuration that is refused spends nothing.
+        The budget is spent before a row is read, and stays spent if the release fails after that. A
+        configuration that is refused spends nothing.
+
+        Args:
+            rows, config, key, set, options: as for `dptrees.release`.
+
+        Returns:
+            The release; it may be published.
 
         Raises:
-            Error: it would pass the total, is of another unit or measure, or as of `release`.
+            Error: if the release would exceed the total, or has another privacy unit or measure; or
+                as for `dptrees.release`.
         """
         call = Call(config=config, key=key, parameters=set, options=tuple(options), in_session=True)
         with user_errors():
@@ -107,22 +114,25 @@ class Session:
             return release(rows, call)
 
     def check_room(self, config: AnyConfig, *, set: Mapping[str, object] | None = None) -> None:
-        """See that a release would be paid for; nothing is spent.
+        """Check that the rest of the budget is enough for a release; nothing is spent.
+
+        Args:
+            config, set: as for `dptrees.release`.
 
         Raises:
-            Error: it would pass the total, or is of another unit or measure.
+            Error: if the release would exceed the total, or has another privacy unit or measure.
         """
         with user_errors(), self._lock:
             self._check(requested_configuration(config, {}, set))
 
     @property
     def spent(self) -> float:
-        """What its releases spent together, of epsilon or rho."""
+        """The epsilon or rho that the releases have spent together."""
         return float(self._sum.amount)
 
     @property
     def left(self) -> float:
-        """What is left, of epsilon or rho."""
+        """The rest of the epsilon or rho."""
         return float(self._total.amount - self._sum.amount)
 
     @property
@@ -133,16 +143,16 @@ class Session:
         )
 
     def _spend(self, configuration: Configuration) -> None:
-        configuration.plan()  # what cannot be planned is refused before it is paid for
+        configuration.plan()  # a configuration without a plan is refused before it is paid for
         with self._lock:
             self._spent.append(self._check(configuration))
             self._unit = configuration.terms.unit
 
     def _check(self, configuration: Configuration) -> Spent:
-        """What a release would spend, once it is seen to be left.
+        """Return the spending of a release, after checking that the rest is enough.
 
         Raises:
-            Error: as of `check_room`.
+            Error: as for `check_room`.
         """
         guarantee, unit = configuration.guarantee, configuration.terms.unit
         measure = guarantee.budget.measure
@@ -185,12 +195,12 @@ class Session:
 
 
 def _protected(unit: PrivacyUnit) -> tuple[object, ...]:
-    """What makes two units the same one, whatever their bounds are."""
+    """Return the properties that make two units the same, whatever their bounds."""
     return unit.neighbors, unit.columns, unit.nulls, unit.type
 
 
 def _amount(name: str, value: float | str) -> Fraction:
-    """An amount of a budget, exactly as it is written."""
+    """Return an amount of a budget, exactly as it is written."""
     try:
         amount = Fraction(str(plain(value)))
     except ValueError:

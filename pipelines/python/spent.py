@@ -1,7 +1,7 @@
-"""What the releases of one frame, or of the same files, have spent in this process so far.
+"""The spending of all releases of one frame, or of the same files, in this process.
 
-No ledger: it forgets with the process and refuses nothing. It is there so that nobody runs a cell
-twice without seeing what that costs.
+This is no ledger: it ends with the process and refuses nothing. It warns people who run a cell
+twice.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _budgets: dict[Hashable, list[Budget]] = {}
 
 
 def note_spent(rows: Any, budget: Budget) -> str | None:
-    """Notes the budget of one more release of rows.
+    """Record the budget of one more release of rows.
 
     Args:
-        rows: as of `dptrees.release`.
-        budget: that it spent.
+        rows: the data, as for `dptrees.release`.
+        budget: the budget that the release spent.
 
     Returns:
-        what all releases of these rows spend together, in a sentence; None where this is the first,
-        or the rows cannot be known again.
+        A sentence with the spending of all releases of these rows; None if this is the first, or
+        the rows cannot be recognized.
 
     >>> from dpcore.privacy.budget import Measure
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
@@ -51,7 +51,7 @@ def note_spent(rows: Any, budget: Budget) -> str | None:
 
 
 def _key(rows: Any) -> Hashable | None:
-    """What rows are known by as long as they live; None where that cannot be seen."""
+    """Return the identity of rows as long as they exist; None if they have none."""
     paths = file_paths(rows)
     if paths is not None:
         return tuple(map(os.path.abspath, paths))

@@ -1,4 +1,4 @@
-"""Queries of a released tree in Python: every answer comes with its error."""
+"""Queries of a released tree in Python: every answer has its error."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ _DECILES = tuple(tenth / 10 for tenth in range(1, 10))
 
 @with_known_methods
 class TreeAnswers:
-    """The answers about a tree.
+    """Queries of one tree of a release; they cost no budget.
 
-    In a tree with keys every query takes ``key=``; without it the query covers all keys, and the
-    answers have a column ``key``.
+    In a tree with keys (groups), every query takes ``key=``. Without it, the query covers all keys,
+    and the answers have a column ``key``. Each query returns `Answers`: a table with standard
+    errors and confidence intervals.
 
     Args:
-        tree: what dpcore answers.
-        folder: it lies in.
-        owner: what must live as long as this.
+        tree: the released tree.
+        folder: the folder of the release.
+        owner: an object that must exist as long as this one.
+        column: the column that `column` selected; "" for the whole tree.
     """
 
     def __init__(
@@ -55,36 +57,43 @@ class TreeAnswers:
 
     @property
     def name(self) -> str:
-        """The tree's name."""
+        """The name of the tree."""
         return str(self._tree.question.name)
 
     @property
     def keys(self) -> list[str]:
-        """The labels of its keys; none where it has no keys."""
+        """The labels of the keys; an empty list if the tree has no keys."""
         keys = self._tree.question.keys
         return [] if keys is None else keys.labels_between(0, keys.size).to_pylist()
 
     @property
     def confidence(self) -> float:
-        """Confidence of the intervals."""
+        """The confidence of the intervals."""
         return float(getattr(self._tree, "confidence", self._tree.question.confidence))
 
     def at_confidence(self, confidence: float) -> TreeAnswers:
-        """The same tree with intervals of another confidence. `cdf` and `nodes` without arguments
-        keep the release's.
+        """Return the same tree with confidence intervals of another confidence.
+
+        `cdf` and `nodes` without arguments keep the confidence of the release.
+
+        Args:
+            confidence: the confidence, above 0 and at most 0.9999.
 
         Raises:
-            Error: it is not above 0 and at most 0.9999; or this kind of tree has the release's
-                alone.
+            Error: if the confidence is out of range, or this kind of tree has only the confidence
+                of the release.
         """
         with user_errors(is_query=True):
             return self._as(self._tree.at_confidence(confidence))
 
     def column(self, name: str) -> TreeAnswers:
-        """One of several columns of a box, as a tree of its own.
+        """Return one of several columns of a box as a separate tree.
+
+        Args:
+            name: the name of the column.
 
         Raises:
-            Error: the tree has one column, or none of this name.
+            Error: if the tree has only one column, or no column of this name.
         """
         with user_errors(is_query=True):
             return self._as(self._tree.select_column(name), name)
@@ -99,15 +108,15 @@ class TreeAnswers:
         key: object = None,
         simultaneous: bool = False,
     ) -> Answers:
-        """How many rows lie below values.
+        """Return the CDF: the number of rows below values.
 
         Args:
-            values: one, or several; None: every edge of a cell.
-            key: of a tree with keys; None: all.
-            simultaneous: intervals of a band that holds at all values at once.
+            values: one value, or several; None: every edge of a cell.
+            key: a key, in a tree with keys; None: all keys.
+            simultaneous: return a band, whose intervals hold for all values together.
 
         Raises:
-            Error: the tree has no order, no such value or key.
+            Error: if the tree has no order, no band, or no such value or key.
         """
         if values is None:
             if not getattr(self._tree.question, "is_ordered", True):
@@ -126,7 +135,7 @@ class TreeAnswers:
         )
 
     def _band(self, points: Answers) -> Answers:
-        """All points of a CDF with intervals that hold at once."""
+        """Return all points of a CDF with intervals that hold together."""
         table, errors = points.table, points.table["std_error"].to_numpy()
         with user_errors(is_query=True):
             margins = self._tree.band(errors * errors)
@@ -137,16 +146,18 @@ class TreeAnswers:
         return replace(points, table=table, title=f"{points.title}, all values at once")
 
     def quantiles(self, quantiles: Any = None, *, key: object = None) -> Answers:
-        """Values below which parts of the rows lie, each with the interval for the true one.
+        """Return quantiles: the values below which given fractions of the rows are.
+
+        Each has a confidence interval for the true quantile.
 
         Args:
-            quantiles: one between 0 and 1, or several; None: the ones that the configuration
-                lists, else the deciles.
-            key: of a tree with keys; None: all.
+            quantiles: one fraction between 0 and 1, or several; None: the quantiles of the
+                configuration, else the deciles.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: the tree has no order or no such key or quantile, or they are not between 0 and
-                1.
+            Error: if the tree has no order or no such key or quantile, or a fraction is not between
+                0 and 1.
         """
         if quantiles is None:
             listed = getattr(self._tree.question, "quantiles", ())
@@ -160,7 +171,7 @@ class TreeAnswers:
         return self._answers("quantiles", to_table(rows, columns), QUANTILES)
 
     def _quantile_rows(self, values: Sequence[Any], key: object) -> list[dict[str, Any]]:
-        """The rows of quantiles of a key; of all keys at once, each row begins with its key."""
+        """Return the rows of quantiles of a key; for all keys, each row begins with its key."""
         if key is not None or not self.keys:
             return self._rows(
                 key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]
@@ -172,71 +183,83 @@ class TreeAnswers:
         return [{"key": label} | _numeric(row) for label, row in pairs]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
-        """How many rows lie in [lower, upper); the label says the range that was counted, of whole
-        cells, and a warning where that is another.
+        """Return the number of rows in [lower, upper).
+
+        The range is rounded to whole cells. The label shows the counted range, and a warning is
+        given if it differs.
+
+        Args:
+            lower, upper: the ends of the range.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: the tree has no order, or no such values or key.
+            Error: if the tree has no order, or no such values or key.
         """
         bounds = _plain(lower), _plain(upper)
         return self._counts("range", key, lambda each: [self._tree.range(*bounds, each)])
 
     def mean(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
-        """The mean of the values, with its interval.
+        """Return the mean of the values, with its confidence interval.
 
         Args:
-            lower, upper: only of values in [lower, upper), edges of cells; None leaves a side open.
-            key: of a tree with keys; None: all.
+            lower, upper: use only values in [lower, upper), which must be edges of cells; None
+                leaves a side open.
+            key: a key, in a tree with keys; None: all keys.
 
         Returns:
-            columns ``value``, ``std_error`` (from the noise), ``ci_low``, ``ci_high``, and
-            ``within``: how much of either side of the interval is there because only the cells of
-            values are known.
+            Columns ``value``, ``std_error`` (from the noise), ``ci_low``, ``ci_high``, and
+            ``within``: the part of either side of the interval that exists because only the cells
+            of values are known.
 
         Raises:
-            Error: the values are no numbers, count missing ones, or are too few to divide by; a
-                bound is no edge; there is no such key.
+            Error: if the values are no numbers, include missing ones, or are too few to divide by;
+                if a bound is no edge; or if there is no such key.
         """
         return self._statistics(StatisticKind.MEAN, lower, upper, key)
 
     def variance(
         self, lower: object = None, upper: object = None, *, key: object = None
     ) -> Answers:
-        """The variance of the values, as `mean`."""
+        """Return the variance of the values; arguments and columns are as for `mean`."""
         return self._statistics(StatisticKind.VARIANCE, lower, upper, key)
 
     def std(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
-        """The standard deviation of the values, as `mean`."""
+        """Return the standard deviation of the values; arguments and columns are as for `mean`."""
         return self._statistics(StatisticKind.STD, lower, upper, key)
 
     def total(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
-        """All values added up, as `mean`."""
+        """Return the sum of the values; arguments and columns are as for `mean`."""
         return self._statistics(StatisticKind.TOTAL, lower, upper, key)
 
     def median(self, *, key: object = None) -> Answers:
-        """The value below which half of the rows lies, as `quantiles`."""
+        """Return the median, the value below which half of the rows are; see `quantiles`."""
         return self.quantiles(0.5, key=key)
 
     def share(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
-        """The part of all rows whose value lies in [lower, upper); a None leaves a side open.
+        """Return the fraction of all rows whose value is in [lower, upper).
+
+        Args:
+            lower, upper: the ends of the range, edges of cells; None leaves a side open.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: a bound is no edge of a cell, there is no such key, or too few rows.
+            Error: if a bound is no edge of a cell, or there is no such key, or there are too few
+                rows.
         """
         return self._statistics(StatisticKind.SHARE, lower, upper, key)
 
     def describe(self, *, key: object = None) -> Answers:
-        """The number of rows, the mean, the standard deviation and the quartiles of the values.
+        """Return the number of rows, the mean, the standard deviation and the quartiles.
 
         Args:
-            key: of a tree with keys; None: all.
+            key: a key, in a tree with keys; None: all keys.
 
         Returns:
-            columns ``statistic``, ``value``, ``ci_low`` and ``ci_high``: numbers, or strings
-            where values are dates; None where a tree has no such value, as the mean of dates.
+            Columns ``statistic``, ``value``, ``ci_low`` and ``ci_high``: numbers, or strings if the
+            values are dates; None if a tree has no such value, such as the mean of dates.
 
         Raises:
-            Error: the tree has no order, or no such key.
+            Error: if the tree has no order, or no such key.
         """
         rows = self._rows(key, lambda each: [asdict(line) for line in overview(self._tree, each)])
         if any(isinstance(row["value"], str) for row in rows):  # dates beside numbers
@@ -258,15 +281,15 @@ class TreeAnswers:
         return replace(self._answers(kind.value, table, POINTS), noun=kind.value)
 
     def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
-        """How many rows a node holds.
+        """Return the number of rows in a node.
 
         Args:
-            node: its path in a tree of labels, or a value that it holds.
-            level: of a node that is given by a value.
-            key: of a tree with keys; None: all.
+            node: the path of the node in a hierarchy, or a value in the node.
+            level: the level of the node, if it is given by a value.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: there is no such node or key.
+            Error: if there is no such node or key.
         """
 
         def ask(each: object) -> list[Answer]:
@@ -278,27 +301,28 @@ class TreeAnswers:
         return self._counts("node", key, ask)
 
     def children(self, path: str = "", *, key: object = None) -> Answers:
-        """How many rows the children of a node hold.
+        """Return the number of rows in each child of a node.
 
         Args:
-            path: of the node; "": the root.
-            key: of a tree with keys; None: all.
+            path: the path of the node; "": the root.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: there is no such node or key, or it is a leaf.
+            Error: if there is no such node or key, or the node is a leaf.
         """
         return self._counts("children", key, lambda each: self._tree.children(path, each))
 
     def top(self, n: int = 10, *, level: object = None, key: object = None) -> Answers:
-        """The nodes of a level with the largest counts.
+        """Return the top k: the nodes of a level with the largest counts.
 
         Args:
-            n: how many.
-            level: its number or name; None: the leaves'.
-            key: of a tree with keys; None: all, so many of each.
+            n: the number of nodes.
+            level: the number or name of the level; None: the leaves. ``level=0`` gives the number
+                of all rows.
+            key: a key, in a tree with keys; None: all keys, with `n` nodes each.
 
         Raises:
-            Error: there is no such level or key.
+            Error: if there is no such level or key.
         """
 
         def ask(each: object) -> list[Answer]:
@@ -310,14 +334,14 @@ class TreeAnswers:
         return self._counts("top", key, ask)
 
     def sum(self, nodes: Sequence[str], *, key: object = None) -> Answers:
-        """How many rows several nodes hold together, with the exact error of the sum.
+        """Return the number of rows in several nodes together, with the exact error of the sum.
 
         Args:
-            nodes: their paths.
-            key: of a tree with keys; None: all.
+            nodes: the paths of the nodes.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: there is no such node or key, or the tree does not add up nodes.
+            Error: if there is no such node or key, or the tree cannot add up nodes.
         """
         add = getattr(self._tree, "sum", None)
         if add is None:
@@ -325,14 +349,14 @@ class TreeAnswers:
         return self._counts("sum", key, lambda each: [add(_several(nodes), each)])
 
     def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
-        """How many rows lie in a box of several columns.
+        """Return the number of rows in a box of several columns.
 
         Args:
-            sides: of some columns [lower, upper); None leaves a side open.
-            key: of a tree with keys; None: all.
+            sides: the range [lower, upper) of some columns; None leaves a side open.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: the tree is of no box, or no such column, values or key.
+            Error: if the tree has no boxes, or no such column, values or key.
         """
         bounds = {
             column: ("" if low is None else _plain(low), "" if high is None else _plain(high))
@@ -341,14 +365,14 @@ class TreeAnswers:
         return self._counts("box", key, lambda each: [self._tree.box(bounds, each)])
 
     def nodes(self, *, level: object = None, key: object = None) -> Answers:
-        """All nodes that were released, or all of a level.
+        """Return all released nodes, or all nodes of a level, such as for a histogram.
 
         Args:
-            level: its number or name; None: all levels, in a column ``level``.
-            key: of a tree with keys; None: all.
+            level: the number or name of the level; None: all levels, in a column ``level``.
+            key: a key, in a tree with keys; None: all keys.
 
         Raises:
-            Error: there is no such level or key.
+            Error: if there is no such level or key.
         """
         result = self._in_words(self._whole(NODES, key, ("level", "node", "label", *_ERRORS)))
         if level is None:
@@ -361,14 +385,14 @@ class TreeAnswers:
         return self._answers(f"nodes of level {level}", table, HISTOGRAM if is_ordered else BARS)
 
     def _in_words(self, found: Answers) -> Answers:
-        """Nodes without their numbers, whose labels say where values outside are counted."""
+        """Return nodes without their numbers; their labels show the cells of values outside."""
         table = found.table
         labels = pa.chunked_array([pa.array(self._tree.labels_in_words(table), pa.string())])
         table = table.set_column(table.column_names.index("label"), "label", labels)
         return replace(found, table=table.drop_columns(["node"]))
 
     def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:
-        """A released table of the tree."""
+        """Return a released table of the tree."""
         question = self._tree.question
         if self._tree.released_quantiles is not None:
             raise Error(f"{kind}: tree {self.name} {self._tree.unordered}")
@@ -396,7 +420,7 @@ class TreeAnswers:
     def _counts(
         self, query: str, key: object, answer_one: Callable[[object], list[Answer]]
     ) -> Answers:
-        """The answers to a query, for one key or for all."""
+        """Return the answers to a query, for one key or for all."""
         rows = self._rows(
             key,
             lambda each: [asdict(answer) | {"label": answer.shown} for answer in answer_one(each)],
@@ -411,7 +435,7 @@ class TreeAnswers:
     def _rows(
         self, key: object, answer_rows: Callable[[object], list[dict[str, Any]]]
     ) -> list[dict[str, Any]]:
-        """The rows of answers for a key; for all keys, each row begins with its key."""
+        """Return the rows of answers for a key; for all keys, each row begins with its key."""
         labels = self.keys if key is None else []
         with user_errors(is_query=True):
             if not labels:
@@ -448,7 +472,7 @@ class TreeAnswers:
         return [each for each in self._shown.columns if each not in self._key_columns]
 
     def _described(self) -> tuple[str, str, str]:
-        """Return the columns, the keys and the rows of the tree, for a person."""
+        """Return the columns, the keys and the rows of the tree as strings for people."""
         columns, keys = ", ".join(self._tree.question.columns), self.keys
         if keys:
             return columns, f"{len(keys):,}", "-"
@@ -475,7 +499,7 @@ def _text(value: object) -> str | None:
 
 
 def _several(values: Any) -> list[Any]:
-    """One value, or several of any sequence."""
+    """Return one value, or the values of any sequence, as a list."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -484,7 +508,7 @@ def _several(values: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as dpcore reads it: Python's own."""
+    """Convert a value of NumPy or pandas to a value of Python."""
     if hasattr(value, "to_pydatetime"):  # pandas
         value = value.to_pydatetime()
         midnight = value.time() == datetime.time() and value.tzinfo is None
@@ -493,8 +517,10 @@ def _plain(value: Any) -> Any:
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return quantiles as numbers where the domain's values are numbers, else as strings; with a
-    remark where values outside the bounds count in the cell of one of them."""
+    """Return quantiles as numbers if the values of the domain are numbers, else as strings.
+
+    A remark is added if values outside the bounds count in the cell of one of them.
+    """
     numbers = {"q": row["q"]} | quantile_numbers(row)
     if not any(name.endswith("in_words") for name in row):
         return numbers
