@@ -9,7 +9,7 @@
     release["hours"].mean()
     release["age"].quantiles().plot()
 
-Functions:
+These are the functions:
 
     of(rows, epsilon=...)     begin a Request: queries of a table, without a configuration
     release(rows, config)     make a Release by a configuration: a dictionary, Config or YAML file
@@ -18,12 +18,12 @@ Functions:
     check(rows, config)       count the rows that a release would drop: exact, not private
     keygen(path)              write a new release key to a file
 
-Classes; ``help(dptrees.Release)`` describes one:
+These are the classes; ``help(dptrees.Release)`` describes one:
 
     Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
                               verify, report
     TreeAnswers               queries of a tree: cdf, quantiles, range, mean, share, describe, top,
-                              nodes ...; each answer can be plotted
+                              nodes ...; answers can be plotted
     Request                   queries that make one release
     Plan                      the expected error of each tree
     Session                   several releases under one total budget
