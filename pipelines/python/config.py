@@ -1,7 +1,7 @@
 """A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
 
 All of them become the same values and pass the same checks, so errors name the same key. The keys
-are described in docs/configuration.md.
+are described in docs/configuration.
 """
 
 from __future__ import annotations
