@@ -277,7 +277,8 @@ def _read_median(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, s
     share = np.array([(half - before) / (counts[place] - before)])
     value = question.domain.value_at(np.array([place]), share)
     (text,) = value_texts(question, pa.chunked_array([value]))
-    return {"value": clip(question.domain.clamped_value(text) or text), "interval": ""}
+    (plain,) = value.cast(pa.string()).to_pylist()
+    return {"value": clip(question.domain.clamped_value(plain) or text), "interval": ""}
 
 
 def _share_note(question: OrderedQuestion[Any]) -> str:

@@ -229,6 +229,12 @@ def test_the_top_says_the_median_that_the_cdf_has() -> None:
     assert below == pytest.approx(counts[-1] / 2, rel=0.05)
 
 
+def test_a_median_of_a_thousand_or_more_is_shown_with_separators() -> None:
+    domain = NumberDomain(column="pay", lower=0, upper=50_000, cells=10, outside="clamp")
+    made = Made(question("pay", domain, (10,), None, ()))
+    assert re.search(r"\d,\d{3} ?median of pay", top_text(made.page()))
+
+
 def test_curves_are_the_released_rows(made: Made, page: str) -> None:
     (curve,) = columns(page, 0)
     table = made.rows(CDF, "age")
