@@ -32,6 +32,7 @@ from apache_beam.transforms.sideinputs import SideInputMap
 from apache_beam.transforms.window import GlobalWindows
 
 from pipelines.running.allocator import keep_freed_memory
+from pipelines.running.waiting import WaitingPairs
 
 Values = list[Any]
 Receive = Callable[[Any], None]
@@ -105,6 +106,11 @@ class _Loop:
         self._steps, self._threads = list(steps), threads
         self.order = {step: number for number, step in enumerate(self._steps)}
         self.waiting: dict[AppliedPTransform, Values] = {}
+        self._pairs = {
+            step: WaitingPairs()
+            for step in self._steps
+            if isinstance(step.transform, beam.GroupByKey)
+        }
         self._takers: dict[Any, list[AppliedPTransform]] = {}
         self._beside: dict[Any, Values] = {}
         self._left: dict[Any, int] = {}
@@ -135,7 +141,7 @@ class _Loop:
             if isinstance(step.transform, beam.Impulse):
                 elements = [b""]
             elif isinstance(step.transform, beam.GroupByKey):
-                elements = _grouped(elements)
+                elements = self._pairs[step].groups()
             (collection,) = step.outputs.values()
             self._feed(elements, lambda chain, given=collection: self.takers(given, chain))  # type: ignore[misc]
 
@@ -149,7 +155,8 @@ class _Loop:
             elif _is_fused(step):
                 found.append(chain.process(step))
             else:
-                found.append(_appended(self.waiting.setdefault(step, [])))
+                pairs = self._pairs.get(step)
+                found.append(_appended(pairs or self.waiting.setdefault(step, [])))
         if collection in self._beside:
             found.append(_appended(self._beside[collection]))
         return found
@@ -289,23 +296,13 @@ class _Receiver(BeamReceiver):
             take(windowed_value)
 
 
-def _appended(values: Values) -> Receive:
-    """What adds elements to a list, without their window: there is one."""
+def _appended(values: Values | WaitingPairs) -> Receive:
+    """What adds elements to those that wait, without their window: there is one."""
 
     def append(windowed_value: Any) -> None:
         values.append(windowed_value.value)
 
     return append
-
-
-def _grouped(pairs: Values) -> Values:
-    """The values of every key."""
-    groups: dict[Any, Values] = {}
-    pairs.reverse()
-    while pairs:  # let go on the way
-        key, value = pairs.pop()
-        groups.setdefault(key, []).append(value)
-    return list(groups.items())
 
 
 def _is_fused(step: AppliedPTransform) -> bool:
