@@ -33,6 +33,7 @@ from dpcore.noise.source import KeyedChoices
 from dpcore.questions.place import Increments, RowIncrements
 from dpcore.questions.roles import UnitRows
 from dpcore.rows.column import fixed_width_values
+from dpcore.rows.packing import narrowed
 
 # More shards need less memory where they are bounded; a worker holds the rows of one at a time.
 SHARDS = 64
@@ -200,8 +201,8 @@ class _Batch:
         return cls(
             form=form,
             ids=ids[order],
-            cells=cells[order],
-            values=None if increments.values is None else increments.values[order],
+            cells=narrowed(cells[order]),
+            values=None if increments.values is None else narrowed(increments.values[order]),
             edges=np.cumsum([0, *np.bincount(numbers, minlength=shards)]),
             labels=labels,
         )
@@ -238,10 +239,15 @@ def _with_common_labels(batches: list[_Batch]) -> list[_Batch]:
 def _runs(parts: list[_Batch]) -> UnitRuns:
     """Merge the runs of a shard's rows from all batches."""
     units, codes = distinct_units(np.concatenate([part.ids for part in parts]))
-    cells, labels = np.concatenate([part.cells for part in parts]), parts[0].labels
+    cells, labels = _joined([part.cells for part in parts]), parts[0].labels
     if labels is not None:
         used, cells = np.unique(cells, return_inverse=True)
         labels = labels.take(pa.array(used))
     values = [part.values for part in parts if part.values is not None]
-    rows = RowArrays(codes=codes, cells=cells, values=np.concatenate(values) if values else None)
+    rows = RowArrays(codes=codes, cells=cells, values=_joined(values) if values else None)
     return UnitRuns.from_rows(parts[0].form, units, rows, labels)
+
+
+def _joined(arrays: list[Integers]) -> Integers:
+    """The integers of several arrays, however narrow each is."""
+    return np.concatenate(arrays, dtype=np.int64)

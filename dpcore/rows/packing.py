@@ -25,10 +25,9 @@ def pack(values: npt.NDArray[np.int64]) -> bytes:
     >>> unpack(pack(np.array([[1, -300]]))).tolist()
     [1, -300]
     """
-    flat = np.ravel(values)
-    narrow = flat.astype(_narrowest(flat))
+    narrow = narrowed(np.ravel(values))
     body: bytes = _CODEC.compress(np.ascontiguousarray(narrow).view(np.uint8), asbytes=True)
-    return _HEADER.pack(narrow.itemsize, flat.size) + body
+    return _HEADER.pack(narrow.itemsize, narrow.size) + body
 
 
 def unpack(data: bytes) -> npt.NDArray[np.int64]:
@@ -36,6 +35,15 @@ def unpack(data: bytes) -> npt.NDArray[np.int64]:
     width, size = _HEADER.unpack_from(data)
     body = _CODEC.decompress(memoryview(data)[_HEADER.size :], decompressed_size=width * size)
     return np.frombuffer(body, dtype=f"<i{width}").astype(np.int64)
+
+
+def narrowed(values: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger]:
+    """The same integers, of the least width that holds them.
+
+    >>> narrowed(np.array([1, -300])).dtype
+    dtype('int16')
+    """
+    return values.astype(_narrowest(values))
 
 
 def _narrowest(values: npt.NDArray[np.int64]) -> type[np.signedinteger]:

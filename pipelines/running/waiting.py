@@ -29,7 +29,7 @@ from transforms.errors import ReleaseError
 from transforms.passing import may_pass, system_reason
 
 # Bytes of large values that stay in memory, of each grouping.
-MEMORY_BYTES = 2**27
+MEMORY_BYTES = 2**26
 # Smaller values stay in memory: noting where one is takes as much.
 LEAST_BYTES = 2**10
 
