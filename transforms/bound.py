@@ -12,6 +12,7 @@ as the number of its rows makes due, so these counters reveal nothing about wher
 bytes a shard has depends on them, as everything in an engine's shuffle does (docs/engines.md).
 """
 
+import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ from apache_beam.options.pipeline_options import (
 
 from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
-from dpcore.bounding.unit_rows import MOST_SHARDS, WAITING_ROWS, TreeBounding, planned_shards
+from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding, planned_shards
 from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.place import UNIT_SHARDS
@@ -52,7 +53,11 @@ class UnitOptions(PipelineOptions):
             "--unit_shards",
             type=int,
             help="In how many parts the rows of privacy units are bounded; more need less memory. "
-            "By default 4 for each worker that the options name, at least 64.",
+            "By default 4 for each worker that the options name, at least 64; 256 in this process.",
+        )
+        # Set where one process holds all parts: fewer rows of each are then in memory at once.
+        parser.add_argument(
+            "--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS
         )
 
 
@@ -139,9 +144,11 @@ def unit_shard_count(options: PipelineOptions, default: int | None = None) -> in
     Raises:
         InputError: a number out of range.
     """
-    shards = options.view_as(UnitOptions).unit_shards
+    chosen = options.view_as(UnitOptions)
+    shards = chosen.unit_shards
     if shards is None:
-        return default or planned_shards(workers=_named_workers(options))
+        planned = planned_shards(workers=_named_workers(options))
+        return default or max(planned, chosen.least_unit_shards)
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)

@@ -7,6 +7,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "counted_units": ("CountedUnits",),
     "unit_ids": ("NEEDED", "UnitIds", "Units", "check_unit_types", "has_ids", "value_ids"),
-    "unit_rows": ("MOST_SHARDS", "TreeBounding", "WAITING_ROWS", "planned_shards"),
+    "unit_rows": ("MOST_SHARDS", "SHARDS", "TreeBounding", "WAITING_ROWS", "planned_shards"),
     "unit_values": ("declared_values",),
 }

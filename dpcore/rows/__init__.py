@@ -36,7 +36,7 @@ FACE = {
     ),
     "lookup": ("IntegerIndex", "TextIndex"),
     "number_texts": ("ABSENT", "read_numbers", "text_buffers", "write_numbers"),
-    "packing": ("pack", "pack_many", "unpack", "unpack_many"),
+    "packing": ("narrowed", "pack", "pack_many", "unpack", "unpack_many"),
     "parted": ("PartedIntegers",),
     "policies": (
         "DROPPED",

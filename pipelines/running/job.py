@@ -39,7 +39,7 @@ from pipelines.running.dataflow import (
 )
 from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
-from transforms.bound import unit_shard_count
+from transforms.bound import UnitOptions, unit_shard_count
 from transforms.release import ReleaseTrees
 
 # In this process, on all its processors.
@@ -59,6 +59,9 @@ SECRETS: dict[str, type[PipelineOptions]] = {
     "s3_session_token": S3Options,
     "azure_connection_string": AzureOptions,
 }
+# Of rows of privacy units, where all parts are bounded in this process: the rows of a part are in
+# memory at once, on every thread.
+_UNIT_SHARDS = 256
 _one_submission = threading.Lock()
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
@@ -104,6 +107,7 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
         options.view_as(TypeOptions).pipeline_type_check = False
         if not any(each.startswith("--direct_num_workers") for each in arguments):
             options.view_as(DirectOptions).direct_num_workers = 0
+        options.view_as(UnitOptions).least_unit_shards = _UNIT_SHARDS
     options.view_as(SetupOptions).save_main_session = False
     if is_dataflow(options):
         set_dataflow_options(options)
