@@ -26,7 +26,13 @@ from apache_beam.options.pipeline_options import (
 
 from dpcore.bounding.counted_units import CountedUnits
 from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
-from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding, planned_shards
+from dpcore.bounding.unit_rows import (
+    MOST_SHARDS,
+    SHARDS,
+    WAITING_ROWS,
+    TreeBounding,
+    planned_shards,
+)
 from dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.place import UNIT_SHARDS
@@ -56,9 +62,7 @@ class UnitOptions(PipelineOptions):
             "By default 4 for each worker that the options name, at least 64; 256 in this process.",
         )
         # Set where one process holds all parts: fewer rows of each are then in memory at once.
-        parser.add_argument(
-            "--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS
-        )
+        parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)
 
 
 class BoundRows(beam.PTransform):

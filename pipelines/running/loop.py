@@ -129,6 +129,14 @@ class _Loop:
         """
         for step in self._steps:
             _check_known(step)
+        try:
+            self._run()
+        except BaseException:
+            for pairs in self._pairs.values():
+                pairs.close()
+            raise
+
+    def _run(self) -> None:
         for step in self._steps:
             if _is_fused(step):
                 continue

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from transforms.errors import ReleaseError
 from transforms.passing import may_pass, system_reason
 
 # Bytes of large values that stay in memory, of each grouping.
-MEMORY_BYTES = 2**26
+MEMORY_BYTES = 2**25
 # Smaller values stay in memory: noting where one is takes as much.
 LEAST_BYTES = 2**10
 
@@ -53,6 +53,7 @@ class WaitingPairs:
         self._lock = threading.Lock()
         self._bytes = 0
         self._file: _NamelessFile | None = None
+        self._close: Callable[[], object] = _nothing
 
     def append(self, pair: tuple[Any, Any]) -> None:
         """Add a pair.
@@ -73,6 +74,7 @@ class WaitingPairs:
             self._bytes += size
             if self._bytes > MEMORY_BYTES and self._file is None:
                 self._file = _NamelessFile()
+                self._close = self._file.close
             return self._file
 
     def groups(self) -> list[Group]:
@@ -89,6 +91,14 @@ class WaitingPairs:
             return list(found.items())
         self._file = None  # closed with the last value that lies there
         return [(key, _Values(values)) for key, values in found.items()]
+
+    def close(self) -> None:
+        """Close the file, whoever still has values: after a fault nobody reads them."""
+        self._close()
+
+
+def _nothing() -> None:
+    """There is no file to close."""
 
 
 class _Values:
@@ -136,19 +146,21 @@ class _NamelessFile:
 
     It is closed, and its space is free again, when the last value that lies there is gone.
 
+    Attributes:
+        close: closes it before.
+
     Raises:
         ReleaseError: it cannot be made.
     """
 
     def __init__(self) -> None:
+        # Python would look for another folder where the named one cannot be used.
+        self._folder = os.environ.get("TMPDIR") or _default_folder()
         try:
-            # Python would look for another folder where the named one cannot be used.
-            self._folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
-            file = tempfile.TemporaryFile(buffering=0, dir=self._folder)
+            self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115 - closed below
         except OSError as error:
-            raise _disk_error("made", getattr(self, "_folder", "any folder"), error) from None
-        self._number = file.fileno()
-        weakref.finalize(self, file.close)
+            raise _disk_error("made", self._folder, error) from None
+        self.close = weakref.finalize(self, self._file.close)
         self._key = ReleaseKey.generate()
         self._lock = threading.Lock()
         self._end = 0
@@ -165,7 +177,7 @@ class _NamelessFile:
         left, position = memoryview(sealed), start
         try:
             while left:
-                written = os.pwrite(self._number, left, position)
+                written = os.pwrite(self._file.fileno(), left, position)
                 left, position = left[written:], position + written
         except OSError as error:
             raise _disk_error("written", self._folder, error) from None
@@ -180,7 +192,7 @@ class _NamelessFile:
         sealed, position = b"", place.start
         try:
             while len(sealed) < place.size:
-                part = os.pread(self._number, place.size - len(sealed), position)
+                part = os.pread(self._file.fileno(), place.size - len(sealed), position)
                 if not part:
                     break
                 sealed, position = sealed + part if sealed else part, position + len(part)
@@ -198,6 +210,13 @@ class _NamelessFile:
         """Encrypt or decrypt: no position is written twice, so no stream is used for two values."""
         stream = np.frombuffer(self._key.stream("waiting", start).bytes(len(data)), np.uint8)
         return (np.frombuffer(data, np.uint8) ^ stream).tobytes()
+
+
+def _default_folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        raise _disk_error("made", "any folder of the system's", error) from None
 
 
 def _disk_error(done: str, folder: str, error: OSError) -> ReleaseError:
