@@ -127,8 +127,6 @@ def test_no_folder_names_the_file_and_it_ends_with_its_last_value(folder: Path) 
     (name,) = open_files(folder)
     assert name.endswith(" (deleted)") and not list(folder.iterdir())
     groups = pairs.groups()
-    del pairs
-    gc.collect()
     while groups:
         assert open_files(folder) == [name]
         list(groups.pop()[1])
