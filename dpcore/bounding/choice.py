@@ -160,8 +160,8 @@ class RowChoice:
     def _hashes(self, runs: UnitRuns, over: Integers, run: Integers, occurrence: Integers) -> Words:
         first, last = int(run[0]), int(run[-1]) + 1
         own = over[first:last]
-        blocks = self._rows(runs.units[runs.codes[own]] ^ self._cell_blocks(runs, own))
-        blocks = blocks[run - first]
+        units = runs.units.take(runs.codes[own], axis=0)
+        blocks = self._rows(units ^ self._cell_blocks(runs, own)).take(run - first, axis=0)
         blocks[:, 0] ^= occurrence.view(np.uint64)
         return self._rows(blocks)[:, 0]
 
@@ -268,10 +268,11 @@ def _smallest(groups: Integers, hashes: Words, most: int) -> Integers:
         return np.concatenate(results)
     words = hashes >> (np.uint64(64) - _HASH_BITS)
     words |= _numbered(starts, len(groups)).view(np.uint64) << _HASH_BITS
-    order = np.argsort(words)
-    ordered = words[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        order = np.argsort(words, kind="stable")
+    ordered = np.sort(words)  # twice as fast as their order
+    if not (ordered[1:] == ordered[:-1]).any():
+        last = ordered[starts + np.minimum(sizes, most) - 1]
+        return np.flatnonzero(words <= np.repeat(last, sizes))
+    order = np.argsort(words, kind="stable")
     # Groups lie where they lay: only their members change places.
     ranks = np.arange(len(groups)) - np.repeat(starts, sizes)
     return np.sort(order[ranks < most])

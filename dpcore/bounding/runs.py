@@ -229,14 +229,28 @@ def distinct_units(ids: Blocks) -> tuple[Blocks, Integers]:
         return ids, np.empty(0, np.int64)
     first, second = np.ascontiguousarray(ids[:, 0]), ids[:, 1]
     # One half is sorted many times faster than two; equal ones with other second halves are rare.
-    order = np.argsort(first)
+    order = _order(first)
     new = _changes(first[order])
     if (_changes(second[order]) & ~new).any():
         order = np.lexsort((second, first))
         new = _changes(first[order]) | _changes(second[order])
     codes = np.empty(len(ids), np.int64)
     codes[order] = np.cumsum(new) - 1
-    return ids[order[new]], codes
+    return ids.take(order[new], axis=0), codes
+
+
+def _order(words: Words) -> Integers:
+    """The places of words in rising order.
+
+    Each word's place is written over its last bits, and the words are sorted, three times faster
+    than places are. The words are keyed hashes, whose first bits differ nearly always.
+    """
+    mask = np.uint64((1 << (len(words) - 1).bit_length()) - 1)
+    placed = (words & ~mask) | np.arange(len(words), dtype=np.uint64)
+    placed.sort()
+    order = (placed & mask).view(np.int64)
+    ordered = words[order]
+    return np.argsort(words) if (ordered[1:] < ordered[:-1]).any() else order
 
 
 def _changes(values: npt.NDArray[np.generic]) -> Flags:
@@ -264,6 +278,8 @@ class RowArrays:
         if packing is None:
             return self._by_several_keys(fields)
         words, sums = packing.packed(fields), self.counts
+        if sums is not None and (sums == 1).all():
+            sums = None
         if sums is None:
             words.sort()
         else:

@@ -135,11 +135,11 @@ class TreeBounding:
         rows, since how many there are must not reveal where rows are."""
         waiting, self._waiting = _with_common_labels(self._waiting), []
         for shard in range(self._shards):
-            parts = [part for each in waiting if len((part := each.select_shard(shard)).ids)]
+            parts = [part for each in waiting if len((part := each.shard_rows(shard)).ids)]
             if not parts:
                 yield ShardRows(shard, b"", 0)
                 continue
-            runs = self._select_keys(_runs(parts))
+            runs = self._select_keys(_runs(waiting[0], parts))
             yield ShardRows(shard, runs.to_bytes(), runs.rows)
 
     def _select_keys(self, runs: UnitRuns) -> UnitRuns:
@@ -190,7 +190,7 @@ class _Batch:
     ids: Blocks
     cells: Integers
     values: Integers | None
-    edges: Integers
+    edges: list[int]
     labels: pa.Array | None = None
 
     @classmethod
@@ -200,18 +200,26 @@ class _Batch:
         order = np.argsort(numbers, kind="stable")  # of so narrow numbers a radix sort
         return cls(
             form=form,
-            ids=ids[order],
-            cells=narrowed(cells[order]),
-            values=None if increments.values is None else narrowed(increments.values[order]),
-            edges=np.cumsum([0, *np.bincount(numbers, minlength=shards)]),
+            ids=ids.take(order, axis=0),  # three times faster than by brackets
+            cells=narrowed(cells)[order],
+            values=None if increments.values is None else narrowed(increments.values)[order],
+            edges=np.cumsum([0, *np.bincount(numbers, minlength=shards)]).tolist(),
             labels=labels,
         )
 
-    def select_shard(self, shard: int) -> _Batch:
+    def shard_rows(self, shard: int) -> _Rows:
         """The rows of a shard."""
         part = slice(self.edges[shard], self.edges[shard + 1])
         values = None if self.values is None else self.values[part]
-        return replace(self, ids=self.ids[part], cells=self.cells[part], values=values)
+        return _Rows(self.ids[part], self.cells[part], values)
+
+
+class _Rows(NamedTuple):
+    """Rows of a shard, from a batch: the fields of `_Batch`."""
+
+    ids: Blocks
+    cells: Integers
+    values: Integers | None
 
 
 def _numbered(cells: Integers | pa.Array) -> tuple[Form, Integers, pa.Array | None]:
@@ -236,16 +244,16 @@ def _with_common_labels(batches: list[_Batch]) -> list[_Batch]:
     ]
 
 
-def _runs(parts: list[_Batch]) -> UnitRuns:
-    """Merge the runs of a shard's rows from all batches."""
+def _runs(batch: _Batch, parts: list[_Rows]) -> UnitRuns:
+    """Merge the runs of a shard's rows from all batches, which have the form and labels of one."""
     units, codes = distinct_units(np.concatenate([part.ids for part in parts]))
-    cells, labels = _joined([part.cells for part in parts]), parts[0].labels
+    cells, labels = _joined([part.cells for part in parts]), batch.labels
     if labels is not None:
         used, cells = np.unique(cells, return_inverse=True)
         labels = labels.take(pa.array(used))
     values = [part.values for part in parts if part.values is not None]
     rows = RowArrays(codes=codes, cells=cells, values=_joined(values) if values else None)
-    return UnitRuns.from_rows(parts[0].form, units, rows, labels)
+    return UnitRuns.from_rows(batch.form, units, rows, labels)
 
 
 def _joined(arrays: list[Integers]) -> Integers:
