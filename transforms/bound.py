@@ -59,7 +59,7 @@ class UnitOptions(PipelineOptions):
             "--unit_shards",
             type=int,
             help="In how many parts the rows of privacy units are bounded; more need less memory. "
-            "By default 4 for each worker that the options name, at least 64; 256 in this process.",
+            "By default 4 for each worker that the options name, at least 64; 128 in this process.",
         )
         # Set where one process holds all parts: fewer rows of each are then in memory at once.
         parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)

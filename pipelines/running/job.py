@@ -61,7 +61,7 @@ SECRETS: dict[str, type[PipelineOptions]] = {
 }
 # Of rows of privacy units, where all parts are bounded in this process: the rows of a part are in
 # memory at once, on every thread.
-_UNIT_SHARDS = 256
+_UNIT_SHARDS = 128
 _one_submission = threading.Lock()
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
