@@ -134,9 +134,6 @@ REVIEWED: dict[str, dict[str, str]] = {
         ),
         "2.0 ** float(np.frexp(np.abs(matrix).max())[1] - _START_BITS)": "a whole power of two",
     },
-    "dpcore/bounding/choice.py": {
-        "np.argsort(words)": "sorted again, stably, where two words are equal"
-    },
     "dpcore/bounding/runs.py": {
         "np.argsort(first)": "sorted again by both halves where equal ones have other second ones",
         "np.argsort(words)": "of equal words only whole numbers are summed",

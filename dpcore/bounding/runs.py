@@ -239,18 +239,18 @@ def distinct_units(ids: Blocks) -> tuple[Blocks, Integers]:
     return ids.take(order[new], axis=0), codes
 
 
-def _order(words: Words) -> Integers:
+def _order(first: Words) -> Integers:
     """The places of words in rising order.
 
     Each word's place is written over its last bits, and the words are sorted, three times faster
     than places are. The words are keyed hashes, whose first bits differ nearly always.
     """
-    mask = np.uint64((1 << (len(words) - 1).bit_length()) - 1)
-    placed = (words & ~mask) | np.arange(len(words), dtype=np.uint64)
+    mask = np.uint64((1 << (len(first) - 1).bit_length()) - 1)
+    placed = (first & ~mask) | np.arange(len(first), dtype=np.uint64)
     placed.sort()
     order = (placed & mask).view(np.int64)
-    ordered = words[order]
-    return np.argsort(words) if (ordered[1:] < ordered[:-1]).any() else order
+    ordered = first[order]
+    return np.argsort(first) if (ordered[1:] < ordered[:-1]).any() else order
 
 
 def _changes(values: npt.NDArray[np.generic]) -> Flags:

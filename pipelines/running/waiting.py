@@ -93,7 +93,7 @@ class WaitingPairs:
         return [(key, _Values(values)) for key, values in found.items()]
 
     def close(self) -> None:
-        """Close the file, whoever still has values: after a fault nobody reads them."""
+        """Close the file after a fault, when nobody reads the values that are left."""
         self._close()
 
 
@@ -102,7 +102,7 @@ def _nothing() -> None:
 
 
 class _Values:
-    """Values of a key, some of which lie in a file.
+    """Values of a key, some in a file.
 
     Args:
         values: in the order in which they came.

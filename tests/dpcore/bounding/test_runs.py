@@ -1,0 +1,40 @@
+"""Distinct units and the smallest hashes, beside plain ways to find them, with ties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcore.bounding.choice import _smallest
+from dpcore.bounding.runs import distinct_units
+
+RANDOM = np.random.default_rng(4)
+HALVES = {
+    "hashes": RANDOM.integers(0, 2**64, (500, 2), np.uint64),
+    "first bits alike": RANDOM.integers(0, 40, (500, 2), np.uint64) + np.uint64(2**63),
+    "first halves alike": RANDOM.integers(0, 2, (500, 2), np.uint64),
+    "one": np.array([[2**64 - 1, 5]], np.uint64),
+    "two": np.array([[9, 5], [8, 5]], np.uint64),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_distinct_units(name: str) -> None:
+    ids = np.concatenate([HALVES[name], HALVES[name][::-3]])
+    units, codes = distinct_units(ids)
+    assert (units[codes] == ids).all()
+    assert len(units) == len(set(map(tuple, ids.tolist())))
+    assert units[:, 0].tolist() == sorted(units[:, 0].tolist())
+
+
+@pytest.mark.parametrize("values", [2**64, 3 * 2**16, 1], ids=["apart", "ties", "alike"])
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_smallest_hashes(values: int, most: int) -> None:
+    groups = np.repeat(np.arange(60), RANDOM.integers(1, 9, 60))
+    hashes = RANDOM.integers(0, values, len(groups), np.uint64)
+    expected = []
+    for group in range(60):
+        places = np.flatnonzero(groups == group).tolist()
+        # The first 48 bits decide, then the places.
+        expected += sorted(places, key=lambda place: (int(hashes[place]) >> 16, place))[:most]
+    assert _smallest(groups, hashes, most).tolist() == sorted(expected)
