@@ -151,7 +151,7 @@ def test_overlay_says_what_it_makes_and_what_it_is_enough_for(folder: Path) -> N
     assert said["rows"] == said["workers"] * ROWS_MINUTES * 60 / seconds // 10**9
 
     bounding = (PROJECT / "docs" / "bounding.md").read_text()
-    unit = re.search(r"several times 3\s+to (\d+) bytes a row", bounding)
+    unit = re.search(r"waiting rows take 3\s+to (\d+) bytes a row", bounding)
     assert unit is not None
     (engine,) = pod["spec"]["containers"]
     disk = gib(engine["resources"]["limits"]["ephemeral-storage"]) * GIB * said["workers"]
