@@ -47,9 +47,10 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: MatrixStrategy, *, keyed: 
     >>> [strategy_sensitivity(each, one, keyed=True) for each in (ADD_REMOVE_ROW, SUBSTITUTE_ROW)]
     [1, 2]
     """
-    norm, distance = strategy.column_norm, strategy.column_distance
+    norm = strategy.column_norm
     if not unit.substitutes:
         return norm * unit.moved(keyed=keyed)[1]
+    distance = strategy.column_distance
     if not keyed:
         return unit.rows**2 * max(distance, norm)
     full, per_key, rest = unit.heaviest(keyed=True)

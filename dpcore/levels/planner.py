@@ -90,6 +90,8 @@ def plan_tree(
     if len(plans) == 1:
         return plans[0]
     plans = _nearly_best(plans, objective)
+    if len(plans) == 1:
+        return plans[0]
     errors = _predicted_errors(plans, objective)
     return plans[min(range(len(plans)), key=lambda place: float(f"{errors[place]:.9e}"))]
 
