@@ -28,10 +28,11 @@ Source: derived here; Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithm 4, for the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpcore.arithmetic.elementary import expm1, log, log1p
 from dpcore.noise.source import MAX_COUNT
@@ -56,12 +57,16 @@ _LEAST = (0.0, 0.25, 0.5, 0.75)
 # delta_j ~ this^j.
 _DELTA_RATIO = Fraction(3, 5)
 _MOST_ROUNDS = 150
+_DELTA_PARTS = [float((1 - _DELTA_RATIO) * _DELTA_RATIO**number) for number in range(_MOST_ROUNDS)]
 _LEAST_RISE = 1.02
 # What another layout must gain.
 _WORTH = 0.998
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 _BITS = 32
 _ESTIMATE_UNIT = 4
+# Costs that are this part of epsilon from it are worked out to the last digit. Probabilities above
+# the second have quantiles that twelve steps may not reach.
+_UNSURE, _SLOW = 1e-4, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +108,8 @@ class _Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class _Room:
-    """The conditions that a round must meet: its number, L_j and U_j, c, E, and what a node of
-    U_{j+1} loses."""
+    """The conditions that a round must meet: its number, L_j and U_j, c, E, what a node of U_{j+1}
+    loses, and e_j."""
 
     number: int
     upper: float
@@ -112,6 +117,7 @@ class _Room:
     cutoff: int
     error: float
     excess: float
+    estimate: float
 
 
 def calibrate(
@@ -125,7 +131,7 @@ def calibrate(
         group: the epsilon and delta, and the rows that they are for.
         height: h, the level of the leaves.
         alpha: the relative error that the rounds are laid out for, above 0 and below 1.
-        score: what to make small, from the bounds of a plan's errors.
+        score: what to make small, from the bounds of a plan's errors, with which it must rise.
         root_bound: M, a public bound of the rows of a tree, by default the most that are counted;
             above it the guarantee holds, but not the predicted error.
 
@@ -175,6 +181,7 @@ class _Search:
     score: Score
     root_bound: int
     known: dict[tuple[_Shape, float], _Scored] = field(default_factory=dict)
+    roughly_known: dict[tuple[_Shape, float], _Scored] = field(default_factory=dict)
 
     def best(self) -> ThresholdPlan:
         """The plan of the least score found, by two orders of the coordinates."""
@@ -193,21 +200,32 @@ class _Search:
             start = shape
             for value in values:
                 tried = _laid_out(self.setting, _varied(start, name, value), floors)
+                if self._roughly_scored(*tried).value >= best.value:
+                    continue
                 scored = self._scored(*tried)
                 if scored.value < best.value:
                     shape, best = tried[0], scored
         return best
 
+    # Both descents begin at the same layout, and each comes back to some of its own.
+
     def _scored(self, shape: _Shape, error: float) -> _Scored:
-        # Both descents begin at the same layout, and each comes back to some of its own.
         if (shape, error) not in self.known:
-            drafts = _drafts(self.setting, shape, error) or []
-            self.known[shape, error] = self._score_plan(_plan(drafts, error, self.group))
+            plan = self._roughly_scored(shape, error).plan
+            self.known[shape, error] = self._score_plan(plan)
         return self.known[shape, error]
 
-    def _score_plan(self, plan: ThresholdPlan) -> _Scored:
-        height = self.setting.height
-        errors = ThresholdErrors(plan, height=height, root_bound=self.root_bound)
+    def _roughly_scored(self, shape: _Shape, error: float) -> _Scored:
+        """The plan of a layout, with a score that is not above the plan's."""
+        if (shape, error) not in self.roughly_known:
+            drafts = _drafts(self.setting, shape, error) or []
+            plan = _plan(drafts, error, self.group)
+            self.roughly_known[shape, error] = self._score_plan(plan, is_rough=True)
+        return self.roughly_known[shape, error]
+
+    def _score_plan(self, plan: ThresholdPlan, *, is_rough: bool = False) -> _Scored:
+        height, most = self.setting.height, self.root_bound
+        errors = ThresholdErrors(plan, height=height, root_bound=most, is_rough=is_rough)
         return _Scored(value=self.score(errors), plan=plan)
 
     def _with_least(self, found: _Scored) -> _Scored:
@@ -256,8 +274,24 @@ def _least_error(setting: _Setting, shape: _Shape) -> float:
 
 
 def _affordable(setting: _Setting, shape: _Shape, error: float) -> bool:
+    rough = _rough_cost(setting, shape, error)
+    if abs(rough - setting.epsilon) > _UNSURE * setting.epsilon:
+        return rough < setting.epsilon
     drafts = _drafts(setting, shape, error)
     return drafts is not None and _cost(drafts) <= setting.epsilon
+
+
+def _rough_cost(setting: _Setting, shape: _Shape, error: float) -> float:
+    """The cost of `_drafts`, to a part of 1e-5; infinite where there are none, and cut off where it
+    is above epsilon already."""
+    spent = 0.0
+    for room in _rooms(setting, shape, error):
+        if room is None:
+            return math.inf
+        spent += _round_budgets(setting, shape, room, _rough_quantile).both
+        if spent > setting.epsilon * (1 + 2 * _UNSURE):
+            break
+    return spent
 
 
 def _cost(drafts: list[_Draft]) -> float:
@@ -265,30 +299,71 @@ def _cost(drafts: list[_Draft]) -> float:
 
 
 def _drafts(setting: _Setting, shape: _Shape, error: float) -> list[_Draft] | None:
-    """The rounds for an additive error E; None where they do not rise to the root's bound."""
-    alpha, drafts = setting.alpha, list[_Draft]()
-    upper, below, spent = 2 * error / (1 - alpha), error, 0.0
-    while upper < setting.root_bound:
-        floor = upper * (shape.floor if drafts else shape.first_floor)
-        reach = ((1 + alpha) * floor + 2 * error) / (1 - alpha)
-        cutoff = max(1, min(shape.cutoff, math.ceil((reach - upper) / (shape.tight * floor))))
-        reach = min(reach, upper + shape.tight * cutoff * floor)
-        if reach < upper * _LEAST_RISE or len(drafts) == _MOST_ROUNDS or spent > setting.epsilon:
+    """The rounds for an additive error E; None where they do not rise to the root's bound, or cost
+    more than epsilon before they do."""
+    drafts, spent = list[_Draft](), 0.0
+    for room in _rooms(setting, shape, error):
+        if room is None or spent > setting.epsilon:
             return None
-        # What a node of U_{j+1} would lose if it were missed.
-        excess = max((1 - alpha) * reach - below, error)
-        room = _Room(
-            number=len(drafts), upper=upper, floor=floor, cutoff=cutoff, error=error, excess=excess
-        )
-        draft = _draft(setting, shape, room)
-        drafts.append(replace(draft, estimate=(1 + alpha) * floor + error))
+        drafts.append(draft := _draft(setting, shape, room))
         spent += draft.search_epsilon + draft.node_epsilon
-        upper, below = reach, drafts[-1].estimate
     return drafts
 
 
+def _rooms(setting: _Setting, shape: _Shape, error: float) -> Iterator[_Room | None]:
+    """The conditions of the rounds for an additive error E; None, at the end, where these do not
+    rise to the root's bound."""
+    alpha, number = setting.alpha, 0
+    upper, below = 2 * error / (1 - alpha), error
+    while upper < setting.root_bound:
+        floor = upper * (shape.floor if number else shape.first_floor)
+        reach = ((1 + alpha) * floor + 2 * error) / (1 - alpha)
+        cutoff = max(1, min(shape.cutoff, math.ceil((reach - upper) / (shape.tight * floor))))
+        reach = min(reach, upper + shape.tight * cutoff * floor)
+        if reach < upper * _LEAST_RISE or number == _MOST_ROUNDS:
+            yield None
+            return
+        # What a node of U_{j+1} would lose if it were missed.
+        excess = max((1 - alpha) * reach - below, error)
+        below = (1 + alpha) * floor + error
+        yield _Room(
+            number=number,
+            upper=upper,
+            floor=floor,
+            cutoff=cutoff,
+            error=error,
+            excess=excess,
+            estimate=below,
+        )
+        upper, number = reach, number + 1
+
+
 def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
-    """The cheapest round with space between floor and upper: s is best for a / (1 - s) + b / s.
+    """The cheapest round with space between floor and upper."""
+    budgets = _round_budgets(setting, shape, room, _difference_quantile)
+    return _Draft(
+        upper=room.upper,
+        floor=room.floor,
+        cutoff=room.cutoff,
+        above=budgets.above,
+        search_epsilon=budgets.both - budgets.node,
+        node_epsilon=budgets.node,
+        estimate=room.estimate,
+    )
+
+
+class _Budgets(NamedTuple):
+    """The epsilon of a round, that of its looks, and scales of the search from tau to U_j."""
+
+    both: float
+    node: float
+    above: float
+
+
+def _round_budgets(
+    setting: _Setting, shape: _Shape, room: _Room, quantile: Callable[[float], float]
+) -> _Budgets:
+    """The least budgets of a round: s is best for a / (1 - s) + b / s.
 
     a represents the radius of the looks, b for the margins of the search; both depend on the budget
     by logarithms only.
@@ -296,8 +371,8 @@ def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
     cutoff, gap = room.cutoff, room.upper - room.floor
     ratio = room.error / room.excess
     rarely = shape.seldom * ratio * ratio
-    wait = _difference_quantile(rarely / max(1, setting.height * cutoff))
-    delta = setting.delta * float((1 - _DELTA_RATIO) * _DELTA_RATIO**room.number)
+    wait = quantile(rarely / max(1, setting.height * cutoff))
+    delta = setting.delta * _DELTA_PARTS[room.number]
     a, above = 10.0, 1.0
     for _ in range(4):
         b = max(0.5, 2 * (wait + above))
@@ -309,16 +384,8 @@ def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
         # Missed nodes lose about a scale of the search, which is more than E in later rounds.
         scale = 2 * cutoff / (epsilon - node)
         lost = max(1.0, (1 - setting.alpha) * scale / room.error)
-        above = max(0.0, _difference_quantile(shape.seldom / (lost * lost)) + shape.above)
-    return _Draft(
-        upper=room.upper,
-        floor=room.floor,
-        cutoff=cutoff,
-        above=above,
-        search_epsilon=epsilon - node,
-        node_epsilon=node,
-        estimate=0.0,
-    )
+        above = max(0.0, quantile(shape.seldom / (lost * lost)) + shape.above)
+    return _Budgets(epsilon, node, above)
 
 
 # Most rounds look for a few probabilities.
@@ -337,6 +404,23 @@ def _difference_quantile(probability: float) -> float:
             return 0.0
         if z == before:  # as it would stay
             break
+    return z
+
+
+@lru_cache(maxsize=2**12)
+def _rough_quantile(probability: float) -> float:
+    """The same to a part of 1e-6, by Newton's method, in fewer logarithms.
+
+    >>> z = _rough_quantile(1e-3)
+    >>> round((2 + z) * math.exp(-z) / 4, 8)
+    0.001
+    """
+    if probability > _SLOW:
+        return _difference_quantile(probability)
+    size = -log(4 * probability)
+    z = size + log(2.75 + size)
+    for _ in range(2):
+        z -= (z - size - log(2 + z)) * (2 + z) / (1 + z)
     return z
 
 

@@ -59,6 +59,10 @@ _COUNT_CELLS = 128
 # this factor's hyperbolic sine in the middle.
 _REACH = 90.0
 _NARROWER = 3.5
+# Scales below a threshold from which on a difference of noises is below it in floating point but
+# for less than 2^-54, and above it for less than the least number.
+_SURE_SCALES, _NO_SCALES = 60.0, 800.0
+_ROUGH_STRIDE = 16
 
 
 def difference_survival(k: npt.ArrayLike, scale: float) -> Floats:
@@ -93,6 +97,9 @@ class ThresholdErrors:
         plan: the mechanism.
         height: h, the level of the leaves.
         root_bound: M, the most rows a tree may have for the bounds to hold.
+        is_rough: look at every sixteenth of the counts in the supremum of q_j only, which is
+            faster. No result is then above the bound, to the last bit: all that follows from q_j
+            rises with it, also where it is rounded.
 
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction
@@ -105,10 +112,18 @@ class ThresholdErrors:
     array([20.  , 12.5 ,  0.61])
     """
 
-    def __init__(self, plan: ThresholdPlan, *, height: int, root_bound: int = MAX_COUNT) -> None:
+    def __init__(
+        self,
+        plan: ThresholdPlan,
+        *,
+        height: int,
+        root_bound: int = MAX_COUNT,
+        is_rough: bool = False,
+    ) -> None:
         if not 1 <= root_bound <= MAX_COUNT:
             raise ValueError(f"root_bound is {root_bound}; it must be from 1 to 2^40")
         self._plan, self._height, self._root_bound = plan, height, root_bound
+        self._stride = _ROUGH_STRIDE if is_rough else 1
 
     @cached_property
     def _missed(self) -> tuple[Floats, list[Floats]]:
@@ -117,12 +132,10 @@ class ThresholdErrors:
         above: Floats = np.append(np.ones(grid.size), 0.0)
         tables: list[Floats] = []
         for each in reversed(self._plan.rounds):
-            scale = float(each.sparse_vector.query_law.scale)
-            own = each.cutoff * difference_survival(grid - each.tau + 1, scale)
-            own += each.noise.survival(grid - each.acceptance)
+            own = _unnoticed(each, grid)
             heavier = np.full(grid.size, math.inf)
             if each.cutoff <= self._height:
-                own += self._height * each.cutoff * _empty_top(each)
+                own += self._height * each.cutoff * _empty_top(each, self._stride)
                 heavier = grid + each.cutoff * max(each.floor, 0)
             place = np.searchsorted(grid, heavier, side="right") - 1
             # The last count represents all above it, save for those that no tree has.
@@ -151,6 +164,8 @@ class ThresholdErrors:
             counts: (...) w, from 0 to the root's bound.
         """
         at = np.asarray(counts, dtype=np.float64)
+        grid, tables = self._missed
+        cells = np.searchsorted(grid, at, side="right") - 1
         reached, found = np.ones_like(at), np.zeros_like(at)
         last, begun = np.zeros_like(at), np.zeros(at.shape, dtype=np.bool_)
         for number in range(len(self._plan.rounds), 0, -1):
@@ -162,7 +177,7 @@ class ThresholdErrors:
             step = np.where(begun, reached * np.maximum(here - last, 0.0), here)
             found += np.where(possible, step, 0.0)
             last, begun = np.where(possible, here, last), begun | possible
-            reached = np.where(possible, self.missed(number, at), reached)
+            reached = np.where(possible, tables[number - 1][cells], reached)
         here = loss(float(self._plan.least), at)
         bound: Floats = found + np.where(begun, reached * np.maximum(here - last, 0.0), here)
         return bound
@@ -222,19 +237,41 @@ def _geometric(last: int, ratio: float) -> Floats:
     return np.unique(np.concatenate([np.arange(min(_ALL_COUNTS, last)), spread[spread <= last]]))
 
 
+def _unnoticed(each: ThresholdRound, grid: Floats) -> Floats:
+    """The first two terms of a_j at rising counts.
+
+    Far below the threshold and the acceptance both probabilities are 1 in floating point, and far
+    above them 0, so that there is nothing to compute.
+    """
+    scale, radius = float(each.sparse_vector.query_law.scale), each.noise.radius
+    lowest = min(each.tau - 2 - _SURE_SCALES * scale, each.acceptance - radius - 1)
+    highest = max(each.tau + _NO_SCALES * scale, each.acceptance + radius)
+    first, last = np.searchsorted(grid, [lowest, highest])
+    result = np.zeros(grid.size)
+    result[:first] = each.cutoff + 1.0
+    near = grid[first:last]
+    result[first:last] = each.cutoff * difference_survival(near - each.tau + 1, scale)
+    result[first:last] += each.noise.survival(near - each.acceptance)
+    return result
+
+
 # A search meets the same rounds again and again, and plans have up to 150.
 @lru_cache(maxsize=4096)
-def _empty_top(each: ThresholdRound) -> float:
-    """q_j, rounded up: every cell counts with the ends that make its term largest."""
+def _empty_top(each: ThresholdRound, stride: int = 1) -> float:
+    """q_j, rounded up: every cell counts with the ends that make its term largest.
+
+    Of a stride above 1 only some of the counts are looked at, so the result may be smaller.
+    """
     scale = float(each.sparse_vector.query_law.scale)
     # Of integers, so that cells of one integer are exact; each holds its lower end alone.
     ends = np.linspace(each.floor - 1, each.acceptance + each.noise.radius, _COUNT_CELLS + 1)
     counts = np.unique(np.floor(ends))
-    rejected = each.noise.survival(counts[:-1] - each.acceptance)
+    lower, upper = counts[:-1:stride], counts[1::stride]
+    rejected = each.noise.survival(lower - each.acceptance)
     even = np.linspace(-_NARROWER, _NARROWER, _THRESHOLD_CELLS + 1)
     y = np.unique(np.ceil(sinh(even) * (_REACH * scale / sinh(_NARROWER))))
     mass = -np.diff(_survival(y, scale))
-    top = _survival(each.tau + y[:-1, None] - (counts[1:] - 1), scale)
+    top = _survival(each.tau + y[:-1, None] - (upper - 1), scale)
     return dot(mass, (top * rejected).max(axis=1)) + exp(-_REACH)
 
 
