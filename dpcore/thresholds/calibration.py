@@ -66,7 +66,7 @@ _BITS = 32
 _ESTIMATE_UNIT = 4
 # Costs that are this part of epsilon from it are worked out to the last digit. Probabilities above
 # the second have quantiles that twelve steps may not reach.
-_UNSURE, _SLOW = 1e-4, 0.05
+_UNSURE, _SLOW = 1e-5, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,7 @@ class _Draft:
     estimate: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Room:
+class _Room(NamedTuple):
     """The conditions that a round must meet: its number, L_j and U_j, c, E, what a node of U_{j+1}
     loses, and e_j."""
 
@@ -252,7 +251,7 @@ def _laid_out(setting: _Setting, shape: _Shape, floors: tuple[float, ...]) -> tu
         for name, values in grid.items():
             for value in values:
                 tried = _varied(shape, name, value)
-                if _affordable(setting, tried, best * _WORTH):
+                if tried != shape and _affordable(setting, tried, best * _WORTH):
                     # What E buys is not quite monotone, so the least one found may be no better.
                     error = _least_error(setting, tried)
                     if error < best:
@@ -273,6 +272,8 @@ def _least_error(setting: _Setting, shape: _Shape) -> float:
     return high
 
 
+# A turn of a layout looks at the shapes of the last one again.
+@lru_cache(maxsize=256)
 def _affordable(setting: _Setting, shape: _Shape, error: float) -> bool:
     rough = _rough_cost(setting, shape, error)
     if abs(rough - setting.epsilon) > _UNSURE * setting.epsilon:
@@ -375,10 +376,10 @@ def _round_budgets(
     delta = setting.delta * _DELTA_PARTS[room.number]
     a, above = 10.0, 1.0
     for _ in range(4):
-        b = max(0.5, 2 * (wait + above))
-        roots = math.sqrt(a) + math.sqrt(b)
+        root = math.sqrt(a)
+        roots = root + math.sqrt(max(0.5, 2 * (wait + above)))
         epsilon = cutoff / gap * roots * roots
-        node = epsilon * math.sqrt(a) / (math.sqrt(a) + math.sqrt(b))
+        node = epsilon * root / roots
         growth = expm1(min(node / cutoff, 50.0)) * cutoff / (2 * delta)
         a = max(0.1, log1p(growth))
         # Missed nodes lose about a scale of the search, which is more than E in later rounds.

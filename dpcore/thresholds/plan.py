@@ -40,6 +40,8 @@ from dpcore.thresholds.sparse_vector import SparseVectorParameters
 
 # Up to here the radius of truncated noise has a closed form in float64.
 _MOST_CLOSED_FORM = 30
+# A closed form's part that its rounding is far below.
+_UNSURE = 1e-13
 
 
 @lru_cache(maxsize=1024)
@@ -50,7 +52,8 @@ def _look_delta(noise: TruncatedLaplace, epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
-    """The noise of `truncated_laplace`, sooner: its radius is looked for from its closed form on.
+    """The noise of `truncated_laplace`, sooner: its radius is that of its closed form, unless that
+    is so near to an integer that it may be either of two.
 
     >>> noise = _look_noise(Fraction(1, 3), Fraction(1, 10**9))
     >>> noise == truncated_laplace(Fraction(1, 3), Fraction(1, 10**9))
@@ -61,13 +64,18 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     growth = expm1(float(epsilon))
     reach = log1p(growth / (2 * float(delta))) - log1p(growth / 2)
     least = max(1, math.ceil(1 / (64 * epsilon)))
-    first = max(least, math.ceil(reach / float(epsilon)) - 1)
-    for radius in range(first, first + 4):
+    exact = reach / float(epsilon)
+    unsure = _UNSURE * (exact + 1 / float(epsilon) + 1)
+    first, last = (max(least, math.ceil(each)) for each in (exact - unsure, exact + unsure))
+    # Where the closed form may be on either side of an integer, one that fails comes before.
+    fails = first == last or first == least
+    for radius in range(first if fails else first - 1, last + 2):
         noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
         if _look_delta(noise, epsilon) <= delta:
-            if radius > first or radius == least:
+            if fails:
                 return noise
             break
+        fails = True
     return truncated_laplace(epsilon, delta)
 
 
