@@ -25,6 +25,8 @@ _EXACT_BITS = 53
 _SLICES, _RESIDUAL_SLICES = 3, 4
 # Rows and columns of smaller numbers are cut as if they had one of this size.
 _LEAST_EXPONENT = -900
+# Elements of a block of rows.
+_BLOCK = 2**15
 
 
 def product(a: Floats, b: Floats) -> Floats:
@@ -70,17 +72,26 @@ def gram_residual(target: Floats, a: Floats) -> Floats:
     """
     bits = _slice_bits(a.shape[1])
     slices, units = _slices(a, 1, bits, _RESIDUAL_SLICES)
-    high, low = np.array(target, dtype=np.float64), np.zeros(target.shape)
+    parts: list[tuple[Floats, float]] = []
     for level in range(min(2 * len(slices) - 1, _RESIDUAL_SLICES)):
+        unit = 2.0 ** -(level * (bits + 1))
         for i in range(level // 2 + 1):
             if level - i < len(slices):
                 part = slices[i] @ slices[level - i].T
-                part *= units * 2.0 ** -(level * (bits + 1))
-                part *= units.T
-                high, low = _subtracted(high, low, part)
+                parts.append((part, unit))
                 if 2 * i < level:
-                    high, low = _subtracted(high, low, part.T)
-    return high + low
+                    parts.append((part.T, unit))
+    result = np.empty(target.shape)
+    height = max(1, _BLOCK // max(1, len(target)))
+    for start in range(0, len(target), height):  # blocks that fit the cache
+        rows = slice(start, start + height)
+        high, low = np.array(target[rows], np.float64), np.zeros(target[rows].shape)
+        for part, unit in parts:
+            scaled = part[rows] * (units[rows] * unit)
+            scaled *= units.T
+            high, low = _subtracted(high, low, scaled)
+        np.add(high, low, out=result[rows])
+    return result
 
 
 def _subtracted(high: Floats, low: Floats, part: Floats) -> tuple[Floats, Floats]:

@@ -34,6 +34,9 @@ _UNIT = 2.0**-53
 # square root of the smallest, or by some units of the largest entry. Measured was a factor up to 1
 # where the first is larger, from 64 to 1,024 cells, and 20 units; these are taken for the bound.
 _FACTOR, _UNITS = 8.0, 128.0
+# Products that are triangular or symmetric are computed in so many blocks of rows, or in blocks of
+# so many rows where that is more.
+_PARTS, _SMALL = 8, 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,10 +133,48 @@ def cholesky_factor(matrix: Corrected) -> Corrected:
     """
     start = _shortened(np.asarray(np.linalg.cholesky(matrix.sum), np.float64))
     left = gram_residual(matrix.start, start) + matrix.correction
-    inverse = np.linalg.inv(start)
-    change = np.tril(inverse @ left @ inverse.T)
+    inverse = _inverse_lower(start)
+    halfway, change, correction = (np.zeros(start.shape) for _ in range(3))
+    for rows in _blocks(len(start)):
+        halfway[rows] = inverse[rows, : rows.stop] @ left[: rows.stop]
+    for part in _blocks(len(start)):
+        below, upto = slice(part.start, None), slice(part.stop)
+        change[below, part] = halfway[below, upto] @ inverse[part, upto].T
+    change = np.tril(change)
     change[np.diag_indices(len(change))] /= 2.0
-    return Corrected(start=start, correction=start @ change)
+    for rows in _blocks(len(start)):
+        upto = slice(rows.stop)
+        correction[rows, upto] = start[rows, upto] @ change[upto, upto]
+    return Corrected(start=start, correction=correction)
+
+
+def _inverse_lower(matrix: Floats) -> Floats:
+    """Inverse of a lower triangular matrix, by halves."""
+    size = len(matrix)
+    if size <= _SMALL:
+        return np.asarray(np.tril(np.linalg.inv(matrix)), np.float64)
+    half = size // 2
+    result = np.zeros(matrix.shape)
+    result[:half, :half] = _inverse_lower(matrix[:half, :half])
+    result[half:, half:] = _inverse_lower(matrix[half:, half:])
+    across = result[half:, half:] @ matrix[half:, :half]
+    np.negative(across @ result[:half, :half], out=result[half:, :half])
+    return result
+
+
+def _symmetric_product(first: Floats, second: Floats) -> Floats:
+    """Product that is known to be symmetric, from its lower half."""
+    result = np.empty((len(first), len(first)))
+    for rows in _blocks(len(first)):
+        result[rows, : rows.stop] = first[rows] @ second[:, : rows.stop]
+        result[: rows.start, rows] = result[rows, : rows.start].T
+    return result
+
+
+def _blocks(size: int) -> list[slice]:
+    """Rows of blocks between whose products and all of a matrix little is lost."""
+    step = max(_SMALL, -(-size // _PARTS))
+    return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
 
 def rough_factor(matrix: Floats) -> tuple[Floats, Floats]:
@@ -161,8 +202,9 @@ def _roots(values: Floats) -> Floats:
 def _corrected_root(matrix: Floats, roots: Floats, vectors: Floats) -> Corrected:
     factor = vectors * np.sqrt(roots)
     start = _shortened(factor @ factor.T)  # symmetric to the last bit
-    left = vectors.T @ gram_residual(matrix, start) @ vectors
-    correction = vectors @ (left / (roots[:, None] + roots)) @ vectors.T
+    left = _symmetric_product(vectors.T, gram_residual(matrix, start) @ vectors)
+    left /= roots[:, None] + roots
+    correction = _symmetric_product(vectors @ left, vectors.T)
     return Corrected(start=start, correction=correction)
 
 
