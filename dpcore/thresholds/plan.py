@@ -68,7 +68,7 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     unsure = _UNSURE * (exact + 1 / float(epsilon) + 1)
     first, last = (max(least, math.ceil(each)) for each in (exact - unsure, exact + unsure))
     # Where the closed form may be on either side of an integer, one that fails comes before.
-    fails = first == last or first == least
+    fails = first in (last, least)
     for radius in range(first if fails else first - 1, last + 2):
         noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
         if _look_delta(noise, epsilon) <= delta:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpcore.arithmetic.elementary import log
 from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.levels.errors import estimate_errors
 from dpcore.levels.planner import predicted_cdf_rmse, predicted_error
@@ -16,8 +17,9 @@ from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import zcdp_epsilon
+from dpcore.privacy.conversion import DELTA_FLOOR, zcdp_epsilon
 from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.spending import MovedCounts
 from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import (
@@ -54,6 +56,8 @@ from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
 _HALVINGS = 15
+# Steps of secants before these, and a part of an epsilon that is more than they leave open.
+_SECANTS, _NEAR = 4, 2e-5
 
 
 def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Description:
@@ -278,14 +282,69 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     high, moved = zcdp_epsilon(plan.budget.amount, delta), moved_counts(plan)
     if moved is None:
         return _rounded_up(high)
+    known = _KnownEpsilons(moved=moved, delta=delta, kept=high)
+    known.approach(2 * math.sqrt(plan.budget.amount))
     low = high / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if certified_delta(moved, middle) > delta:
-            low = middle
-        else:
+        if known.keeps(middle):
             high = middle
+        else:
+            low = middle
     return _rounded_up(high)
+
+
+@dataclass(kw_only=True)
+class _KnownEpsilons:
+    """Whether counts keep a delta at an epsilon; what is kept at one is kept at any larger one.
+
+    Args:
+        moved: the counts, as for `certified_delta`.
+        delta: to be kept.
+        kept: an epsilon at which it is.
+        missed: the largest at which it is known not to be certified.
+    """
+
+    moved: MovedCounts
+    delta: Fraction
+    kept: float
+    missed: float = 0.0
+
+    def keeps(self, epsilon: float) -> bool:
+        """Whether the delta is certified at an epsilon, or at a smaller one that is known."""
+        if self.missed < epsilon < self.kept:
+            self._certified(epsilon)
+        return epsilon >= self.kept
+
+    def approach(self, epsilons: float) -> None:
+        """Come near to the least epsilon from both sides: the root of log 1 / delta is nearly a
+        line in epsilon.
+
+        Args:
+            epsilons: by which epsilon rises where that root rises by 1, about.
+        """
+        wanted = math.sqrt(-log(float(self.delta)))
+        place, last = self.kept, self.kept
+        height = last_height = self._certified(place)
+        for _ in range(_SECANTS):
+            if height != last_height:
+                epsilons = (place - last) / (height - last_height)
+            last, last_height = place, height
+            place += (wanted - height) * epsilons
+            if not 0 < place < math.inf or place == last:
+                return
+            height = self._certified(place)
+        for side in (1 - _NEAR, 1 + _NEAR):
+            self.keeps(place * side)
+
+    def _certified(self, epsilon: float) -> float:
+        """The root of log 1 / delta at an epsilon, which is known from then on."""
+        certified = certified_delta(self.moved, epsilon)
+        if certified <= self.delta:
+            self.kept = min(self.kept, epsilon)
+        else:
+            self.missed = max(self.missed, epsilon)
+        return math.sqrt(-log(max(certified, DELTA_FLOOR)))
 
 
 def _rounded_up(value: float) -> float:
