@@ -17,7 +17,7 @@ from dpcore.levels.uniform import UniformMechanism
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import DELTA_FLOOR, zcdp_epsilon
+from dpcore.privacy.conversion import zcdp_epsilon
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import MovedCounts
 from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
@@ -56,8 +56,9 @@ from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
 _HALVINGS = 15
-# Steps of secants before these, and a part of an epsilon that is more than they leave open.
-_SECANTS, _NEAR = 4, 2e-5
+# Steps of secants before these, a part of an epsilon above what they leave open, and the least that
+# is certified of Gaussian noise.
+_SECANTS, _NEAR, _LEAST_DELTA = 4, 2e-5, 1e-300
 
 
 def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Description:
@@ -296,7 +297,7 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
 
 @dataclass(kw_only=True)
 class _KnownEpsilons:
-    """Whether counts keep a delta at an epsilon; what is kept at one is kept at any larger one.
+    """Whether counts keep a delta at an epsilon. A delta that holds at one holds at any larger one.
 
     Args:
         moved: the counts, as for `certified_delta`.
@@ -344,7 +345,7 @@ class _KnownEpsilons:
             self.kept = min(self.kept, epsilon)
         else:
             self.missed = max(self.missed, epsilon)
-        return math.sqrt(-log(max(certified, DELTA_FLOOR)))
+        return math.sqrt(-log(max(certified, _LEAST_DELTA)))
 
 
 def _rounded_up(value: float) -> float:
