@@ -170,9 +170,7 @@ REVIEWED: dict[str, dict[str, str]] = {
         ],
         WHOLE,
     ),
-    "dpcore/thresholds/calibration.py": dict.fromkeys(
-        ["_DELTA_RATIO ** room.number", "_DELTA_RATIO ** number"], WHOLE
-    ),
+    "dpcore/thresholds/calibration.py": dict.fromkeys(["_DELTA_RATIO ** number"], WHOLE),
     "pipelines/proof/composition.py": dict.fromkeys(
         [
             f"dp_accounting.pld.privacy_loss_distribution{member}"
