@@ -33,8 +33,13 @@ print(0.0, time.perf_counter() - start, peak())
 RELEASE = """
 import sys, time
 start = time.perf_counter()
-from pipelines.command import main
-import pipelines.releasing
+from pipelines.quick_start import import_beam, start_quickly, without_collections
+start_quickly()
+with without_collections():
+    import_beam()
+    from pipelines.command import main
+    import pipelines.operations.watch
+    import pipelines.releasing
 begun = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 code = main(["release", "{config}"])
