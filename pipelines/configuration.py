@@ -28,6 +28,7 @@ from dpcore.selection.key_columns import KeyColumns
 from dpcore.series.runs import Series
 from pipelines.draft.placeholders import check_filled
 from pipelines.ledger.url import LedgerUrl
+from pipelines.sections.aliases import Spelling, translated
 from pipelines.sections.by import PrivateKeys
 from pipelines.sections.error import (
     ConfigurationError,
@@ -110,6 +111,7 @@ class Configuration:
         kept_selection: the plan of the first stage, where a folder keeps it; None: it is planned.
         auto_bounds: the bounds of the unit that are chosen privately, by their keys.
         kept_bounds: the choice of these, where a folder keeps its plan; None: it is planned.
+        spelling: the names of keys that its author wrote, for messages.
     """
 
     source: str
@@ -146,6 +148,7 @@ class Configuration:
     kept_selection: ReleasePlan | None = None
     auto_bounds: Mapping[str, AutoBound] = field(default_factory=dict)
     kept_bounds: UnitBounds | None = None
+    spelling: Spelling = field(default_factory=Spelling)
 
     @cached_property
     def request(self) -> dict[str, Any]:
@@ -245,7 +248,7 @@ class Configuration:
                 self.ranges,
             )
         except Refusal as refusal:
-            raise self._bound_refused(refusal.field, refusal.rule) from None
+            raise self.refused(f"{refusal.field}: {refusal.rule}") from None
         return UnitBounds(plan=replace(plan, dialect=self.dialect) if self.dialect else plan)
 
     @property
@@ -267,8 +270,13 @@ class Configuration:
             selected={},
         )
 
-    def _bound_refused(self, name: str, rule: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.source}: {name}: {rule}")
+    def refused(self, sentence: str) -> ConfigurationError:
+        """Return an error of this configuration, which names keys as its author wrote them.
+
+        Args:
+            sentence: the key, in the names of the program, and the rule.
+        """
+        return ConfigurationError(f"{self.source}: {self.spelling.sentence(sentence)}")
 
     @property
     def error_of_one_row(self) -> float:
@@ -298,7 +306,7 @@ class Configuration:
         }
         if not errors:
             first = next(iter(self.bound_shares), "privacy.max_rows")
-            raise self._bound_refused(first, "has no effect: no tree counts rows of a unit")
+            raise self.refused(f"{first}: has no effect: no tree counts rows of a unit")
         return mean_error(errors)
 
     @property
@@ -308,7 +316,7 @@ class Configuration:
             return left_after_bounds(self.guarantee, self.bound_shares.values())
         except Refusal as refusal:
             first = next(iter(self.bound_shares))
-            raise self._bound_refused(f"{first}.{refusal.field}", refusal.rule) from None
+            raise self.refused(f"{first}.{refusal.field}: {refusal.rule}") from None
 
     @property
     def _unit_keys(self) -> UnitKeys | None:
@@ -321,9 +329,9 @@ class Configuration:
             return None
         groups = [by for tree in self.trees if (by := getattr(tree, "by", None)) is not None]
         if len({by.names for by in groups}) != 1:
-            raise self._bound_refused(
-                "privacy.max_keys",
-                "auto needs all trees with by to have the keys of the same columns",
+            raise self.refused(
+                "privacy.max_keys: auto needs all trees with group_by to have the keys of the same "
+                "columns"
             )
         first, most = groups[0], max(0 if by.is_private else by.listed.size for by in groups)
         types = first.listed.value_types
@@ -332,7 +340,7 @@ class Configuration:
             types=tuple("integer" if types[name] == INTEGER else "text" for name in first.names),
         )
         if most == 1:
-            raise self._bound_refused("privacy.max_keys", "auto has no choice: one key is listed")
+            raise self.refused("privacy.max_keys: auto has no choice: one key is listed")
         return UnitKeys(columns, None if any(by.is_private for by in groups) else most)
 
     @cached_property
@@ -341,9 +349,7 @@ class Configuration:
         try:
             return distinct([tree.private_keys for tree in self.trees])
         except Refusal as refusal:
-            raise ConfigurationError(
-                f"{self.source}: trees[{refusal.field}].by: {refusal.rule}"
-            ) from None
+            raise self.refused(f"trees[{refusal.field}].by: {refusal.rule}") from None
 
     @cached_property
     def selection(self) -> ReleasePlan | None:
@@ -381,7 +387,7 @@ class Configuration:
         try:
             check_dialect(plan, csv)
         except InputError as error:
-            raise ConfigurationError(f"{self.source}: {error.sentence}") from None
+            raise self.refused(f"{error.sentence}") from None
         return replace(plan, dialect=self.dialect)
 
     def _selection(self, delta_share: Fraction) -> ReleasePlan:
@@ -392,7 +398,7 @@ class Configuration:
         except Refusal as refusal:
             first = self.selections[found[0]]
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
-            raise ConfigurationError(f"{self.source}: {key}: {refusal.rule}") from None
+            raise self.refused(f"{key}: {refusal.rule}") from None
 
     def _workload(self, index: int) -> Workload[Any]:
         """The workload of a tree, under its keys that were selected.
@@ -407,8 +413,8 @@ class Configuration:
         assert workload.keys is not None
         keys = selected_keys(self.selected[private], workload.keys.unknown)
         if tree.domain.cells * keys.size > MAX_LEAVES:
-            raise ConfigurationError(
-                f"{self.source}: trees[{index}].domain: {tree.domain.cells} cells times "
+            raise self.refused(
+                f"trees[{index}].domain: {tree.domain.cells} cells times "
                 f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
                 "is a row of the output"
             )
@@ -437,7 +443,7 @@ class Configuration:
         try:
             check_shared_columns(plan.questions)
         except RuleBroken as broken:
-            raise ConfigurationError(f"{self.source}: trees{broken.at}: {broken}") from None
+            raise self.refused(f"trees{broken.at}: {broken}") from None
         if self.input_format in ("csv", "json"):
             # Refuses what one text of a file cannot be.
             column_types(plan, of=self.input_format.upper())
@@ -454,24 +460,22 @@ class Configuration:
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:
-            raise ConfigurationError(f"{self.source}: privacy.{refusal}") from None
+            raise self.refused(f"privacy.{refusal}") from None
         except ValueError as error:
-            raise ConfigurationError(f"{self.source}: {error}") from None
+            raise self.refused(f"{error}") from None
 
     def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
         """A refusal of dpcore at the key that it names, else at the budget."""
         refusal, tree = to_refusal(error), self.trees[index]
         if refusal.field == "delta":
-            return ConfigurationError(
-                f"{self.source}: privacy.delta: trees[{index}]: {refusal.rule}"
-            )
+            return self.refused(f"privacy.delta: trees[{index}]: {refusal.rule}")
         key = tree.refused.get(refusal.field)
         if key is not None:
             rule = tree.describe_rule(key, refusal.rule, self.terms)
-            return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
+            return self.refused(f"trees[{index}].{key}: {rule}")
         measure = self.guarantee.budget.measure.value
-        return ConfigurationError(
-            f"{self.source}: privacy.{measure}: trees[{index}] cannot be planned with its share of "
+        return self.refused(
+            f"privacy.{measure}: trees[{index}] cannot be planned with its share of "
             f"the budget: {error}"
         )
 
@@ -534,6 +538,17 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
     """
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
+    values, spelling = translated(values, source)
+    try:
+        return _checked(values, source, given, spelling)
+    except ConfigurationError as error:
+        raise spelling.restored(error) from None
+
+
+def _checked(
+    values: object, source: str, given: Mapping[str, str], spelling: Spelling
+) -> Configuration:
+    """Check the values of a configuration, whose keys have their earlier names."""
     parameters = Substitution(source=source, given=given)
     values = parameters.applied(values)
     check_filled(values, source)
@@ -573,6 +588,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         series=series,
         report={} if section.report is None else section.report.texts,
         auto_bounds=section.privacy.auto_bounds,
+        spelling=spelling,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
     if configuration.selections and series is not None:
@@ -612,6 +628,6 @@ def _check_first_shares(configuration: Configuration) -> None:
     if configuration.chooses_bounds and shares >= 1:
         key = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{configuration.source}: {key}.share: all shares of bounds and of private "
+            f"{configuration.source}: {key}.share: all fractions for bounds and private "
             f"keys sum to {float(shares):g}, which is not below 1"
         )

@@ -42,7 +42,9 @@ trees:
 """
 _FIRST, _LAST = placeholder("the first moment"), placeholder("the moment after the last")
 _LEAST, _END = placeholder("the least value"), placeholder("the end, above the largest value")
-_ESTIMATES = "    # for: estimates    # or counts, the default: closer, with wider intervals"
+_ESTIMATES = (
+    "    # optimize_for: estimates    # or counts, the default: closer, with wider intervals"
+)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -288,7 +288,10 @@ def adaptive_target(target: ErrorTarget) -> dict[str, Any]:
         return target.to_entry()
     instead = "give it a guess with rows, or split every node (mechanism: tree)"
     if mechanism.is_ordered:
-        instead = "read its counts (for: counts), or plan it by whole levels (mechanism: planned)"
+        instead = (
+            "read its counts (optimize_for: counts), or plan it by whole levels "
+            "(mechanism: planned)"
+        )
     raise UserError(
         f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
         f"{instead}"

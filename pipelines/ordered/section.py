@@ -357,7 +357,7 @@ class OrderedTree(KnownLeavesSection):
         if key != "estimation" or whole_levels(self.mechanism, self.choices).public_total(terms):
             return rule
         return (
-            f"{rule}; it is public under substitute, where the tree has no by and no "
+            f"{rule}; it is public under substitute, where the tree has no group_by and no "
             "policy of its domain or of the input drops rows"
         )
 

@@ -39,9 +39,9 @@ class Privacy(Written):
         neighbors: the neighboring relation, ``add_remove`` or ``substitute``.
         unit: the column, or several, that identifies the privacy unit; by default each row is one.
         max_rows: the largest number of rows of a unit that each tree counts; required with `unit`.
-            ``auto``, or a dictionary of ``share`` and ``at_most``: chosen privately, for a part of
+            ``auto``, or a dictionary of ``fraction`` and ``at_most``: chosen privately, for a part of
             the budget.
-        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `by`; `max_keys` may
+        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `group_by`; `max_keys` may
             be ``auto``.
         unit_type: the type of the values of `unit`, ``integer`` or ``text``, for files that write
             one value in several ways.
@@ -66,7 +66,7 @@ class Privacy(Written):
 @with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class By(Written):
-    """The section ``by`` of a tree, for group-by: the tree is counted once for each key.
+    """The section ``group_by`` of a tree, for group-by: the tree is counted once for each key.
 
     Args:
         column: the column of the keys.
@@ -92,34 +92,37 @@ class Tree(Written):
     Args:
         name: the name of the tree.
         domain: the section ``domain``: the column, its type and its public bounds or categories.
-        by: count the tree once for each key (group by).
+        group_by: count the tree once for each key.
         quantiles: quantiles to release in addition to the CDF.
         objective: the queries that the plan makes accurate.
-        for_: the numbers that will be read: ``counts``, ``estimates`` or ``quantiles``.
+        optimize_for: the numbers that will be read: ``counts``, ``estimates`` or ``quantiles``.
         mechanism: ``planned``, or one that you choose.
         guess: a public guess, such as ``{"rows": 1_000_000}``.
         fanouts: the number of children at each level, if you choose them.
         metrics: the statistics to release, in place of an objective: ``["count", "mean", "p90"]``.
         weight: the part of the budget, relative to the weights of the other trees.
+        by, for_: the earlier names of `group_by` and `optimize_for`.
         more: other keys of the tree.
 
     >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
     {'name': 'age', 'domain': {'column': 'age', 'type': 'integer', 'lower': 0, 'upper': 120}}
-    >>> Tree("age", domain={}, for_="counts", guess={"rows": 10**6}).values()
-    {'name': 'age', 'domain': {}, 'for': 'counts', 'guess': {'rows': 1000000}}
+    >>> Tree("age", domain={}, optimize_for="counts", guess={"rows": 10**6}).values()
+    {'name': 'age', 'domain': {}, 'optimize_for': 'counts', 'guess': {'rows': 1000000}}
     """
 
     name: str
     domain: Mapping[str, Any]
-    by: By | Mapping[str, Any] | None = None
+    group_by: By | Mapping[str, Any] | None = None
     quantiles: Sequence[float] | None = None
     objective: str | None = None
-    for_: str | None = None
+    optimize_for: str | None = None
     mechanism: str | None = None
     guess: Mapping[str, Any] | None = None
     fanouts: Sequence[int] | None = None
     metrics: Sequence[str] | None = None
     weight: float | None = None
+    by: By | Mapping[str, Any] | None = None
+    for_: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -351,7 +351,7 @@ class Request:
                 f"name: there is a question called {chosen!r} already; give it another name"
             )
         by = None if domain.get("kind") == "sparse" else self.groups
-        tree = Tree(chosen, domain={"column": column, **domain}, by=by, **keys)
+        tree = Tree(chosen, domain={"column": column, **domain}, group_by=by, **keys)
         return replace(self, trees=(*self.trees, tree))
 
     def __str__(self) -> str:

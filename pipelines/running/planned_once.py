@@ -382,8 +382,11 @@ def changed_key(
     kept = {name: value for name, value in request.items() if name != "dataset"}
     own = plain(configuration.request)
     if other_run:
-        return first_change(request_of_series(kept), request_of_series(own))
-    return first_change(kept, own)
+        change = first_change(request_of_series(kept), request_of_series(own))
+    else:
+        change = first_change(kept, own)
+    # In a request a private choice lies one key deeper than in a configuration.
+    return configuration.spelling.sentence(change.replace(".auto.", "."))
 
 
 def _run_before(configuration: Configuration) -> str:

@@ -54,10 +54,11 @@ def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateK
         assert isinstance(tree, ReleasedSelection)
         if not tree.table.num_rows or tree.table.num_rows > MOST_KEYS:
             few = "no keys" if not tree.table.num_rows else f"more than {MOST_KEYS} keys"
-            raise UserError(
+            sentence = (
                 f"trees[{first}].by: {few} of {', '.join(private.columns.columns)} were selected, "
-                "and what the selection spent is spent; another share, threshold or columns, in "
-                "another output, would select others"
+                "and the budget of the selection is spent; use another fraction, threshold or "
+                "columns, and another output"
             )
+            raise UserError(configuration.spelling.sentence(sentence))
         result[private] = KeyTable(tree.table)
     return result

@@ -94,7 +94,7 @@ class ReleaseSection(Section):
         has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
         for bound in ("max_keys", "max_rows_per_key"):
             if getattr(self.privacy, bound) is not None and not has_keys:
-                raise RuleBroken("has no effect: no tree has by", at=f".privacy.{bound}")
+                raise RuleBroken("has no effect: no tree has group_by", at=f".privacy.{bound}")
         return self
 
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from pipelines.ledger.url import LedgerUrl
+from pipelines.sections.aliases import documented
 from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
 from transforms.secrets.schemes import has_scheme, is_reference, written
 
@@ -337,7 +338,7 @@ def known_keys(given: Mapping[str, object], known: Iterable[str]) -> None:
     names = list(known)
     for key, value in given.items():
         if key not in names:
-            raise RuleBroken(unknown_key(key, names), at=f".{key}")
+            raise RuleBroken(unknown_key(key, map(documented, names)), at=f".{key}")
         if value is None:
             raise RuleBroken("has no value", at=f".{key}")
 

@@ -47,7 +47,7 @@ def distinct(trees: Sequence[PrivateKeys | None]) -> dict[PrivateKeys, int]:
             if other.columns == each.columns and other != each:
                 raise Refusal(
                     str(index),
-                    "must have the share and the threshold of "
+                    "must have the fraction and the threshold of "
                     f"trees[{first}].by, which selects the same keys",
                 )
         result.setdefault(each, index)
@@ -82,7 +82,9 @@ def selection_plan(
         )
     shares = sum((each.share for each in selections), Fraction(0))
     if shares >= 1:
-        raise Refusal("share", f"all shares of private keys sum to {shares}, which is not below 1")
+        raise Refusal(
+            "share", f"all fractions for private keys sum to {shares}, which is not below 1"
+        )
     unit = counted_once(terms.unit)
     questions = tuple(
         SelectionQuestion(

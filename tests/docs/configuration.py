@@ -23,6 +23,7 @@ from pipelines.distinct import section as distinct
 from pipelines.hierarchy import domain as hierarchy
 from pipelines.kinds import KINDS
 from pipelines.sections import rules
+from pipelines.sections.aliases import documented
 from pipelines.sections.parameters import ParameterSection
 from pipelines.sections.release import ReleaseSection
 from pipelines.sections.section import Section
@@ -38,7 +39,8 @@ INTRODUCTION = f"""\
 
 This page lists every key of every section with its accepted values and its default, for quick
 reference. It is drawn from the models that check a file. [Configuration]({PROSE}/index.md)
-explains the purpose of each key, with examples.
+explains the purpose of each key, with examples. Some keys had other
+names before, which are still accepted: see [Renamed keys](../configuration-names.md).
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
@@ -73,7 +75,7 @@ WORDS: dict[str, str] = {
     "yaml_document.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
-    "privacy.bound_or_auto": "a whole number from 1 to 2^20, `auto`, or `share` and `at_most`",
+    "privacy.bound_or_auto": "a whole number from 1 to 2^20, `auto`, or `fraction` and `at_most`",
     "by._columns": "a list of columns",
     "by._keys": "a list, a list for each column, or `private`",
     "by._share": "a number above 0 and below 1",
@@ -144,7 +146,7 @@ EXPLAINED = {
     "privacy": f"{PROSE}/privacy.md",
     "series": "../series.md",
     "report": "../report.md",
-    "by": f"{PROSE}/by.md",
+    "group_by": f"{PROSE}/by.md",
     "measure": f"{PROSE}/hierarchy.md#measure",
     "guess": f"{PROSE}/trees.md#guess",
     "intervals": f"{PROSE}/trees.md#keys-of-trees-over-an-ordered-domain",
@@ -186,7 +188,11 @@ def drawing() -> str:
 def section_keys(section: type[Section]) -> list[Key]:
     """Return the keys of a section."""
     return [
-        Key(name=field.alias or name, takes=_accepted_values(name, field), default=_default(field))
+        Key(
+            name=documented(field.alias or name),
+            takes=_accepted_values(name, field),
+            default=_default(field),
+        )
         for name, field in section.model_fields.items()
     ]
 
@@ -229,7 +235,7 @@ def _tree_tables() -> Iterator[str]:
             tree = kind.section()
             yield from _table(f"A tree of kind `{name}`", section_keys(tree), EXPLAINED[name])
             below |= {
-                key if key == "by" else f"{key}` of kind `{name}": section
+                documented(key) if key == "by" else f"{key}` of kind `{name}": section
                 for key, section in sections_below(tree).items()
             }
     for title, section in below.items():
@@ -261,7 +267,7 @@ def _field_keys(domain: Any) -> Iterator[Key]:
             policy = POLICIES.get(field.name)
             takes = KEYS.get(field.name) or _type_words(types[field.name])
             yield Key(
-                name=field.name,
+                name=documented(field.name),
                 takes=takes if policy is None else _choices(policy),
                 default="required"
                 if field.default is dataclasses.MISSING

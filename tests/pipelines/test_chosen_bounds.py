@@ -304,7 +304,7 @@ def test_bounds_are_never_chosen_twice_for_existing_trees(chosen: Workspace) -> 
 def test_another_share_is_another_release(chosen: Workspace) -> None:
     refused = chosen.release(change(AUTO | {"share": 0.2}))
     assert refused.code == 2
-    assert "privacy.max_rows.auto.share was 0.1, now 0.2" in refused.err
+    assert "privacy.max_rows.share was 0.1, now 0.2" in refused.err
     given = chosen.release(change(chosen_rows(chosen)))
     assert given.code == 2 and "another" in given.err
 
@@ -380,7 +380,7 @@ def test_the_plan_describes_the_choice(people: Workspace) -> None:
         (change({"most": 9}), "privacy.max_rows.most"),
         (change({"share": 1e-9}), "privacy.max_rows.share: the budget is too small"),
         (keyed("auto", max_rows_per_key=None), "privacy.max_keys: auto needs max_rows_per_key"),
-        (keyed({"share": 0.6}, max_rows={"share": 0.5}), "privacy.max_rows.share: all shares"),
+        (keyed({"share": 0.6}, max_rows={"share": 0.5}), "privacy.max_rows.share: all fractions"),
     ],
 )
 def test_what_cannot_be_chosen_is_refused(people: Workspace, change: Any, sentence: str) -> None:
@@ -397,7 +397,7 @@ def test_keys_of_other_columns_are_refused(people: Workspace) -> None:
 
     refused = people.run("plan", people.configure(two))
     assert refused.code == 2
-    assert "privacy.max_keys: auto needs all trees with by to have the keys" in refused.err
+    assert "privacy.max_keys: auto needs all trees with group_by to have the keys" in refused.err
 
     def one_key(settings: dict[str, Any]) -> None:
         keyed()(settings)

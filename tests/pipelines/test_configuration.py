@@ -445,7 +445,7 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, unit: a, max_rows: 2, max_keys: 2}",
-        "privacy.max_keys: has no effect: no tree has by",
+        "privacy.max_keys: has no effect: no tree has group_by",
     ),
     ("privacy", "", "privacy: has no value"),
     ("trees", "[]", "trees: must hold at least one value"),

@@ -187,7 +187,7 @@ def test_trees_of_the_same_keys_share_one_selection(shops: Workspace) -> None:
 
     refused = shops.run("plan", shops.configure(apart))
     assert refused.code == 2
-    assert "trees[2].by: must have the share and the threshold of trees[1].by" in refused.err
+    assert "trees[2].by: must have the fraction and the threshold of trees[1].by" in refused.err
 
 
 def test_keys_of_several_columns(shops: Workspace) -> None:

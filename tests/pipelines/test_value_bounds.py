@@ -204,7 +204,7 @@ def test_another_request_is_another_release(chosen: Workspace) -> None:
     assert again.code == 0 and "already there" in again.out
     refused = chosen.release(change(NUMBER | {"upper": {"share": 0.2}}))
     assert refused.code == 2
-    assert "trees[0].domain.upper.auto.share was 0.05, now 0.2" in refused.err
+    assert "trees[0].domain.upper.share was 0.05, now 0.2" in refused.err
     given = chosen.release(change(NUMBER | {"upper": 300}))
     assert given.code == 2 and "another" in given.err
 
@@ -269,7 +269,7 @@ def test_python_chooses_the_bounds_that_the_command_does(chosen: Workspace) -> N
         (NUMBER | {"upper": "autos"}, "trees[0].domain.upper: 'autos' must be a number"),
         (
             NUMBER | {"lower": {"share": 0.6}, "upper": {"share": 0.5}},
-            "trees[0].domain.lower.share: all shares",
+            "trees[0].domain.lower.share: all fractions",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
         f"dptrees: {file}: privacy.epsilon: is still to be filled in: the budget (and 2 more)\n"
     )
     for_estimates = filled(text).replace("format: arrow", "format: parquet")
-    for_estimates = for_estimates.replace("# for: estimates", "for: estimates")
+    for_estimates = for_estimates.replace("# optimize_for: estimates", "optimize_for: estimates")
     file.write_text(for_estimates)
     trees = load_configuration(str(file)).trees
     assert [tree.read_as for tree in trees] == ["estimates", *[None] * 7]  # type: ignore[attr-defined]

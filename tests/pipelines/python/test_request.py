@@ -46,7 +46,7 @@ def begun(**more: Any) -> Any:
             {
                 "name": "hours",
                 "domain": {"column": "hours", "lower": 0, "upper": 80},
-                "by": BY,
+                "group_by": BY,
                 "objective": "mean",
             },
         ),
@@ -69,7 +69,7 @@ def begun(**more: Any) -> Any:
             {
                 "name": "person",
                 "domain": {"column": "person", "kind": "distinct"},
-                "by": {"columns": ["sex", "city"], "keys": {"sex": ["f"], "city": ["x"]}},
+                "group_by": {"columns": ["sex", "city"], "keys": {"sex": ["f"], "city": ["x"]}},
             },
         ),
         (
@@ -84,7 +84,7 @@ def begun(**more: Any) -> Any:
             {
                 "name": "hours",
                 "domain": {"column": "hours", "lower": 0, "upper": 80},
-                "by": {"column": "sex", "keys": [0, 1], "labels": ["women", "men"]},
+                "group_by": {"column": "sex", "keys": [0, 1], "labels": ["women", "men"]},
                 "objective": "mean",
             },
         ),
