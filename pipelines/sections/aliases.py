@@ -22,8 +22,8 @@ class Alias:
     Args:
         name: the documented name.
         earlier: the name before; it is still accepted.
-        sections: the sections that have the key, by their places in earlier names; ``[]`` stands
-            for each section of a list.
+        sections: the sections that have the key, by their places in earlier names; ``[]`` is
+            each section of a list.
     """
 
     name: str

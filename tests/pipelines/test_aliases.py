@@ -122,7 +122,7 @@ def parsed(given: dict[str, Any]) -> Configuration:
 
 
 def digests(configuration: Configuration) -> list[bytes]:
-    """Of all plans that are made before there are rows."""
+    """Digests of all plans that are made before there are rows."""
     plans = [configuration.plan(), configuration.selection]
     bounds = configuration.bounds
     return [each.digest for each in [*plans, bounds and bounds.plan] if each is not None]
