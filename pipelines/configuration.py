@@ -139,9 +139,9 @@ class Configuration:
         """What is said where `id_of_all`."""
         names = ", ".join(sorted(self.parameters))
         return (
-            f"remark: the id {self.release} names no parameter, so the releases of every {names} "
-            "have one id; put a parameter into it, as in "
-            f"release: {self.release}-${{{min(self.parameters)}}}"
+            f"remark: the id {self.release} contains no parameter, so all releases, whatever the "
+            f"{names}, have one id; add a parameter, as in release: "
+            f"{self.release}-${{{min(self.parameters)}}}"
         )
 
     series: Series | None = None
@@ -414,9 +414,9 @@ class Configuration:
         keys = selected_keys(self.selected[private], workload.keys.unknown)
         if tree.domain.cells * keys.size > MAX_LEAVES:
             raise self.refused(
-                f"trees[{index}].domain: {tree.domain.cells} cells times "
-                f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
-                "is a row of the output"
+                f"trees[{index}].domain: {tree.domain.cells} cells times {keys.size} keys, which "
+                "were selected, must be at most 2^32 in total, because each is a row of the "
+                "output"
             )
         return workload.with_keys(keys)
 
@@ -475,8 +475,8 @@ class Configuration:
             return self.refused(f"trees[{index}].{key}: {rule}")
         measure = self.guarantee.budget.measure.value
         return self.refused(
-            f"privacy.{measure}: trees[{index}] cannot be planned with its share of "
-            f"the budget: {error}"
+            f"privacy.{measure}: trees[{index}] cannot be planned with its fraction of the "
+            f"budget: {error}"
         )
 
 
@@ -595,14 +595,14 @@ def _checked(
         first = min(configuration.selections.values())
         raise ConfigurationError(
             f"{source}: trees[{first}].by.keys: private does not go with series: the keys of all "
-            "runs are to be the same, so list them"
+            "runs must be the same, so list them"
         )
     _check_first_shares(configuration)
     if configuration.chooses_bounds and series is not None:
         key = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{source}: {key}: auto does not go with series: the bounds of all runs are "
-            "to be the same, so choose them by a release of its own, or give them"
+            f"{source}: {key}: auto does not go with series: the bounds of all runs must be the "
+            "same, so choose them in a separate release, or give them"
         )
     return configuration
 

@@ -48,8 +48,8 @@ def run_signing_keygen(path: str) -> int:
         "configurations."
     )
     print_line(
-        f"{path}{PUBLIC_SUFFIX}: its public key. Give it to those who are to check with: dptrees "
-        f"verify RELEASE --signer {path}{PUBLIC_SUFFIX}"
+        f"{path}{PUBLIC_SUFFIX}: its public key. Give it to people who check releases with: "
+        f"dptrees verify RELEASE --signer {path}{PUBLIC_SUFFIX}"
     )
     return 0
 
@@ -71,10 +71,11 @@ def run_rotation(path: str) -> int:
             raise UserError(f"{path} holds as many keys as it can; remove retired ones first")
         _replace(place, text)
     current, *retired = ring.ids
-    print_line(f"{path}: the key {current} is current now, for new releases.")
+    print_line(f"{path}: the current key, for new releases, is now {current}.")
     print_line(
-        f"Retired, and kept for what was begun or made under them: {', '.join(retired)}. Delete "
-        "the line of one only when no release of it is to be finished, repaired or verified."
+        "Retired keys, kept for the releases that were begun or made with them: "
+        f"{', '.join(retired)}. Delete the line of a retired key only if none of its releases "
+        "must still be finished, repaired or verified."
     )
     return 0
 

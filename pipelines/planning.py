@@ -140,8 +140,8 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
     if plan.promised is None and wanted_delta:
         behind = "; the Laplace noise that is best here spends no delta"
     print_line(
-        f"{plan.name}: {stated_guarantee(plan)}{behind}; "
-        "errors are standard errors, after estimation"
+        f"{plan.name}: {stated_guarantee(plan)}{behind}; errors are standard errors of the "
+        "estimates"
     )
     if plan.bounds is not None:
         for line in bounds_lines(plan.bounds.plan):

@@ -81,8 +81,8 @@ class _Look(threading.Thread):
                 self._bar.refresh()
             if time.monotonic() - since >= QUIET_SECONDS:
                 remark(
-                    f"the job has written no part of the release for {QUIET_SECONDS:.0f} s "
-                    f"({seen} of {self._parts} are there): it reads, or waits for workers, as the "
-                    "engine's own page shows; --timeout ends such a run"
+                    f"the job has not written a part of the release for {QUIET_SECONDS:.0f} s "
+                    f"({seen} of {self._parts} are there): it is reading, or waiting for workers; "
+                    "see the engine's own page. --timeout stops such a run"
                 )
                 since = time.monotonic()

@@ -134,7 +134,10 @@ def _print_overviews(folders: Sequence[Opened], name: str, chosen: argparse.Name
     else:
         for line in overview_table(lines).lines():
             print_line(line)
-        print_line(f"± is half of a {100 * confidence:g} % interval, each by itself.")
+        print_line(
+            f"± is half of a {100 * confidence:g} % confidence interval, for each number "
+            "separately."
+        )
     return 0
 
 
@@ -200,7 +203,7 @@ def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) 
     names = [question.name for question in folder.plan.questions]
     name: str | None = chosen.tree or (names[0] if len(names) == 1 else None)
     if name is None or name not in names:
-        which = f"there is no tree {chosen.tree!r}" if chosen.tree else "say which tree with --tree"
+        which = f"there is no tree {chosen.tree!r}" if chosen.tree else "choose one with --tree"
         raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
     return name
 
@@ -230,7 +233,7 @@ def _answers(
 def _box(tree: Released, key: str | None, chosen: argparse.Namespace) -> Answer:
     sides = {column: (lower, upper) for column, lower, upper in chosen.side}
     if len(sides) < len(chosen.side):
-        raise ValueError("side: a column is there twice")
+        raise ValueError("side: a column is given twice")
     return tree.box(sides, key)
 
 
@@ -264,7 +267,7 @@ def _nodes(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[
     if chosen.path is not None:
         node = tree.at_path(chosen.path, key)
         if chosen.level is not None:
-            raise ValueError("level: a path names its node; leave --level out")
+            raise ValueError("level: a path already identifies a node; leave --level out")
         return [node, *_children(tree, key, chosen)] if chosen.children else [node]
     if chosen.children:
         raise ValueError("children: goes with --path")
@@ -290,7 +293,7 @@ def _print(entries: Sequence[AnswerEntry], confidence: float, chosen: argparse.N
     for line in table.lines():
         print_line(line)
     together = getattr(chosen, "simultaneous", False)
-    held = "all values together" if together else "each by itself"
+    held = "for all values at once" if together else "for each number separately"
     half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
     margins = entries[0].has_rank_margin
     what = "Ranks are off by no more than their margins" if margins else "Intervals hold"

@@ -101,7 +101,7 @@ class ReleaseFolder:
             raise ValueError("its guarantee is not that of its specification")
         # Format 2 had no checksum.
         if spec["format"] != 2 and manifest[CHECKSUM] != manifest_checksum(manifest):
-            raise ValueError("it was edited or damaged: its checksum is another one")
+            raise ValueError("it was edited or damaged: its checksum does not match")
 
     def _universe(self, digest: str) -> Universe:
         """The universe of a hierarchy, which the release holds once for all its trees."""
@@ -191,14 +191,14 @@ class ReleaseFolder:
         else:
             found = file_checksum(path)
         if found != checksum:
-            raise FolderError(f"{path}: its bytes are not those that the manifest names")
+            raise FolderError(f"{path}: it does not match its checksum in the manifest")
         # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
         # threads could drop the last hold while the program ends, and abort it.
         return pq.ParquetFile(source)
 
 
 def holds_release(path: str) -> bool:
-    """Whether a folder holds a finished release: whether there is a manifest in it."""
+    """Whether a folder contains a finished release: whether there is a manifest in it."""
     name = os.path.join(path, MANIFEST)
     if not _is_remote(path):
         return os.path.exists(name)
@@ -334,7 +334,7 @@ def read_manifest(path: str) -> Mapping[str, object]:
     try:
         manifest = json.loads(read_file(name))
     except FileNotFoundError:
-        raise FolderError(f"{path}: holds no release (there is no {MANIFEST})") from None
+        raise FolderError(f"{path}: is not a release (there is no {MANIFEST})") from None
     except NotADirectoryError:
         raise FolderError(f"{path}: is not a folder") from None
     except OSError as error:

@@ -113,11 +113,11 @@ def _claimed(stage: Stage) -> bool:
 def _report_existing(stage: Stage, *, as_json: bool) -> None:
     event("standing", folder=stage.output)
     if ReleaseFolder(stage.output).manifest.get("report", {}) != stage.configuration.report:
-        remark("report: the page keeps the section that the release was made with")
+        remark("report: the page keeps the report section of the first run")
     if not as_json:
         print_line(
-            f"{stage.output}: a release of this specification is already there; no row was "
-            "read, and nothing was drawn or spent again"
+            f"{stage.output}: a release of this specification is already there; no rows were "
+            "read, and no noise was added or budget spent again"
         )
 
 
@@ -149,12 +149,12 @@ def run_due(
     """
     if request != FolderRequest():
         raise UserError(
-            "--through: goes through several runs; --repair, --discard and --nonce are of one"
+            "--through: makes several runs, but --repair, --discard and --nonce belong to one run"
         )
     options = beam_options(arguments)
     if described(options):
         raise UserError(
-            "--through: goes through several runs, and a job that is written down is one"
+            "--through: makes several runs, but a job that is written to a file is one run"
         )
     files.use_options(options)
     for each in Due(path=path, given=parameters, through=through):
@@ -173,14 +173,18 @@ def made(stage: Stage) -> tuple[Stage, bool]:
     files.use_options(stage.options)
     if stage.configuration.chooses_bounds:
         if described(stage.options):
-            raise UserError("--template_location: chosen bounds take two jobs, and it starts one")
+            raise UserError(
+                "--template_location: chosen bounds need two jobs, but a template starts one"
+            )
         configuration, left = with_unit_bounds(stage)
         configuration = with_kept_selection(configuration, discard=left.discard)
         plan = planned_once(configuration, discard=left.discard)
         stage = replace(stage, configuration=configuration, planned=plan, request=left)
     if stage.configuration.selection is not None:
         if described(stage.options):
-            raise UserError("--template_location: private keys take two jobs, and it starts one")
+            raise UserError(
+                "--template_location: private keys need two jobs, but a template starts one"
+            )
         configuration, left = with_keys(stage)
         plan = planned_once(configuration, discard=left.discard)
         stage = replace(stage, configuration=configuration, planned=plan, request=left)
@@ -209,7 +213,7 @@ def _complete(output: str, act: Callable[[], None]) -> None:
     except OutputError as error:
         raise OutputError(
             f"{error.sentence}; the release in {output} is complete, and the same command, or "
-            f"dptrees report {output}, goes on from there",
+            f"dptrees report {output}, continues from there",
             again=error.again,
         ) from None
 

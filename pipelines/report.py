@@ -34,6 +34,7 @@ from pipelines.page.extent import MAX_TREES, clip
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.page.words import guarantee_in_short, protected_in_words, word_meanings
 from pipelines.plain.titles import column_titles, titled
 from pipelines.series.lines import cost_in_words
 
@@ -67,6 +68,7 @@ def write_report_html(
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
         trees=[_page_values(page) for page in pages],
+        words=word_meanings(plan, questions[0].confidence),
         reading=merged({str(page.said["name"]): page.notes for page in pages}),
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
@@ -176,8 +178,8 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
         return ""
     first = "the first " if shown == list(plan.questions[: len(shown)]) else ""
     return (
-        f"This page shows {first}{len(shown)} of {size} trees; {size - len(shown)} are left out "
-        "here, but are in the tables of the release."
+        f"This page shows {first}{len(shown)} of {size} trees; {size - len(shown)} are only in "
+        "the tables of the release."
     )
 
 
@@ -208,24 +210,28 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     whole = plan.whole_budget
     amount = float(whole.amount)
     many = "is in k rows" if plan.unit.is_row else f"has k values of {plan.unit.name}"
-    several = f"Someone who {many} is protected with k squared times rho."
+    several = f"A person who {many} is protected with k squared times rho."
     if plan.promised is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.promised)
         numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
         first = plan.selection is not None or plan.bounds is not None
         if first or len(plan.composed) < len(plan.questions):
             several = (
-                f"Someone who {many} is protected with k times epsilon and at most "
-                "k e^((k - 1) epsilon) times delta."
+                f"A person who {many} is protected with k times epsilon and at most k e^((k - 1) "
+                "epsilon) times delta."
             )
     elif plan.budget.measure is Measure.EPSILON:
-        numbers = f"Epsilon is {amount:.6g}: probabilities change by a factor of at most "
+        numbers = (
+            f"Epsilon is {amount:.6g}: between two data sets that the guarantee compares, the "
+            "probability of any result changes by a factor of at most "
+        )
         numbers += f"{exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
-        several = f"Someone who {many} is protected with k times epsilon."
+        several = f"A person who {many} is protected with k times epsilon."
     else:
         loss = zcdp_epsilon(whole.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
     return {
+        "in_short": guarantee_in_short(plan),
         "guarantee": guarantee_in_words(plan),
         "in_numbers": numbers,
         "several": several,
@@ -241,19 +247,19 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
     period = "" if run is None else " in one period"
     if run is not None and run.max_periods is not None:
         period = " in all periods"
-    counted = "" if plan.dataset is None else f" A ledger sums them up for {plan.dataset}."
+    counted = "" if plan.dataset is None else f" A ledger tracks the total for {plan.dataset}."
     if unit.is_row:
         return {
             "protected": "one row, not one person",
-            "hidden": "a row is there and what it says",
+            "hidden": "a row is in the data, and which values it has",
             "left_out": "",
             "counted": counted,
         }
     return {
-        "protected": f"all rows of one {unit.name} together{period}",
-        "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
-        "left_out": f"Of each {unit.name} {_counted_rows(plan)} are counted. Numbers "
-        "speak of the rows that are, not of those that are left out."
+        "protected": protected_in_words(plan),
+        "hidden": f"a value of {unit.name} is in the data, and which values its rows have{period}",
+        "left_out": f"{capitalized(_counted_rows(plan))} of each {unit.name} are counted. All "
+        "numbers are about the counted rows, not about the dropped ones."
         + "".join(f" {words}" for words in cost_in_words(plan.questions)),
         "counted": counted,
     }
@@ -266,7 +272,7 @@ def _counted_rows(plan: ReleasePlan) -> str:
         return rows
     if run.max_periods is None:
         return f"{rows} in one period"
-    return f"{rows} of a period, in at most {run.max_periods} of the {run.periods} periods,"
+    return f"{rows} per period, in at most {run.max_periods} of the {run.periods} periods,"
 
 
 def _composition(plan: ReleasePlan) -> str:
@@ -277,12 +283,13 @@ def _composition(plan: ReleasePlan) -> str:
     if first:
         return f"which {', '.join(first)} and the trees spend, added up"
     if not plan.composed:
-        return "which is what the trees spend, added up"
+        return "which is the sum over the trees"
     if len(plan.composed) == len(plan.questions):
         return f"certified by composing the exact laws of all noise; {rho}"
     return (
-        "what trees with a budget of their own spend, and what composing the exact laws of the "
-        f"other trees' noise certifies, added up; of these {rho}"
+        "the sum of the budgets of trees with their own budget and of the amount that is "
+        "certified for the other trees by composing the exact laws of their noise; for these "
+        f"{rho}"
     )
 
 

@@ -83,9 +83,7 @@ def _question(folder: ReleaseFolder, tree: str | None) -> Question:
         if not results:
             raise UserError(f"{folder.path}: path: the release has no tree of paths")
         if len(results) > 1:
-            raise UserError(
-                f"{folder.path}: say which tree with --tree; it has {', '.join(results)}"
-            )
+            raise UserError(f"{folder.path}: choose one with --tree; it has {', '.join(results)}")
         tree = results[0]
     if tree not in known:
         raise UserError(f"{folder.path}: there is no tree {tree!r}; it has {', '.join(known)}")

@@ -14,7 +14,7 @@ from pipelines.terminal_text import print_line
 if TYPE_CHECKING:
     from pipelines.release_folder import ReleaseFolder
 
-_NO_LEDGER = "no ledger: nothing adds this budget to the budgets of other releases of the same data"
+_NO_LEDGER = "no ledger: the total budget of all releases of the same data is not tracked"
 
 
 # Standard error of a total, in rows, above which few rows and no rows cannot be distinguished.
@@ -51,8 +51,8 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     trees = [folder.release.tree(question.name) for question in folder.plan.questions]
     for edge in filter(None, map(full_edge, trees)):
         yield (
-            f"warning: most rows of tree {edge.tree} are counted at one end, {edge.label}: values "
-            f"beyond the bounds are counted there too; is {edge.bound} right?"
+            f"warning: most rows of tree {edge.tree} are counted in the end cell {edge.label}, "
+            f"which also counts values beyond the bounds; check {edge.bound}"
         )
     totals = [total for tree in trees if (total := tree.rows_in_all()) is not None]
     rows = max((total.rows for total in totals), default=None)
@@ -60,10 +60,10 @@ def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
     for odd in odd_totals(totals):
         if odd.is_none and odd.tree.std_error > _LOUD:
             yield (
-                f"warning: the total of tree {odd.tree.name} is no larger than its noise, whose "
-                f"standard error is {_about(odd.tree.std_error)} rows: smaller bounds of a unit's "
-                "rows or a larger budget make it smaller; or policies drop the rows, as dptrees "
-                "check shows anyone with access to them"
+                f"warning: the total of tree {odd.tree.name} is no larger than its noise "
+                f"(standard error {_about(odd.tree.std_error)} rows): use a larger budget, or "
+                "smaller bounds on the rows of a unit; if rows were dropped, dptrees check shows "
+                "why to people with access to the raw data"
             )
             continue
         held = "about 0" if odd.is_none else _about(odd.tree.rows)

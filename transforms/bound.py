@@ -58,8 +58,9 @@ class UnitOptions(PipelineOptions):
         parser.add_argument(
             "--unit_shards",
             type=int,
-            help="In how many parts the rows of privacy units are bounded; more need less memory. "
-            "By default 4 for each worker that the options name, at least 64; 128 in this process.",
+            help="Number of shards in which the rows of privacy units are bounded; more shards "
+            "need less memory. Default: 4 for each worker in the options, at least 64; 128 in "
+            "this process.",
         )
         # Set where one process holds all parts: fewer rows of each are then in memory at once.
         parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)

@@ -79,7 +79,7 @@ def _check_earlier(plan: ReleasePlan, folder: str, period: int) -> None:
             raise SeriesError(f"series: {folder} is missing, from which later runs go on")
         raise SeriesError(
             f"series: period {plan.run.period} comes after period {period}, of which {folder} "
-            "holds no finished release; a period without rows is released too"
+            "contains no finished release; a period without rows is released too"
         )
     if read_manifest(path)["spec"] != json.loads(json.dumps(for_period(plan, period).spec())):
         raise SeriesError(

@@ -85,9 +85,7 @@ def check_committed(folder: str) -> None:
         OutputError: the filesystem does not let it be read.
     """
     if not files.exists(files.join(folder, MANIFEST)):
-        raise ConservationError(
-            "the engine lost or repeated data: all of it, and nothing came to a commit"
-        )
+        raise ConservationError("the engine lost or repeated data: nothing arrived at the commit")
 
 
 @beam.typehints.with_output_types(str)
@@ -162,7 +160,9 @@ class _Commit(KeyedDoFn):
         if not is_recorded_manifest(path, record):
             # This draw lost, and none of its parts may lie beside the existing one.
             sweep_unnamed(self._output, self._plan)
-            raise CommitError(f"output: {self._output} holds another release; it stays as it is")
+            raise CommitError(
+                f"output: {self._output} contains another release; it was not changed"
+            )
         return True
 
 

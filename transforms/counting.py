@@ -124,7 +124,7 @@ def read_rows(
         return reading({name: batch.column(name) for name in question.columns})
     except (pa.ArrowException, ValueError, OverflowError):
         raise InputError(
-            f"input: a column of tree {question.name} cannot be read as its domain asks"
+            f"input: a column of tree {question.name} cannot be read as its domain requires"
         ) from None
 
 

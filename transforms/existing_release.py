@@ -28,7 +28,7 @@ def is_released(folder: str, plan: ReleasePlan) -> bool:
         plan: the specification.
 
     Raises:
-        ExistingReleaseError: the folder holds a release of another specification, or a damaged
+        ExistingReleaseError: the folder contains a release of another specification, or a damaged
             manifest.
     """
     path = files.join(folder, MANIFEST)
@@ -41,7 +41,7 @@ def is_released(folder: str, plan: ReleasePlan) -> bool:
         )
     if manifest != expected:
         raise ExistingReleaseError(
-            f"output: {folder} holds a release of another specification; choose another output"
+            f"output: {folder} contains a release of another specification; choose another output"
         )
     return True
 

@@ -184,7 +184,7 @@ def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
     if not hmac.compare_digest(kept.seal.encode(), own.encode()):
         raise KeptPlanError(
             f"output: {place} holds a plan that no run under the key {kept.key_id} wrote; start "
-            "anew with --discard, or choose another output"
+            "again with --discard, or choose another output"
         )
 
 
@@ -259,7 +259,7 @@ def find_kept(folder: str) -> KeptPlan | None:
     kept_plan = KeptPlan.from_bytes(files.read_bytes(path))
     if kept_plan is None:
         raise KeptPlanError(
-            f"output: {path} is damaged, or another version of dptrees wrote it; start anew with "
+            f"output: {path} is damaged, or another version of dptrees wrote it; start again with "
             "--discard, or choose another output"
         )
     return kept_plan
@@ -316,5 +316,5 @@ def another_plan(folder: str) -> KeptPlanError:
     """The refusal of a second plan in a folder."""
     return KeptPlanError(
         f"output: {folder} was begun with another plan; choose another output, or start an "
-        "unfinished release anew with --discard"
+        "unfinished release again with --discard"
     )

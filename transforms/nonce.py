@@ -95,8 +95,8 @@ def check_begun(folder: str, nonce: bytes) -> None:
     path = files.join(folder, NONCE)
     if not files.exists(path) or parse_nonce(files.read_bytes(path)) != nonce:
         raise NonceError(
-            f"output: the release that this job was made for is no longer begun in {folder}: "
-            "describe the job anew"
+            f"output: the release that this job was made for is no longer unfinished in {folder}: "
+            "write the job again"
         )
 
 

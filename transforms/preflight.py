@@ -35,7 +35,7 @@ class PreflightOptions(PipelineOptions):
         parser.add_argument(
             "--no_preflight",
             action="store_true",
-            help="Start the job without a look at the workers before it.",
+            help="Start the job without checking the workers first.",
         )
 
 

@@ -84,9 +84,9 @@ def is_recorded_manifest(path: str, record: bytes) -> bool:
 
 def _another_draw(folder: str) -> RecordError:
     return RecordError(
-        f"output: {folder} holds a release, or the beginning of one, made from other data, with "
-        "another key or another configuration; a second release spends its budget again, so choose "
-        "another output, or start an unfinished one anew with --discard"
+        f"output: {folder} contains a release, or the beginning of one, made from other data, "
+        "with another key or another configuration; a second release spends its budget again, so "
+        "choose another output, or start an unfinished one again with --discard"
     )
 
 

@@ -167,15 +167,15 @@ def _check_listed(plan: ReleasePlan) -> None:
     if plan.bounds is not None and plan.bounds.values is None:
         of_unit = "" if plan.bounds.of_values else " of the unit"
         raise InputError(
-            f"privacy: {plan.bounds.in_words}{of_unit} is yet to be chosen from the rows, by a "
-            "release of its own: dptrees release makes both, this transform one"
+            f"privacy: {plan.bounds.in_words}{of_unit} must first be chosen from the rows, by a "
+            "separate release: dptrees release makes both, this transform only one"
         )
     for question in plan.questions:
         keys = getattr(question, "keys", None)
         if keys is not None and not keys.is_listed:
             raise InputError(
-                f"trees: the keys of {question.name} are yet to be selected from the rows, by a "
-                "release of their own: dptrees release makes both, this transform one"
+                f"trees: the keys of {question.name} must first be selected from the rows, by a "
+                "separate release: dptrees release makes both, this transform only one"
             )
 
 

@@ -98,12 +98,12 @@ def discard(folder: str) -> None:
         folder: without a manifest.
 
     Raises:
-        ExistingReleaseError: the folder holds a finished release, or nothing of a release.
+        ExistingReleaseError: the folder contains a finished release, or nothing of a release.
     """
     _check_unfinished(folder)
     present, parts = _present(folder), _parts(folder, None) | _shared(folder)
     if not begun(folder):
-        raise ExistingReleaseError(f"output: {folder} holds nothing that --discard could remove")
+        raise ExistingReleaseError(f"output: {folder} contains nothing that --discard could remove")
     for name in (NONCE, RECORD, PLAN):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
@@ -114,8 +114,8 @@ def discard(folder: str) -> None:
 def _check_unfinished(folder: str) -> None:
     if files.exists(files.join(folder, MANIFEST)):
         raise ExistingReleaseError(
-            f"output: {folder} holds a finished release, which --discard does not remove; choose "
-            "another output"
+            f"output: {folder} contains a finished release, which --discard does not remove; "
+            "choose another output"
         )
 
 

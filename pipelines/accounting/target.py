@@ -72,8 +72,8 @@ def target_lines(target: Mapping[str, Any]) -> Iterator[str]:
     amounts = (name for name in ("epsilon", "rho", "delta") if name in target)
     budget = " and ".join(f"{name} {target[name]:g}" for name in amounts)
     yield ""
-    yield f"for the whole release, split by {target['split']}: {budget}; predicted there:"
+    yield f"for the whole release, split by {target['split']}: {budget}; predicted errors:"
     for tree in target["trees"]:
-        wanted = "" if tree["wanted"] is None else f" of {tree['wanted']:g} wanted"
+        wanted = "" if tree["wanted"] is None else f" (at most {tree['wanted']:g} wanted)"
         error = with_condition(f"{significant(tree['error'])}{wanted}, {tree['unit']}", tree)
         yield f"  {escaped(tree['name'])}: {error}"

@@ -205,8 +205,8 @@ def _errors(configuration: Configuration, rows: int) -> dict[str, float] | None:
 def unit_bounds_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     """The same for a person."""
     yield (
-        f"rows of a unit, from {entry['release']} ({entry['budget']}, spent beside this plan; "
-        f"more than {entry['most']:,} count as that):"
+        f"rows of a unit, from {entry['release']} ({entry['budget']}, spent in addition to this "
+        f"plan; more than {entry['most']:,} count as that):"
     )
     names = next((list(each["errors"]) for each in entry["bounds"] if each["errors"]), [])
     yield "  ".join(["  max_rows", "rows left out", "units cut", *(f"{name} ±" for name in names)])

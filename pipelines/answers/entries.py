@@ -86,7 +86,7 @@ def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable
     counts = [each.answer for each in answers if isinstance(each.answer, Answer)]
     if any(each.asked for each in counts):
         labels = [each.asked or each.label for each in counts]
-        columns += [Column("asked", labels, is_text=True)]
+        columns += [Column("requested", labels, is_text=True)]
         columns += [Column("answered", [each.shown for each in counts], is_text=True)]
     else:
         columns += [Column(first.noun, [each.shown or _ROOT for each in counts], is_text=True)]

@@ -71,11 +71,11 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
 
 def statistic_remarks(entries: Sequence[StatisticEntry], confidence: float) -> Iterator[str]:
     """What the intervals mean."""
-    yield f"Intervals hold with {100 * confidence:g} % confidence, each by itself."
+    yield f"Intervals hold with {100 * confidence:g} % confidence, for each number separately."
     if _has_wide_cells(entries):
         yield (
-            "Only the cells of values are known, or undivided ranges of cells: the last column is "
-            "how much of either side of an interval that takes."
+            "Values are known only up to their cells, or undivided ranges of cells; the last "
+            "column shows how much this adds to either side of an interval."
         )
 
 

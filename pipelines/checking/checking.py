@@ -107,7 +107,7 @@ def count_lines(path: str) -> int:
 
 NOT_PRIVATE = (
     "NOT PRIVATE: exact results from the raw data; only for people with access to it. Do not "
-    "publish them. Nothing is written or spent."
+    "publish them. Nothing is written, and no budget is spent."
 )
 
 

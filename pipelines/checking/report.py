@@ -19,9 +19,9 @@ _BECOMES = {
     "zero": "counted as zero",
 }
 _CAUSES = {
-    UNREAD: "is no value of the type that is read",
+    UNREAD: "is not a value of the type that is read",
     "missing": "is missing",
-    "unknown": "has no place in the tree",
+    "unknown": "is not a listed value of the tree",
 }
 
 
@@ -61,8 +61,8 @@ def check_lines(check: InputCheck) -> Iterator[str]:
     if not unit.is_row:
         yield ""
         yield (
-            f"Of each {escaped(unit.name)} a release counts {unit.bounds_in_words}: what that "
-            "leaves out is not in these numbers."
+            f"A release counts {unit.bounds_in_words} of each {escaped(unit.name)}: the numbers "
+            "here are before this bound."
         )
 
 

@@ -24,13 +24,12 @@ def add_check(commands: Commands) -> None:
     parser = add_command(
         commands,
         "check",
-        "Check the rows before a release: NOT private, for people with access to the raw data.",
+        "Check the rows before a release. The results are exact and NOT private: only for "
+        "people with access to the raw data.",
         run,
     )
     add_config(parser)
-    parser.add_argument(
-        "--rows", type=_rows, metavar="N", help="read at most so many; default: all"
-    )
+    parser.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

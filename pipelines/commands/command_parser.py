@@ -33,7 +33,11 @@ class CommandParser(argparse.ArgumentParser):
             return ""
         # Another command's, or of another question.
         is_misplaced = unknown is not None and near[0] == unknown[1]
-        return "; it does not go with this" if is_misplaced else f"; did you mean {near[0]}?"
+        return (
+            "; it belongs to another command or query"
+            if is_misplaced
+            else f"; did you mean {near[0]}?"
+        )
 
     def options(self) -> list[str]:
         """All options of the parser and of those below it."""

@@ -19,9 +19,7 @@ def add_completion(commands: Commands) -> None:
             print_line(line)
         return 0
 
-    parser = add_command(
-        commands, "completion", "Print what makes a shell complete the command.", run
-    )
+    parser = add_command(commands, "completion", "Print a completion script for a shell.", run)
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 

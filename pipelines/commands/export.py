@@ -17,7 +17,10 @@ def add_export(commands: Commands) -> None:
         return run_export(chosen.release, target, as_json=chosen.json)
 
     parser = add_command(
-        commands, "export", "Write a release's tables to tables of a lake, or to files.", run
+        commands,
+        "export",
+        "Write the tables of a release to files, or to tables of a data lake.",
+        run,
     )
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     parser.add_argument("--to", required=True, choices=_FORMATS, help="the format")
@@ -25,9 +28,11 @@ def add_export(commands: Commands) -> None:
         "--into",
         required=True,
         metavar="PLACE",
-        help="a folder, in which every table has one; of iceberg a namespace",
+        help="a folder, with a subfolder for each table; for iceberg a namespace",
     )
     parser.add_argument(
-        "--catalog", metavar="NAME", help="of iceberg, in pyiceberg's configuration"
+        "--catalog",
+        metavar="NAME",
+        help="for iceberg: name of the catalog in pyiceberg's configuration",
     )
     parser.add_argument("--json", action="store_true", help="for programs")

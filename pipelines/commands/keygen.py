@@ -15,16 +15,18 @@ def add_keygen(commands: Commands) -> None:
             return run_signing_keygen(chosen.file)
         return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
 
-    parser = add_command(commands, "keygen", "Make a release key in a new file, yours alone.", run)
+    parser = add_command(
+        commands, "keygen", "Make a release key in a new file that only you can read.", run
+    )
     parser.add_argument("file", metavar="FILE")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--rotate",
         action="store_true",
-        help="make a new key the current one of FILE, and keep the others as retired",
+        help="add a new key to FILE as the current key, and keep the others as retired keys",
     )
     what.add_argument(
         "--signing",
         action="store_true",
-        help="make a key that signs manifests instead, and its public key in FILE.pub",
+        help="make a key for signing manifests instead; its public key is written to FILE.pub",
     )

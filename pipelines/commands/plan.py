@@ -38,29 +38,30 @@ def add_plan(commands: Commands) -> None:
         "--target-error",
         type=_target_errors,
         metavar="ERROR",
-        help="find the budget of the whole release at which what its trees are for is at most this "
-        "far off: 25, or 1%% of --rows-guess, or of some trees NAME=25,NAME=1%%",
+        help="find the budget of the whole release at which the predicted errors of its trees "
+        "are at most ERROR: a number of rows such as 25, or 1%% of --rows-guess, or "
+        "NAME=25,NAME=1%% for some of the trees",
     )
     parser.add_argument(
         "--rows-guess",
         "--rows",
         type=float,
         metavar="ROWS",
-        help="a public guess of the number of rows, for a --target-error that is a fraction of it, "
-        "and for --workers",
+        help="a public guess of the number of rows; needed for --workers, and for a "
+        "--target-error in percent",
     )
     parser.add_argument(
         "--workers",
         type=_positive,
         metavar="NUMBER",
-        help="also predict what so many workers need for --rows: processors, bytes that are "
-        "shuffled, memory, files",
+        help="also predict what this number of workers needs for --rows: processor time, "
+        "shuffled bytes, memory and files",
     )
     parser.add_argument(
         "--units",
         metavar="RELEASE",
-        help="a release of how many rows privacy units have (a tree whose domain has the type "
-        "unit_rows): also show what bounds leave out, and the errors with them",
+        help="a release that counts the rows of privacy units (by a tree whose domain has the "
+        "type unit_rows): also show how many rows each bound drops, and the errors with it",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -69,7 +70,9 @@ def _positive(text: str) -> int:
     """A number of workers."""
     number = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not 1 <= number <= _MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to {_MOST_WORKERS:,}")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a whole number from 1 to {_MOST_WORKERS:,}"
+        )
     return number
 
 

@@ -16,19 +16,19 @@ def add_query(commands: Commands) -> None:
 
         return run_query(chosen)
 
-    parser = add_command(commands, "query", "Ask a release; costs no budget.", run)
+    parser = add_command(commands, "query", "Query a release; costs no budget.", run)
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
     ordered, nodes = _add_ordered(kinds), [*_add_nodes(kinds), *_add_statistics(kinds)]
     for kind in ordered:
-        kind.add_argument("--column", help="of a tree over several columns")
+        kind.add_argument("--column", help="the column, if the tree has several")
     for kind in (*ordered, *nodes):
         _add_common(kind)
 
 
 def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
     """The questions about one column with an order."""
-    cdf = kinds.add_parser("cdf", help="how many rows lie below a value")
+    cdf = kinds.add_parser("cdf", help="the number of rows below a value")
     cdf.add_argument("values", nargs="+", metavar="VALUE")
     cdf.add_argument(
         "--simultaneous",
@@ -40,7 +40,7 @@ def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
     quantile.set_defaults(exact=False)
     median = kinds.add_parser("median", help="the value below which half of the rows lies")
     median.set_defaults(exact=False, kind="quantile", values=["0.5"])
-    between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
+    between = kinds.add_parser("range", help="the number of rows in [LOWER, UPPER)")
     between.add_argument("lower", metavar="LOWER")
     between.add_argument("upper", metavar="UPPER")
     for kind in (cdf, between):
@@ -55,8 +55,8 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
         ("mean", "the mean of the values"),
         ("variance", "the variance of the values"),
         ("std", "the standard deviation of the values"),
-        ("total", "the values added up"),
-        ("share", "the part of all rows that a range of values holds"),
+        ("total", "the sum of the values"),
+        ("share", "the fraction of the rows that are in a range of values"),
     ):
         parser = kinds.add_parser(name, help=what)
         parser.add_argument(
@@ -64,7 +64,7 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
             nargs=2,
             required=name == "share",
             metavar=("LOWER", "UPPER"),
-            help='only values in [LOWER, UPPER), edges of cells; "" leaves a side open',
+            help='only values in [LOWER, UPPER), which must be edges of cells; "" means no limit',
         )
         parser.set_defaults(exact=False)
         parsers.append(parser)
@@ -77,31 +77,39 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
 
 def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
     """The questions about boxes and nodes."""
-    box = kinds.add_parser("box", help="how many rows lie in a box of several columns")
+    box = kinds.add_parser(
+        "box", help="the number of rows in a box: a range of values in each of several columns"
+    )
     box.add_argument(
         "--side",
         nargs=3,
         action="append",
         required=True,
         metavar=("COLUMN", "LOWER", "UPPER"),
-        help='[LOWER, UPPER) of a column; "" leaves a side open; once for each column',
+        help='the range [LOWER, UPPER) of a column; "" means no limit; give --side once for '
+        "each column",
     )
-    total = kinds.add_parser("sum", help="how many rows several nodes have together")
+    total = kinds.add_parser("sum", help="the number of rows in several nodes together")
     named = total.add_mutually_exclusive_group(required=True)
     named.add_argument(
         "--paths",
         nargs="+",
         metavar="PATH",
-        help="of nodes, none below another; of an ordered tree values, each for its cell, or "
-        'intervals such as "[20, 30)"; @FILE reads them from a file, one a line',
+        help="paths of nodes that do not contain each other; for an ordered tree, values (each "
+        'selects its cell) or intervals such as "[20, 30)"; @FILE reads them from a file, '
+        "one per line",
     )
-    named.add_argument("--paths-file", metavar="FILE", help="that has one of them a line")
+    named.add_argument(
+        "--paths-file", metavar="FILE", help="a file with one path, value or interval per line"
+    )
     for kind in (box, total):
         _add_exact(kind)
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
-    top.add_argument("-n", type=int, default=10, help="how many (default 10)")
+    top.add_argument("-n", type=int, default=10, help="number of nodes (default 10)")
     top.add_argument(
-        "--level", help="its number or name; default: the leaves, or with --path the level below it"
+        "--level",
+        help="number or name of the level; default: the leaves, or with --path the level below "
+        "that node",
     )
     top.add_argument("--path", help="only nodes below this one")
     top.set_defaults(exact=False)
@@ -110,27 +118,32 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
 
 def _add_node(kinds: Kinds) -> argparse.ArgumentParser:
     node = kinds.add_parser("node", help="the count of one node of the tree")
-    node.add_argument("--level", help="its number, 0 is the root, or its name")
+    node.add_argument(
+        "--level", help="the level of the node: its number (0 is the root) or its name"
+    )
     which = node.add_mutually_exclusive_group(required=True)
-    which.add_argument("--node", type=int, help="its number within the level")
-    which.add_argument("--value", help="a value that it holds")
+    which.add_argument("--node", type=int, help="the number of the node within its level")
+    which.add_argument("--value", help="a value in the node")
     which.add_argument(
         "--path",
-        help='of a hierarchy or a sparse tree, such as 44001 or JFK/LAX; "" is the root',
+        help='the path of a node in a hierarchy or sparse tree, such as 44001 or JFK/LAX; "" is '
+        "the root",
     )
-    node.add_argument("--children", action="store_true", help="also the children of the node")
+    node.add_argument("--children", action="store_true", help="also show the children of the node")
     node.add_argument(
         "--by",
         choices=("name", "count"),
-        help="the order of the children: names with numbers by their value (default), or the "
-        "largest first",
+        help="order of the children: by name, with numbers in numeric order (default), or "
+        "largest count first",
     )
     node.set_defaults(exact=False)
     return node
 
 
 def _add_exact(kind: argparse.ArgumentParser) -> None:
-    kind.add_argument("--exact", action="store_true", help="refuse to round to the edges of cells")
+    kind.add_argument(
+        "--exact", action="store_true", help="fail instead of rounding to the edges of cells"
+    )
 
 
 def add_periods(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +153,9 @@ def add_periods(parser: argparse.ArgumentParser) -> None:
         parser: of a command that reads a release.
     """
     parser.add_argument(
-        "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
+        "--window",
+        metavar="FIRST:LAST",
+        help="for a series: the periods from FIRST to LAST, both included",
     )
     parser.add_argument(
         "--to-date",
@@ -148,25 +163,30 @@ def add_periods(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=0,
         metavar="PERIOD",
-        help="of a series: all periods, as was known once this one was released (default: the "
-        "last one)",
+        help="for a series: all periods up to PERIOD, as known when PERIOD was released "
+        "(default: the last one)",
     )
 
 
 def _add_common(kind: argparse.ArgumentParser) -> None:
     """What every question takes."""
-    kind.add_argument("--tree", help="its name; may be left out where there is only one")
-    kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
+    kind.add_argument("--tree", help="name of the tree; optional if there is only one")
+    kind.add_argument("--key", help="a key of the tree, or all for a table of all keys")
     kind.add_argument(
-        "--wide", action="store_true", help="with --key all: a column a key, not a line"
+        "--wide", action="store_true", help="with --key all: one column per key instead of one line"
     )
     add_periods(kind)
     kind.add_argument(
-        "--running", action="store_true", help="of a series: to date, at each of its periods"
+        "--running",
+        action="store_true",
+        help="for a series: the totals to date, one for each period",
     )
     kind.add_argument(
-        "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
+        "--confidence",
+        type=float,
+        metavar="C",
+        help="confidence level of the intervals (default: as released)",
     )
     form = kind.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for programs, in full")
-    form.add_argument("--csv", action="store_true", help="as a table of CSV, in full")
+    form.add_argument("--json", action="store_true", help="JSON for programs, with all digits")
+    form.add_argument("--csv", action="store_true", help="a CSV table, with all digits")

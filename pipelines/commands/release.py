@@ -51,8 +51,8 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         )
 
     too_long = (
-        f"--timeout: the run took longer than {chosen.timeout} s and was stopped; the same command "
-        "goes on from there"
+        f"--timeout: the run took longer than {chosen.timeout} s and was stopped; the same "
+        "command continues from there"
     )
     if chosen.through is None:
         with watching() as watch, time_limit(chosen.timeout, too_long):
@@ -80,14 +80,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--through",
         type=_day,
         metavar="DATE",
-        help="of a series by days: every day that is not released yet up to this one, which may be "
-        "yesterday (of UTC), in place of --set date=DATE",
+        help="for a series by days, instead of --set date=DATE: release every missing day up to "
+        "DATE, which may be the word yesterday (in UTC)",
     )
     parser.add_argument(
         "--timeout",
         type=_duration,
         metavar="DURATION",
-        help="stop the run, and its job on an engine, after so long (90s, 30m, 6h): exit code 75",
+        help="stop the run, and its job on an engine, after this time (90s, 30m, 6h), with exit "
+        "code 75",
     )
 
 
@@ -95,32 +96,34 @@ def _add_telling(parser: argparse.ArgumentParser) -> None:
     """Options of what a run reports, and where."""
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     parser.add_argument(
-        "--json", action="store_true", help="report what was written as JSON, on standard output"
+        "--json",
+        action="store_true",
+        help="print a report of the release as JSON on standard output",
     )
     parser.add_argument(
         "--log-format",
         choices=FORMATS,
         default="text",
-        help="on standard error: a line for a person, or an event a line for a program",
+        help="messages on standard error: text for people, or one JSON event per line for programs",
     )
     parser.add_argument(
         "--run-id",
         type=_run_id,
         default="",
         metavar="ID",
-        help="what a scheduler calls this run, for logs and lineage; without it DPTREES_RUN_ID of "
-        "the environment, or an id of its own",
+        help="the id of this run in a scheduler, for logs and lineage; default: the environment "
+        "variable DPTREES_RUN_ID, else a new id",
     )
     parser.add_argument(
         "--metrics-file",
         metavar="FILE",
-        help="write metrics of this run there, in Prometheus' format, however it ends",
+        help="write metrics of this run to FILE in the Prometheus format, also if the run fails",
     )
     parser.add_argument(
         "--lineage",
         metavar="FILE",
-        help="add events of OpenLineage to this file, a line each; without it they go where "
-        "OPENLINEAGE_URL or OPENLINEAGE_CONFIG of the environment says",
+        help="append OpenLineage events to FILE, one per line; default: send them as the "
+        "environment variables OPENLINEAGE_URL or OPENLINEAGE_CONFIG define",
     )
 
 
@@ -130,20 +133,22 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--repair",
         action="store_true",
-        help="make damaged files of a finished release again, from the same rows and key; fails "
-        "where the rows are others, and so reveals that they are",
+        help="restore damaged files of a finished release from the same rows and key; fails if "
+        "the rows differ, which reveals that they differ",
     )
     again.add_argument(
         "--discard",
         action="store_true",
-        help="delete what an interrupted run left, and spend the budget anew",
+        help="delete the files of an interrupted run and start again; this spends the budget a "
+        "second time",
     )
     parser.add_argument(
         "--nonce",
         type=_nonce,
         metavar="HEX",
-        help="32 hexadecimal digits, in place of the random nonce of the folder: only to compare "
-        "engines or files, since releases of one key and nonce show whether their rows are equal",
+        help="32 hexadecimal digits instead of a random nonce; only for comparing engines or "
+        "files, because two releases with one key and nonce reveal whether their rows are "
+        "equal",
     )
 
 

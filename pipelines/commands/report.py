@@ -14,15 +14,14 @@ def add_report(commands: Commands) -> None:
         return run_report(chosen.release, chosen.path, chosen.tree)
 
     parser = add_command(
-        commands, "report", "Write report.html, one page without network, anew.", run
+        commands, "report", "Write report.html again: one page that works without a network.", run
     )
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     parser.add_argument(
         "--path",
         action="append",
         default=[],
-        help="of a node of a hierarchy or a sparse tree, such as 44001: the page shows it too, "
-        "with the nodes above "
-        "and right below it; may be given several times",
+        help="also show this node of a hierarchy or sparse tree, such as 44001, with the nodes "
+        "above and directly below it; may be given several times",
     )
-    parser.add_argument("--tree", help="the tree; may be left out where there is only one")
+    parser.add_argument("--tree", help="name of the tree; optional if there is only one")

@@ -20,14 +20,14 @@ def add_sample(commands: Commands) -> None:
     parser.add_argument(
         "release", metavar="RELEASE", help="the folder of a release, a run or a series"
     )
-    parser.add_argument("--tree", help="its name; may be left out where there is only one")
+    parser.add_argument("--tree", help="name of the tree; optional if there is only one")
     add_periods(parser)
     parser.add_argument(
-        "-n", type=int, metavar="ROWS", help="how many; default: the released count"
+        "-n", type=int, metavar="ROWS", help="number of rows; default: the released count"
     )
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="a new file, .parquet or .csv"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="any whole number: the same rows again"
+        "--seed", type=int, metavar="N", help="a whole number; the same seed gives the same rows"
     )

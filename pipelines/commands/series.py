@@ -13,10 +13,10 @@ def add_series(commands: Commands) -> None:
 
         return run_compact(chosen)
 
-    parser = add_command(commands, "series", "Look after the folder of a series.", run)
+    parser = add_command(commands, "series", "Maintain the folder of a series.", run)
     kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     compact = kinds.add_parser(
-        "compact", help="delete what earlier runs sealed for the runs after them; no table"
+        "compact", help="delete the sealed files that later runs no longer need; all tables stay"
     )
     compact.add_argument("series", metavar="SERIES", help="the folder of the series")
     compact.add_argument(
@@ -24,5 +24,6 @@ def add_series(commands: Commands) -> None:
         type=int,
         default=2,
         metavar="RUNS",
-        help="of the last runs, at least 1 (default 2, so that the last one can be repaired)",
+        help="number of last runs that keep their sealed files, at least 1 (default 2, so that "
+        "the last run can be repaired)",
     )

@@ -17,21 +17,28 @@ def add_verify(commands: Commands) -> None:
         return run_verify(chosen)
 
     parser = add_command(
-        commands, "verify", "Check a release against itself, its key and its rows.", run
+        commands,
+        "verify",
+        "Check that a release is complete and unchanged; optionally compare it with its key "
+        "and its rows.",
+        run,
     )
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
-    parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
+    parser.add_argument(
+        "--signer", metavar="FILE.pub", help="the public key that must have signed the manifest"
+    )
     parser.add_argument(
         "--key",
         metavar="FILE",
-        help="the release's key: its file, or a reference such as env:NAME; see also --data",
+        help="the key of the release: its file, or a reference such as env:NAME; see also --data",
     )
     parser.add_argument(
         "--data",
         nargs="+",
         metavar="CONFIG",
-        help="the release's configuration, or files of its rows: makes the release again in memory "
-        "and compares every bit, which shows whether the release was made from these rows",
+        help="the configuration of the release, or files of its rows: make the release again in "
+        "memory and compare every bit, which shows whether the release was made from these "
+        "rows",
     )
     add_set(parser)
     parser.add_argument("--json", action="store_true", help="for programs")

@@ -16,9 +16,9 @@ from pipelines.page.nodes import error_digits
 from pipelines.page.reading import Note
 
 # Reason that the estimates of a level have no measurement of their own.
-UNMEASURED = "not measured: estimated from the levels that are"
+UNMEASURED = "not measured; estimated from the measured levels"
 PUBLIC_TOTAL = "public: neighbors have the same number of rows"
-CDF_ERRORS = "predicted errors, root mean square, of a CDF point over all cells, in rows"
+CDF_ERRORS = "predicted errors of a CDF point, in rows (root mean square over all cells)"
 LEVEL_ERRORS = "predicted errors, root mean square over the nodes of each level, root first"
 
 

@@ -18,8 +18,8 @@ from pipelines.plain.lines import heading, totals
 from pipelines.target import ErrorTarget
 
 BOUNDED = (
-    "a value counts if it is among the counted values of at least one unit; how many values this "
-    "leaves out is not known"
+    "a value counts if it is among the counted values of at least one unit; the number of "
+    "dropped values is not known"
 )
 
 

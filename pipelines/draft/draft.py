@@ -40,10 +40,13 @@ privacy:
 
 trees:
 """
-_FIRST, _LAST = placeholder("the first moment"), placeholder("the moment after the last")
+_FIRST, _LAST = (
+    placeholder("the first date or time"),
+    placeholder("the date or time after the last"),
+)
 _LEAST, _END = placeholder("the least value"), placeholder("the end, above the largest value")
 _ESTIMATES = (
-    "    # optimize_for: estimates    # or counts, the default: closer, with wider intervals"
+    "    # optimize_for: estimates    # or counts (default): closer counts, wider intervals"
 )
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -38,9 +38,7 @@ in: the least value
     if left:
         place, what = left[0]
         more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-        raise ConfigurationError(
-            f"{source}: {key_path(place)}: is still to be filled in: {what}{more}"
-        )
+        raise ConfigurationError(f"{source}: {key_path(place)}: must be filled in: {what}{more}")
 
 
 def _left(

@@ -27,7 +27,7 @@ def run_init(path: str, data: str | None) -> int:
         raise UserError(f"{path} exists already, and is not overwritten")
     text = draft(path, data, None if data is None else input_columns(data))
     _write_new(path, _schema_line(path) + text)
-    print_line(f"{path}: a configuration; fill in what says <fill in ...>, and then:")
+    print_line(f"{path}: a new configuration. Replace every <fill in ...>, then run:")
     print_line(f"  dptrees plan {path}")
     return 0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipelines.faults.exit_code import ExitCode
 
-NO_MEMORY = "memory ran out; give the process more of it, or more workers with less work each"
+NO_MEMORY = "memory ran out; use a machine with more memory, or more workers with less work each"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,7 +129,7 @@ def hierarchy_weights(
     if node_weights is not None:
         nodes = rules.at(".node_weights", lambda each: _node_weights(tree, each), node_weights)
     if not any(levels) and not any(weight for _, _, weight in nodes):
-        raise RuleBroken("must hold a number above 0", at=".level_weights")
+        raise RuleBroken("must contain a number above 0", at=".level_weights")
     return NodeWeights(levels=levels, nodes=nodes)
 
 
@@ -420,7 +420,7 @@ def _node_weights(tree: Universe, value: object) -> tuple[tuple[int, int, float]
         try:
             node = tree.find(path)
         except ValueError:
-            raise RuleBroken(f"{shown(path)} is no path of the universe") from None
+            raise RuleBroken(f"{shown(path)} is not a path in the universe") from None
         if node in weights:
             raise RuleBroken(f"{shown(path)} is the path of an earlier node too")
         try:
@@ -434,7 +434,7 @@ def _node_weights(tree: Universe, value: object) -> tuple[tuple[int, int, float]
 
 def _check_level(tree: Universe, name: str) -> None:
     if name not in tree.level_names:
-        raise RuleBroken(f"{shown(name)} is no level; {_level_hint(tree, name)}")
+        raise RuleBroken(f"{shown(name)} is not a level; {_level_hint(tree, name)}")
 
 
 def _level_hint(tree: Universe, name: str) -> str:

@@ -38,9 +38,9 @@ _POLICIES = {"drop": DROPPED, "other": "counted in the leaf other"}
 _FORMS = {
     "columns": "one column for each level",
     "digits": "one code, whose digits are cut into levels",
-    "path": "one path, whose labels are the levels",
-    "calendar": "one moment, in the levels of a calendar",
-    "parents": "one name, whose parents a table lists",
+    "path": "one path; its labels are the levels",
+    "calendar": "one date or time, in the levels of a calendar",
+    "parents": "one name; a table lists its parents",
 }
 # In these forms a label is a piece of a code, which reads best whole.
 _CODES = ("digits", "calendar")
@@ -136,7 +136,7 @@ def universe_facts(question: HierarchyQuestion[Any]) -> dict[str, str]:
     facts = {
         "Counted": _counted(question.measure),
         "Column" if len(columns) == 1 else "Columns": f"{', '.join(columns)}: {_FORMS[tree.form]}",
-        "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
+        "Leaves": f"{tree.leaves:,}, public from the start; each is released, even without rows",
     }
     if question.keys is not None:
         by = clip(", ".join(question.keys.columns))

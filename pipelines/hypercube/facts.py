@@ -20,48 +20,49 @@ _HELD = {
     Holding.DENSE.value: "a counter for every node of the deepest level",
     Holding.SPARSE.value: (
         "a counter for every node of the deepest level that a row touches, and noise drawn for a "
-        "node when it is looked at"
+        "node when it is examined"
     ),
 }
 _HELD_IN = {"counters": "each counter", "sketch": "each cell of a sketch"}
 _ESTIMATE = (
-    "The least squares combination of the noisy counts of all nodes that were looked at. It may be "
-    "negative or fractional."
+    "The least squares combination of the noisy counts of all examined nodes. It may be negative "
+    "or fractional."
 )
 _EVEN_SHARES = (
-    "The node's share of its parent's count, by Algorithm 4 of Holland et al.: what its children "
-    "are off by is taken from each alike."
+    "The node's share of its parent's count, by Algorithm 4 of Holland et al.: the difference "
+    "between a node and the sum of its children is divided equally among the children."
 )
 _GIVEN = (
-    "It is given the partition: the noisy counts that made it chose which nodes are divided, and "
-    "of this choice the intervals know nothing. Nodes that were divided tend to be estimated a "
-    "little too high, those that were not a little too low."
+    "It is conditional on the partition: the same noisy counts decided which nodes are divided, "
+    "and the intervals do not account for this choice. Divided nodes tend to be estimated a "
+    "little too high, and other nodes a little too low."
 )
 _DECIDED_APART = (
-    "It is given the partition, and right for it: numbers of their own decided which nodes are "
-    "divided, so the estimates are unbiased and their standard errors exact."
+    "It is conditional on the partition, and exact for it: separate noisy numbers decided which "
+    "nodes are divided, so the estimates are unbiased and their standard errors exact."
 )
 _NO_ERRORS = (
-    "None is stated, and no standard error: what was measured also decided which nodes are "
-    "divided. Those that were divided tend to be estimated too high, the others too low, and the "
-    "least squares errors do not know of it. A box that is for estimates has exact ones."
+    "There is no interval and no standard error, because the same measurements decided which "
+    "nodes are divided. Divided nodes tend to be estimated too high and the others too low, and "
+    "the least squares errors do not account for this. A box with optimize_for: estimates has "
+    "exact intervals."
 )
 _AGAIN = (
-    "A node that is not divided was measured a second time, with all of the budget that the levels "
-    "below it would have taken: every row's way from the whole to its part spends the same, "
-    "whatever came out."
+    "A node that is not divided was measured a second time, with all of the budget of the levels "
+    "below it: every path from the root to a part spends the same budget, whatever the partition "
+    "is."
 )
 _AVERAGED = (
-    "It is near the average over the trees that could explain the noisy counts, each weighed by "
-    "how well it does."
+    "It is close to the average over the trees that could explain the noisy counts, weighted by "
+    "how well each explains them."
 )
 _SKETCHED = (
-    "Below the levels of counters it allows for the noise and not for other nodes in the same cell "
-    "of a sketch."
+    "Below the levels of counters, it accounts for the noise but not for other nodes in the same "
+    "cell of a sketch."
 )
 _INSIDE = (
-    "Rows are drawn evenly spread in each part, as they are sampled. How they lie inside a part is "
-    "not known"
+    "Rows are drawn evenly spread in each part, as sampled rows are. Their true places inside a "
+    "part are not known"
 )
 _DENSITY = (
     f"{_INSIDE}; an answer about a piece of a part has an interval from none of the part's rows to "

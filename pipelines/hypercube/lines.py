@@ -20,15 +20,15 @@ from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
 
 ADAPTIVE_ERRORS = (
-    "how far off a box is depends on the data: on which nodes are split, and how evenly rows lie "
-    "in the others"
+    "the error of a box depends on the data: on which nodes are split, and on how evenly rows "
+    "are spread in the others"
 )
 
 # With more columns a wide table is closer on pairs of them (benchmarks/boxes_or_tables.py).
 MOST_COLUMNS = 3
 TOO_MANY_COLUMNS = (
-    f"of more than {MOST_COLUMNS} columns a wide table has closer synthetic rows and counts of "
-    "pairs: domain.kind: table"
+    f"with more than {MOST_COLUMNS} columns, a wide table (domain.kind: table) gives more "
+    "accurate synthetic rows and counts of pairs"
 )
 
 
@@ -74,7 +74,7 @@ def _levels(question: HypercubeQuestion) -> Iterator[str]:
             text += " of a sketch cell"
         if isinstance(plan, AdaptivePartitionPlan) and 0 < number < plan.height:
             own = significant(math.sqrt(plan.variances.ended[number]))
-            ends = f"{own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
+            ends = f"{own} if it is not split, at {plan.thresholds[number]:,} rows or fewer"
             text = f"{text}; {ends}" if law is not None else f"{ends} in an even part"
         yield "public" if number == 0 and plan.public_total else text
 
@@ -110,7 +110,7 @@ def hypercube_summary(tree: ReleasedHypercube) -> Iterator[str]:
     """The count of all rows, the size of the partition, and the largest of its first parts."""
     yield from heading(tree.question, tree.question.columns)
     parts = len(tree.partition.parts[2])
-    yield f"  {tree.total:,} rows in a partition of {parts:,} parts; the largest first ones:"
+    yield f"  {tree.total:,} rows in a partition of {parts:,} parts; the largest nodes of the first divisions:"
     yield from map(largest, tree.top(NODES_SHOWN, tree.question.plan.depths[1]))
 
 

@@ -38,8 +38,8 @@ GRID_STEPS = 32
 _KNOWN_POINTS = 150
 
 _WINDOWS = (
-    "A chart shows the middle 99 % of a column's rows where these lie in less than half of "
-    "its bounds."
+    "If the middle 99 % of a column's rows take up less than half of its bounds, the chart shows "
+    "only these."
 )
 
 
@@ -112,10 +112,10 @@ def _with_partition(description: Description, tree: ReleasedHypercube) -> Descri
     text = (
         f"{len(partition.parts.counts):,} parts, the deepest {partition.tree.levels[-1].depth} of "
         f"{domain.bits} bits deep (halvings of the box, one column after the other); "
-        f"{sum(nodes):,} nodes were looked at"
+        f"{sum(nodes):,} nodes were examined"
     )
     columns = (
-        Column("Nodes looked at", nodes, Unit.COUNT),
+        Column("Examined nodes", nodes, Unit.COUNT),
         Column("of them parts", parts, Unit.COUNT),
         *table.columns,
     )

@@ -91,8 +91,8 @@ class Account:
         spent = self.spent + cost
         if not spent.within(self.total):
             raise LedgerError(
-                f"ledger: the total of data set {self.dataset} would be passed: {self.balance} is "
-                f"spent, and this release costs {cost.in_words(self.measure)}"
+                f"ledger: the total of data set {self.dataset} would be exceeded: {self.balance} "
+                f"is spent, and this release costs {cost.in_words(self.measure)}"
             )
         return replace(self, spent=spent)
 

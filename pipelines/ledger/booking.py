@@ -162,8 +162,8 @@ class Booking:
         entry = self.active_entry
         if entry is None or entry.nonce != manifest.get("nonce"):
             raise LedgerError(
-                f"output: {self.output} holds a release that {self.ledger.url} knows nothing of, "
-                "so its budget is not counted there; choose another output"
+                f"output: {self.output} contains a release that is not in {self.ledger.url}, so "
+                "its budget is not counted there; choose another output"
             )
         self.ledger.commit(entry.number, entry.nonce, str(manifest["record"]))
         return entry

@@ -133,8 +133,8 @@ def _check_sum(account: Account, rows: list[Mapping[str, Any]]) -> None:
     costs = [Loss.from_texts(row) for row in rows if row["state"] != State.WITHDRAWN.value]
     if sum(costs, start=Loss()) != account.spent:
         raise LedgerError(
-            f"ledger: data set {account.dataset} has {account.balance} spent, which is not the sum "
-            "of its releases: the ledger was edited or damaged"
+            f"ledger: data set {account.dataset} has {account.balance} spent, which is not the "
+            "sum over its releases: the ledger was edited or damaged"
         )
 
 

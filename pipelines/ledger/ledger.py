@@ -161,11 +161,13 @@ class Ledger:
         """Refuses a folder whose beginning is of another release, and discarding nothing."""
         if request.begun and not request.anew:
             raise LedgerError(
-                f"output: {request.folder} holds the beginning of a release that {self.url} knows "
-                "nothing of; choose another output, or start anew with --discard"
+                f"output: {request.folder} contains the beginning of a release that is not in "
+                f"{self.url}; choose another output, or start again with --discard"
             )
         if request.anew and not request.begun:
-            raise LedgerError(f"output: {request.folder} holds nothing that --discard could remove")
+            raise LedgerError(
+                f"output: {request.folder} contains nothing that --discard could remove"
+            )
 
     def record(self, number: int, record: bytes) -> None:
         """Takes down the record of a draw, or sees that it is the one that was taken down.
@@ -180,8 +182,8 @@ class Ledger:
                 change_entry(connection, number, record=record.hex())
             elif entry.record != record.hex():
                 raise LedgerError(
-                    f"ledger: release {entry.release} was drawn from other data before, and a "
-                    f"second draw spends its budget again; choose another id{_or_discard(entry)}"
+                    f"ledger: release {entry.release} was made from other data before, and making "
+                    f"it again would spend its budget again; choose another id{_or_discard(entry)}"
                 )
 
     def commit(self, number: int, nonce: str, record: str) -> None:
@@ -199,8 +201,8 @@ class Ledger:
             _check_active(entry)
             if entry.nonce != nonce or entry.record not in (None, record):
                 raise LedgerError(
-                    f"output: {entry.folder} holds another draw than the one that the ledger has "
-                    f"of release {entry.release}"
+                    f"output: {entry.folder} contains other noise than the ledger has recorded "
+                    f"for release {entry.release}"
                 )
             if entry.state is State.RESERVED:
                 state = State.COMMITTED.value
@@ -234,7 +236,7 @@ def _first_paid(connection: Connection, request: BudgetRequest, cost: Loss) -> L
     entry = active_entry(connection, request.dataset, first)
     if entry is None or entry.state is not State.COMMITTED or entry.cost != cost:
         raise LedgerError(
-            f"series: the ledger knows no finished period 1 of {request.plan.name} at this budget, "
+            f"series: the ledger has no finished period 1 of {request.plan.name} at this budget, "
             "which pays for all of them"
         )
     drawn = was_discarded(connection, request.dataset, entry_id(request.plan))
@@ -250,15 +252,15 @@ def _locked_entry(connection: Connection, number: int) -> LedgerEntry:
 def _check_active(entry: LedgerEntry) -> None:
     if not entry.is_active:
         raise LedgerError(
-            f"ledger: release {entry.release} was given up with --discard while this job ran; what "
-            "it made is no release"
+            f"ledger: release {entry.release} was discarded (--discard) while this job ran, so "
+            "the files of this job are not a release"
         )
 
 
 def _or_discard(entry: LedgerEntry) -> str:
     """What else can be done about an entry, where it is of no finished release."""
     begun = entry.state is State.RESERVED
-    return ", or give up what was begun with --discard" if begun else ""
+    return ", or delete the unfinished release with --discard" if begun else ""
 
 
 def _check_same(entry: LedgerEntry, request: BudgetRequest) -> None:
@@ -280,8 +282,8 @@ def _check_same(entry: LedgerEntry, request: BudgetRequest) -> None:
     ):
         if own != other:
             raise LedgerError(
-                f"release: {name} {state} {at}, and this one has {what}: a second draw spends its "
-                f"budget again; choose another id{or_discard}"
+                f"release: {name} {state} {at}, and this one has {what}: making it again would "
+                f"spend its budget again; choose another id{or_discard}"
             )
 
 

@@ -64,17 +64,17 @@ def _check_account(found: Account, wanted: Account, *, change_total: bool) -> No
     ):
         if own != other:
             raise LedgerError(
-                f"ledger: data set {found.dataset} is there with {what} {own}, not {other}, which "
+                f"ledger: data set {found.dataset} already has {what} {own}, not {other}, which "
                 "never changes; choose another id"
             )
     total = found.total.in_words(found.measure)
     if found.total != wanted.total and not change_total:
         raise LedgerError(
-            f"ledger: data set {found.dataset} is there with a total of {total}; --change-total "
-            "sets another"
+            f"ledger: data set {found.dataset} already has a total of {total}; --change-total "
+            "changes it"
         )
     if not found.spent.within(wanted.total):
         raise LedgerError(
-            f"ledger: a total of {wanted.total.in_words(found.measure)} is below what is spent of "
-            f"data set {found.dataset}: {found.spent.in_words(found.measure)}"
+            f"ledger: a total of {wanted.total.in_words(found.measure)} is below the spent budget "
+            f"of data set {found.dataset}: {found.spent.in_words(found.measure)}"
         )

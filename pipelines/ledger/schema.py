@@ -83,8 +83,8 @@ def upgrade(connection: Connection, url: LedgerUrl) -> str | None:
     script = ScriptDirectory(str(_VERSIONS.parent), version_locations=[str(_VERSIONS)])
     if before not in (None, *(each.revision for each in script.walk_revisions())):
         raise LedgerError(
-            f"ledger: {url} is of version {before}, which this program does not know; use the "
-            "dptrees that made it"
+            f"ledger: {url} is of version {before}, which this program cannot read; use the "
+            "version of dptrees that made it"
         )
     with EnvironmentContext(
         Config(), script, fn=lambda revision, _: script._upgrade_revs("head", revision)

@@ -42,44 +42,44 @@ from pipelines.page.reading import ADDS_UP, CENTERED, Note, consistent_count, in
 from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
 
-_SPREAD = "inside a node that was not split that node's estimate, spread evenly."
+_SPREAD = "inside a node that was not split, the estimate of that node is spread evenly."
 _UNBIASED: Note = (
     "estimate",
-    "The least squares combination of all noisy counts of the tree that came out, unbiased given "
+    "The least squares combination of all noisy counts of the resulting tree, unbiased given "
     f"that tree; {_SPREAD}",
 )
 _TOGETHER: Note = (
     "estimate",
-    "The least squares combination of all noisy counts of the tree that came out, which was chosen "
-    f"by the same counts, so it may be a little biased; {_SPREAD}",
+    "The least squares combination of all noisy counts of the resulting tree. The same counts "
+    f"chose this tree, so the estimate may be slightly biased; {_SPREAD}",
 )
 _ERROR: Note = (
     "standard error",
-    "The typical distance between estimate and truth, given which nodes were split. There is none "
-    "inside a node that was not split.",
+    "The typical distance between an estimate and the true number, given the split nodes. There "
+    "is no standard error inside a node that was not split.",
 )
 _EDGES = (
-    "Inside a node that was not split it is a bound: from what is known of the node's two edges, "
-    "since no count is below 0."
+    "Inside a node that was not split, it is a bound that follows from the two edges of the "
+    "node, because no count is below 0."
 )
 _ENDS = (
-    f"{CENTERED} Inside a node that was not split it goes from 0 to the upper end of the interval "
-    "of that node."
+    f"{CENTERED} Inside a node that was not split, it goes from 0 to the upper end of the "
+    "interval of that node."
 )
 _MECHANISM = (
-    "a node of few rows is not split, and what is left of the budget on the way to its "
-    "leaves measures it again; every leaf's way spends the whole"
+    "nodes with few rows are not split; such a node is measured a second time with the budget of "
+    "the levels below it, so every path from the root to a leaf spends the whole budget"
 )
 _BY_MEASUREMENT = (
-    "which nodes are split is decided by their noisy counts, so that all of the budget is in the "
-    "counts; estimates of nodes near the limit are off by a little more than their noise"
+    "the noisy counts themselves decide which nodes are split, so decisions take no budget from "
+    "the counts; estimates of nodes near the limit are off by a little more than their noise"
 )
 
 # What is read of counts, by the field of its predicted errors.
 _READ = {"predicted_prefix_counts": CDF, "predicted_range_counts": RangeObjective()}
 _AVERAGED = (
-    "near averages over the trees that could explain the noisy counts, each weighed by how well it "
-    "does; intervals are those of the estimates, which are not averaged"
+    "close to averages over the trees that could explain the noisy counts, weighted by how well "
+    "each explains them; intervals are for the estimates, which are not averaged"
 )
 
 
@@ -100,7 +100,7 @@ def adaptive_description(question: TreeQuestion[AdaptiveMechanism]) -> Descripti
         table=_table(plan, errors),
         facts=_facts(mechanism),
         predicted=predicted,
-        intervals=", given the tree that came out",
+        intervals=", given the resulting tree",
         notes=(
             _TOGETHER if mechanism.counts else _UNBIASED,
             *consistent_count(ADDS_UP),
@@ -142,11 +142,16 @@ def _table(plan: AdaptivePlan, errors: list[float]) -> Table:
                 "Split from, in noisy rows",
                 split,
                 Unit.COUNT,
-                "split from {} noisy rows",
+                "split at {} noisy rows or more",
                 "split_from",
             ),
             Column("", decision, Unit.LAW, key="decision_scale"),
-            Column(f"{second}, standard deviation", again, Unit.DEVIATION, "else again {}"),
+            Column(
+                f"{second}, standard deviation",
+                again,
+                Unit.DEVIATION,
+                "otherwise measured again: {}",
+            ),
             Column("", again, Unit.LAW, key="second_scale"),
             Column("Error if every node is split", errors, Unit.ERROR),
         )
@@ -162,8 +167,8 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
     facts = {"Adaptive": _MECHANISM, "Decisions": _BY_MEASUREMENT}
     if plan.decision_part:
         facts["Decisions"] = (
-            f"{100 * float(plan.decision_part):g} % of the budget of a level that decides pays for "
-            "decisions alone, so that given the tree that came out estimates are unbiased"
+            f"{100 * float(plan.decision_part):g} % of the budget of each level with decisions is "
+            "for decisions alone, so that estimates are unbiased given the resulting tree"
         )
     if plan.public_total:
         facts["Exact"] = "the number of rows, public by declaration and not protected"
@@ -175,8 +180,8 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
         most = float(f"{rows_of_adaptive(if_all_split(plan).setting, counts=mechanism.counts):.2g}")
         read = "counts" if mechanism.counts else "estimates"
         facts["Best for"] = (
-            f"up to about {most:,.0f} rows, where its {read} are expected to be closer than with "
-            "whole levels"
+            f"up to about {most:,.0f} rows; for more rows, noise on whole levels is expected to "
+            f"give more accurate {read}"
         )
     return facts
 
@@ -220,7 +225,7 @@ def _predicted_counts(mechanism: AdaptiveMechanism) -> dict[str, Any]:
 
 
 def _counts_in_words(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
-    rows = "no guess, so as for" if mechanism.guessed_rows is None else "a guess of"
+    rows = "no guess, assuming" if mechanism.guessed_rows is None else "a guess of"
     for name, objective in _READ.items():
         if counts := entry.get(name):
             yield count_error_in_words(counts, objective, rows)
@@ -267,9 +272,9 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
         heading=heading,
         rows=rows,
         notes=(
-            "the error depends on the data: the fewer nodes are split, the less noise; rows of a "
-            f"node that is not split, of up to about {most_undivided(mechanism.plan):,}, are taken "
-            "to lie evenly",
+            "the error depends on the data: the fewer nodes are split, the less noise; the rows "
+            f"of a node that is not split (up to about {most_undivided(mechanism.plan):,}) are "
+            "assumed to be evenly spread",
             *(_counts_in_words(mechanism, entry) if mechanism.is_ordered else ()),
         ),
     )

@@ -14,13 +14,14 @@ from pipelines.page.reading import Note
 
 _RANK: Note = (
     "rank",
-    "The number of rows below a value. That of a quantile's value is near the wanted one, by as "
-    "many rows as the table says at most, with the stated confidence for each by itself.",
+    "The number of rows below a value. The rank of a released quantile differs from the "
+    "requested rank by at most the number of rows in the table, with the stated confidence for "
+    "each quantile separately.",
 )
 _DENSE = (
-    "the standard deviation of a rank holds where rows lie densely: it is less where cells hold "
-    "many rows each, more where few are spread over many cells; the most that it is off by holds "
-    "for any data"
+    "the standard deviation of a rank is for densely spread rows: it is smaller if each cell has "
+    "many rows, and larger if few rows are spread over many cells; the bound on the error of a "
+    "rank holds for any data"
 )
 
 
@@ -48,8 +49,8 @@ def exponential_description(question: ExponentialQuestion) -> Description:
         columns.append(Column("Interval reaches, rows", rows, Unit.COUNT, phrase))
         facts["Intervals"] = (
             f"{100 * float(plan.interval_share):g} % of the budget, {measure} "
-            f"{float(plan.interval_amount):.4g} each; with {confidence} they hold the quantile; "
-            "their ends aim at ranks so many rows below and above it as the interval reaches"
+            f"{float(plan.interval_amount):.4g} each; with {confidence} they contain the "
+            "quantile; their ends are as many ranks below and above it as the interval reaches"
         )
     return Description(
         entry=lambda: {

@@ -44,7 +44,7 @@ def factorized_description(question: OrderedQuestion[FactorizedMechanism]) -> De
         f"std error {significant(deviation)}, where a row moves all sums together by at most 1 "
         "(root of the sum of squares)"
     )
-    nodes = "sums of estimated cells: no level has noise of its own"
+    nodes = "sums of estimated cells; no level has its own noise"
     title = "Nodes of each key" if plan.keyed else "Nodes"
     sizes = Column(title, plan.tree.level_sizes, Unit.COUNT)
     return Description(

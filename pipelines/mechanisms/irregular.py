@@ -28,16 +28,16 @@ from pipelines.target import ErrorTarget
 from pipelines.user_error import UserError
 
 _AS_MEASURED = (
-    "none: an estimate is the node's own noisy count, and that of a node with a single child its "
-    "child's; estimates of children do not add up, the counts do"
+    "none: an estimate is the node's own noisy count, or for a node with a single child the "
+    "noisy count of this child; estimates of children do not add up, but counts do"
 )
 _CHAINS = (
     "A node with a single child has its child's count: both are measured once, with the budget of "
     "both, so the nodes of one level can differ in their noise."
 )
 SPARED = (
-    "Where counts had to be lowered to keep others from being negative, the smallest ones of a "
-    "node were lowered first, so that large ones are unbiased."
+    "If counts had to be lowered to keep others from being negative, the smallest ones of a node "
+    "were lowered first, so that large ones are unbiased."
 )
 
 

@@ -83,7 +83,7 @@ def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Descript
 
 def cdf_error_in_words(error: float) -> str:
     """Return the predicted error of a CDF in words."""
-    return f"{error:,.4g} rows, root mean square, of a CDF point over all cells"
+    return f"{error:,.4g} rows for a CDF point (root mean square over all cells)"
 
 
 def linear_notes(noun: str = "number of rows", *, signed: bool = False) -> tuple[Note, ...]:
@@ -124,11 +124,14 @@ def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
     plan, counts = mechanism.plan, ""
     estimates = ""
     if plan.measured is Measured.PREFIXES:
-        estimates = "every prefix has noise of its own"
+        estimates = "every CDF point has its own noise"
     elif not plan.is_efficient:
-        estimates = f"as in a paper and not by least squares: {plan.estimator.value}"
+        estimates = f"by the estimator of a paper, not by least squares: {plan.estimator.value}"
     if mechanism.consistency is Consistency.SHRUNK:
-        counts = "counts of siblings are drawn to even ones, by as much as noise may part them"
+        counts = (
+            "counts of siblings are moved towards equal counts, by as much as noise may separate "
+            "them"
+        )
     elif mechanism.consistency is not Consistency.TOP_DOWN:
         counts = f"from the closest CDF ({mechanism.consistency.value})"
     made_for = "the counts, by a model, and not the estimates" if mechanism.for_counts else ""
@@ -208,12 +211,16 @@ def _error_name(objective: Objective) -> str:
     return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
 
 
+# The estimators of candidates, whose names dpcore gives, in words.
+_ESTIMATORS = {"efficient": "least squares", "as published": "as in the paper"}
+
+
 def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, Any]) -> Errors:
     objective = question.mechanism.objective
     names, heading = ["cdf_rmse"], CDF_ERRORS
     if not question.is_ordered:
         names = [_error_name(objective)]
-        heading = "predicted error, root mean square, of the count of a category, in rows"
+        heading = "predicted error of the count of a category, in rows (root mean square)"
     elif objective != CdfObjective():
         names.append(_error_name(objective))
         heading += f",\nand of {objective.reads}, in {objective.unit}"
@@ -221,7 +228,7 @@ def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, A
         heading=heading,
         rows=[
             (
-                f"{each['label']}, {each['estimate']}",
+                f"{each['label']}, {_ESTIMATORS.get(each['estimate'], each['estimate'])}",
                 [each["predicted"].get(name) for name in names],
                 shape_in_words(each["fanouts"]) if question.is_ordered else "",
             )
@@ -233,7 +240,7 @@ def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, A
 
 def _counts_in_words(mechanism: UniformMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
     if counts := entry.get("predicted_counts"):
-        rows = "a guess of" if mechanism.guessed_rows else "no guess, so as for"
+        rows = "a guess of" if mechanism.guessed_rows else "no guess, assuming"
         yield count_error_in_words(counts, mechanism.objective, rows)
 
 
@@ -241,8 +248,8 @@ def count_error_in_words(counts: Mapping[str, Any], objective: Objective, rows: 
     """Return the predicted error of counts, and where its number of rows comes from."""
     typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
     return (
-        f"counts, {objective.reads}: {typical} {objective.unit} off by a model ({least} to {most} "
-        f"on public histograms; {rows} {counts['rows']:,} rows)"
+        f"counts, {objective.reads}: {typical} {objective.unit} expected error by a model "
+        f"({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
     )
 
 

@@ -16,9 +16,9 @@ from pipelines.page.reading import ADDS_UP, consistent_count, interval
 T = TypeVar("T")
 
 _NOTES = (
-    ("estimate", "One of a few numbers; the tree says what they mean."),
+    ("estimate", "One of a few numbers; the section of the tree explains them."),
     *consistent_count(ADDS_UP),
-    *interval("It need not be centred, and a consistent count may lie outside it."),
+    *interval("It may not be centered on the estimate, and a consistent count may be outside it."),
 )
 # Lowest estimates that are shown, beside the highest.
 LOWEST_SHOWN = 10

@@ -29,8 +29,10 @@ def account_metrics(
     """
     prefix = "ledger" if release is None else "run_ledger"
     total = Metric(name=f"{prefix}_budget", text="Budget of a data set over all releases.")
-    spent = Metric(name=f"{prefix}_spent", text="What of it is spent, or reserved by a release.")
-    left = Metric(name=f"{prefix}_left", text="What of it is left.")
+    spent = Metric(
+        name=f"{prefix}_spent", text="Budget of a data set that is spent, or reserved by a release."
+    )
+    left = Metric(name=f"{prefix}_left", text="Remaining budget of a data set.")
     for account in accounts:
         held = (account.total, account.spent, account.total - account.spent)
         for metric, loss in zip((total, spent, left), held, strict=True):
@@ -54,7 +56,7 @@ def ledger_metrics(listed: Iterable[tuple[Account, Rows]]) -> list[Metric]:
     )
     series = Metric(
         name="ledger_spent_by_series",
-        text="What of it the first runs of series spent, for all of their runs.",
+        text="Budget that the first runs of series spent, for all of their runs.",
     )
     for account, rows in found:
         for name in account.total.counted(account.measure):

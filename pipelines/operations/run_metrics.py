@@ -75,23 +75,23 @@ def _end_metrics(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
     if ended.completed is not None and ended.made is not None:
         yield _one(
             "run_completed_timestamp_seconds",
-            "When the last run last saw a release finished.",
+            "When the last run last finished a release.",
             release,
             ended.completed,
         )
-        yield _one("run_made", "How many releases the last run made.", release, ended.made)
+        yield _one("run_made", "Number of releases that the last run made.", release, ended.made)
 
 
 def _run_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
     seconds = max(0.0, round(ended.time - ended.begun, 3))
-    yield _one("run_seconds", "How long the last run took.", release, seconds)
+    yield _one("run_seconds", "Duration of the last run.", release, seconds)
     steps: dict[str, float] = {}
     for step in ended.steps:  # of private keys and of several periods each comes again
         name = str(step["name"])
         steps[name] = steps.get(name, 0.0) + float(str(step["seconds"]))
     yield Metric(
         name="run_step_seconds",
-        text="How long each step of it took that came to its end.",
+        text="Duration of each finished step of the last run.",
         samples=[({**release, "step": name}, round(spent, 3)) for name, spent in steps.items()],
     )
     found = versions()
@@ -113,11 +113,11 @@ def _plan_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Ite
     # Until private keys are selected, the plan has placeholders for them.
     if plan.selection is None or ended.is_there:
         parts = sum(1 for _ in planned_parts(plan))
-        yield _one("release_parts", "Files of tables that it is planned to have.", release, parts)
+        yield _one("release_parts", "Planned number of files of tables.", release, parts)
     trees = totals_entry(stage.configuration, plan)["trees"]
     yield Metric(
         name="tree_predicted_error",
-        text="Standard error that is planned for what a tree is made for.",
+        text="Planned standard error of the objective of a tree.",
         samples=[
             ({**release, "tree": each["name"], "unit": each["unit"]}, each["error"])
             for each in trees

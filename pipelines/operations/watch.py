@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The library of OpenLineage sends events to the place that one of these names.
 _TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
-_FAULT = "a fault of the program, or of its engine"
+_FAULT = "an error in the program, or in its engine"
 
 
 @dataclass(kw_only=True)

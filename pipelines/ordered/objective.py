@@ -83,7 +83,7 @@ def _guessed_cdf(
         try:
             place = domain.find_boundary(value)
         except ValueError:
-            raise Refusal("guess", f"{value} is no value of the domain") from None
+            raise Refusal("guess", f"{value} is not a value of the domain") from None
         if place == domain.cells and part != 1:
             raise Refusal("guess", f"{value} must lie below the end of the domain")
         if place <= places[-1] and not (place == 0 and len(places) == 1):

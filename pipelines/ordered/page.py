@@ -283,10 +283,13 @@ def _read_median(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, s
 
 def _share_note(question: OrderedQuestion[Any]) -> str:
     if question.public_total:
-        return "The total is public and exact, so the band is that of the rows divided by it."
+        return (
+            "The total is public and exact, so the band is the interval of the rows divided by "
+            "the total."
+        )
     return (
-        "The band is that of the rows divided by the released total count; the error of this total "
-        "is not in it."
+        "The band is the interval of the rows divided by the released total count; it does not "
+        "include the error of this total."
     )
 
 
@@ -324,9 +327,9 @@ def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str
         return ""
     parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
     return (
-        f"{undivided:,} {parts} not divided down to cells: a part with too few rows to be worth "
-        "dividing at this budget is given as one number, spread evenly. One bar represents all of "
-        "it, the line is straight there and the band as wide as the part's rows."
+        f"{undivided:,} {parts} not divided down to cells: a part with too few rows for this "
+        "budget is published as one number and drawn evenly spread. It has one bar and a "
+        "straight line, and the band is as wide as the rows of the part."
     )
 
 

@@ -186,7 +186,7 @@ class OrderedTree(KnownLeavesSection):
     def _check_metrics(self) -> Self:
         if self.metrics == (COUNT,) and self.domain.is_ordered:
             raise RuleBroken(
-                "count alone needs no values: a tree over the groups, as categories, counts them",
+                "count alone needs no values: use a tree with the groups as categories",
                 at=".metrics",
             )
         if set(self.metrics) - {COUNT} and not self.domain.is_ordered:
@@ -219,9 +219,9 @@ class OrderedTree(KnownLeavesSection):
             raise RuleBroken(refused[1], at=f".{key}")
         if self.chosen_objective == "nodes":
             if self.fanouts is None:
-                raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")
+                raise RuleBroken("is required for the objective nodes", at=".fanouts")
             if not self.level_weights:
-                raise RuleBroken("is needed for the objective nodes", at=".level_weights")
+                raise RuleBroken("is required for the objective nodes", at=".level_weights")
         _ = self.planned_for
         self._check_counts()
         return self
@@ -251,8 +251,8 @@ class OrderedTree(KnownLeavesSection):
         only_rows = self.guess is not None and not self.guess.below
         if only_rows and not repaired:
             raise RuleBroken(
-                "rows alone matter to counts that are made from efficient estimates of cells in "
-                "order, top_down or shrunk",
+                "rows alone is only for counts of cells in order with estimation full and "
+                "consistency top_down or shrunk",
                 at=".guess",
             )
         if self.read_as == ReadAs.QUANTILES.value and self.chosen_objective != "quantiles":

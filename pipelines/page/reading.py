@@ -9,17 +9,17 @@ Note = tuple[str, str]
 
 STANDARD_ERROR: Note = (
     "standard error",
-    "The typical distance between estimate and truth. It follows from the noise alone and not from "
-    "the data.",
+    "The typical distance between an estimate and the true number. It depends on the noise "
+    "alone, not on the data.",
 )
 ADDS_UP = "The counts of a node's children add up to its own."
 BIASED = (
-    "As none is negative, counts are too large on average where next to nothing is, and too small "
-    "elsewhere: for sums over numbers of your own choice add up estimates."
+    "Because no count is negative, counts are too large on average in nearly empty places, and "
+    "too small elsewhere. To add up numbers of your choice, use estimates."
 )
 CENTERED = (
-    "It is centred on the estimate and cut off at what is possible, so a consistent count may lie "
-    "outside its interval."
+    "It is centered on the estimate and cut off at the smallest and largest possible values, so "
+    "a consistent count may be outside its interval."
 )
 
 
@@ -31,8 +31,9 @@ def unbiased_estimate(noun: str) -> Note:
     """
     return (
         "estimate",
-        f"The unbiased estimate of the true {noun}, the least squares combination of all noisy "
-        "counts where the tree does not say otherwise. It may be negative or fractional.",
+        f"The unbiased estimate of the true {noun}: the least squares combination of all noisy "
+        "counts, unless the section of the tree states otherwise. It may be negative or "
+        "fractional.",
     )
 
 
@@ -45,7 +46,7 @@ def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
     """
     size = "nonnegative whole number near the estimate"
     if signed:
-        size = "whole number near the estimate, nonnegative where no value may be negative"
+        size = "whole number near the estimate, nonnegative if no value can be negative"
     made = f"A {size}, made consistent."
     if not signed:
         made += f" {BIASED}"
@@ -61,8 +62,8 @@ def interval(more: str, *, noun: str = "number") -> tuple[Note, Note]:
     """
     return (
         "interval",
-        f"Holds the true {noun} with the stated confidence, for each number by itself and not for "
-        "all of them at once.",
+        f"Contains the true {noun} with the stated confidence: for each number separately, not "
+        "for all numbers at once.",
     ), ("interval", more)
 
 

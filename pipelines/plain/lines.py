@@ -45,7 +45,7 @@ def heading(question: Question, columns: Iterable[str]) -> Iterator[str]:
     note = counted_note(question)
     yield (
         f"{question.name} ({', '.join(columns)}; ± is half of a "
-        f"{100 * question.confidence:g} % interval{'' if note is None else f'; {note}'})"
+        f"{100 * question.confidence:g} % confidence interval{'' if note is None else f'; {note}'})"
     )
 
 

@@ -36,12 +36,12 @@ def check_page(folder: str) -> str:
     except FolderError as error:
         raise NotChecked(str(error)) from None
     if not all(map(is_tree, release.plan.questions)):
-        raise NotChecked(f"{REPORT} is not one that this program makes")
+        raise NotChecked(f"{REPORT} is not a page that this program makes")
     if page != write_report_html(release, {}).encode():
         raise NotChecked(
-            f"{REPORT} is not the page that this version makes of the tables: it was edited, made "
-            "with paths of your own or by another version; do not trust it, and make it again with "
-            "dptrees report"
+            f"{REPORT} is not the page that this version makes from the tables: it was edited, or "
+            "made with chosen paths or by another version; do not trust it, and make it again "
+            "with dptrees report"
         )
     return f"{REPORT} is the page of these tables"
 

@@ -69,5 +69,5 @@ def _compare(question: TreeQuestion[Any], reported: ReportedErrors) -> None:
         relative = np.abs(known) if column == "std_error" else 1.0
         if not (np.abs(known - other) <= exact + _TOLERANCE * relative).all():
             raise CheckFailed(
-                f"{kind} of tree {question.name}: {column} is not that of the tree that came out"
+                f"{kind} of tree {question.name}: {column} is not that of the resulting tree"
             )

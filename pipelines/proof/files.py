@@ -76,7 +76,7 @@ def _named_file(folder: str, manifest: Mapping[str, Any], name: str) -> pq.Parqu
         raise ValueError(f"{name} cannot be read") from None
     files = manifest.get("files")
     if not isinstance(files, dict) or files.get(name) != actual:
-        raise ValueError(f"{name} has not the bytes that the manifest names")
+        raise ValueError(f"{name} does not match its checksum in the manifest")
     return parquet_file(path)
 
 
@@ -89,14 +89,14 @@ def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
         _check_part(part, entry, f"parts[{number}]")
     planned = sum(1 for _ in planned_parts(plan))
     if planned != len(parts):
-        raise CheckFailed(f"{len(parts)} parts are named; the plan has {planned}")
+        raise CheckFailed(f"{len(parts)} parts are in the manifest; the plan has {planned}")
     known = {_public_name(table) for each in plan.questions for table in each.public_tables}
     if any(each.measured_trees[0].spec().get(QUANTILES) for each in plan.questions):
         known.add(concluded_file(QUANTILES))
     for name in sorted(known - files.keys()):
-        raise CheckFailed(f"{name} is planned, and not named")
+        raise CheckFailed(f"{name} is planned, but is not in the manifest")
     for name in sorted(files.keys() - known):
-        raise CheckFailed(f"{name} is named, and not planned")
+        raise CheckFailed(f"{name} is in the manifest, but is not planned")
     return f"as planned: parts {planned}, other files {len(files)}"
 
 
@@ -134,19 +134,21 @@ def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> 
         for name in sorted(present - expected.keys() - set(BESIDE)):
             if _kind(name) in within:
                 continue
-            raise CheckFailed(f"{name} lies there, and the manifest does not name it")
+            raise CheckFailed(f"{name} is there, but is not in the manifest")
         for name, checksum in expected.items():
             if file_checksum(os.path.join(folder, *name.split("/"))) != checksum:
-                raise CheckFailed(f"{name} has not the bytes that the manifest names")
+                raise CheckFailed(f"{name} does not match its checksum in the manifest")
         for part in manifest["parts"]:
             if _kind(str(part["file"])) in left_out:
                 continue
             rows = _rows(os.path.join(folder, *str(part["file"]).split("/")))
             if type(part["rows"]) is not int or part["rows"] != rows:
-                raise CheckFailed(f"{part['file']} has not the rows that the manifest states")
+                raise CheckFailed(
+                    f"{part['file']} does not have the number of rows in the manifest"
+                )
     except FolderError as error:
         raise CheckFailed(str(error)) from None
-    sentence = f"all {len(expected)} are there and unchanged, and none beside"
+    sentence = f"all {len(expected)} are there and unchanged, and there are no others"
     sentence += f" but the files of {TO_DATE}" if plan.run else ""
     return sentence + "".join(f"; {kind}/ is left out of this copy" for kind in left_out)
 
@@ -185,4 +187,4 @@ def _rows(path: str) -> int:
     try:
         return int(parquet_file(path).metadata.num_rows)
     except (OSError, pa.ArrowException):
-        raise CheckFailed(f"{path} is no Parquet file") from None
+        raise CheckFailed(f"{path} is not a Parquet file") from None

@@ -46,7 +46,7 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     """The entries are those that a manifest has, and its checksum is theirs."""
     for name in manifest:
         if name not in ENTRIES:
-            raise CheckFailed(f"the entry {name} is none of a manifest")
+            raise CheckFailed(f"the entry {name} does not belong in a manifest")
     spec = manifest.get("spec")
     if isinstance(spec, dict) and spec.get("format") in READ_FORMATS[:-1]:
         raise CheckFailed(
@@ -61,7 +61,7 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
         if always and name not in manifest:
             raise CheckFailed(f"the entry {name} is missing")
     if manifest[CHECKSUM] != manifest_checksum(manifest):
-        raise CheckFailed("it was edited or damaged: its checksum is another one")
+        raise CheckFailed("it was edited or damaged: its checksum does not match")
     for name, digits in _HEXADECIMAL.items():
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(manifest[name])):
             raise CheckFailed(f"{name} is not {digits} hexadecimal digits")
@@ -99,7 +99,7 @@ def read_plan(
     except UNREADABLE as error:
         raise CheckFailed(f"spec cannot be planned: {type(error).__name__} {error}") from None
     if place := first_difference(again, spec, "spec", tolerance=0.0):
-        raise CheckFailed(f"{place} is not what the rest of the specification gives")
+        raise CheckFailed(f"{place} does not follow from the rest of the specification")
     return plan
 
 
@@ -113,7 +113,7 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
         own, actual = entries.get(name), manifest.get(name)
         if place := first_difference(own, actual, name, tolerance=0.0):
             raise CheckFailed(
-                f"{place} is not what the specification guarantees{_version(manifest)}"
+                f"{place} does not match the guarantee of the specification{_version(manifest)}"
             )
     expected = entries["guarantee"]
     numbers = {name: value for name, value in expected.items() if name not in ("words", "assumes")}
@@ -139,7 +139,7 @@ def check_sensitivities(plan: ReleasePlan) -> str:
             )
         if own.sensitivities != needed:
             raise CheckFailed(f"those of {question.name} do not follow from its unit and bounds")
-    return "they follow from the unit, the relation and the bounds of values"
+    return "they follow from the privacy unit, the neighboring relation and the bounds of values"
 
 
 def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
@@ -147,7 +147,7 @@ def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     expected = plain(plan_manifest(plan))["trees"]
     if place := first_difference(expected, manifest["trees"], "trees", tolerance=_TOLERANCE):
         raise CheckFailed(
-            f"{place} is not what the budgets of the specification give{_version(manifest)}"
+            f"{place} does not follow from the budgets of the specification{_version(manifest)}"
         )
     return "laws, scales and intervals follow from budgets and sensitivities"
 

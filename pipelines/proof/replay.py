@@ -240,7 +240,7 @@ class _Comparison:
         expected = {**expected, "guarantee": _without(expected["guarantee"], earlier)}
         tolerance = 0.0 if self._is_exact else _TOLERANCE
         if place := first_difference(expected, found, "manifest", tolerance=tolerance):
-            raise CheckFailed(f"{place} is another one when the release is made again")
+            raise CheckFailed(f"{place} differs when the release is made again")
 
     def _is_near(self, stated: str, again: str) -> bool:
         """Whether a table has the same integers and labels, and nearly the same floats."""
@@ -275,7 +275,7 @@ def _without(manifest: Mapping[str, Any], apart: set[str]) -> Any:
 
 def _other_bytes(name: str, manifest: Mapping[str, Any]) -> CheckFailed:
     return CheckFailed(
-        f"{name} has other bytes when it is made again, of rows and noise that are the same: it "
-        f"was edited, or dptrees {manifest['dptrees']} ran with other libraries than dptrees "
-        f"{__version__} with pyarrow {pyarrow.__version__} here"
+        f"{name} differs when it is made again with the same rows and noise: it was edited, or "
+        f"dptrees {manifest['dptrees']} ran with other libraries than dptrees {__version__} with "
+        f"pyarrow {pyarrow.__version__} here"
     )

@@ -80,7 +80,7 @@ class SigningKey:
             key = None
         if not isinstance(key, Ed25519PrivateKey):
             raise UserError(
-                f"signing_key: {self.reference} is no Ed25519 private key in PEM, without a "
+                f"signing_key: {self.reference} is not an Ed25519 private key in PEM without a "
                 "password; make one with: dptrees keygen --signing FILE"
             )
         return key
@@ -121,7 +121,7 @@ def load_signer(path: str) -> Ed25519PublicKey:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise UserError(
-            f"--signer: {path} is no Ed25519 public key in PEM; dptrees keygen --signing FILE "
+            f"--signer: {path} is not an Ed25519 public key in PEM; dptrees keygen --signing FILE "
             f"writes it to FILE{PUBLIC_SUFFIX}"
         )
     return key

@@ -56,7 +56,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     leaves = sum(each.key_count * each.domain.cells for each in known)
     leaves += sum(each.dense_cells * len(each.closing) for each in runs)
     if leaves > _MOST_LEAVES:
-        return f"not looked into: {leaves} leaves are more than {_MOST_LEAVES}"
+        return f"not checked: {leaves} leaves are more than {_MOST_LEAVES}"
     quantiles = [table for run in runs for table in _compare_run(folder, names, plan, run)]
     if quantiles:
         name = concluded_file(QUANTILES)
@@ -78,7 +78,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
             question,
             lambda part: _read(folder, names[part.kind, part.tree, part.key, part.index]),
         )
-    together = f", of {', '.join(each.name for each in drawn)} with the trees that came out"
+    together = f", of {', '.join(each.name for each in drawn)} with the resulting trees"
     return _FOLLOW + (together if drawn else "")
 
 
@@ -112,7 +112,7 @@ def _read(folder: str, name: str) -> pa.Table:
     try:
         return parquet_file(os.path.join(folder, *name.split("/"))).read()
     except (OSError, pa.ArrowException):
-        raise CheckFailed(f"{name} is no Parquet file") from None
+        raise CheckFailed(f"{name} is not a Parquet file") from None
 
 
 def _compare(name: str, expected: pa.Table, actual: pa.Table, *, errors: bool = True) -> None:

@@ -160,11 +160,11 @@ class Verified:
         it."""
         stage = self.stage
         if not self.has_stage:
-            return f"{FOLDER} is not there: the keys were not compared with those that it selected"
+            return f"{FOLDER} is missing, so the keys were not compared with the selected ones"
         _check_stage(FOLDER, stage)
         assert self.plan.selection is not None
         if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
-            raise CheckFailed(f"{FOLDER} is another selection than that of the specification")
+            raise CheckFailed(f"{FOLDER} is not the selection in the specification")
         check_selected(stage.folder, self.plan)
         return f"{FOLDER} is complete, matches this specification, and has the keys of the trees"
 
@@ -174,11 +174,11 @@ class Verified:
         it."""
         stage, bounds = self.bounds_stage, self.plan.bounds
         if not holds_release(stage.folder):
-            return f"{BOUNDS} is not there: the bounds were not compared with those that it chose"
+            return f"{BOUNDS} is missing, so the bounds were not compared with the chosen ones"
         _check_stage(BOUNDS, stage)
         assert bounds is not None
         if stage.plan != replace(bounds.plan, dataset=self.plan.dataset):
-            raise CheckFailed(f"{BOUNDS} is another choice than that of the specification")
+            raise CheckFailed(f"{BOUNDS} is not the choice in the specification")
         if chosen_bounds(stage.folder) != bounds.values:
             raise CheckFailed(f"{BOUNDS} chose other bounds than those of the specification")
         return f"{BOUNDS} is complete, matches this specification, and chose the bounds of the unit"
@@ -234,8 +234,8 @@ class Verified:
             actual = read_file(os.path.join(self.folder, SIGNATURE))
         except FileNotFoundError:
             raise CheckFailed(
-                f"there is no {SIGNATURE}: it was not signed, or is to be by running dptrees "
-                "release again"
+                f"there is no {SIGNATURE}: the release was not signed, or dptrees release must "
+                "run again to sign it"
             ) from None
         except OSError as error:
             raise CheckFailed(f"{SIGNATURE} cannot be read: {error.strerror}") from None

@@ -129,8 +129,12 @@ class Call:
 
     def _check_memory(self, configuration: Configuration) -> None:
         for name, there, why in (
-            ("ledger", configuration.ledger, "what is booked must be finished once it is begun"),
-            ("series", configuration.series, "a run goes on from the one before it"),
+            (
+                "ledger",
+                configuration.ledger,
+                "a release in a ledger must be finished once it has begun",
+            ),
+            ("series", configuration.series, "a run continues from the run before it"),
         ):
             if there is not None:
                 raise Error(f"output: is needed with {name}, since {why}")
@@ -222,8 +226,8 @@ def _in_folder(stage: Stage) -> Release:
     stage, exists = made(stage)
     if exists:
         warn_caller(
-            f"{stage.output}: a release of this specification is already there; no row was read, "
-            "and nothing was drawn or spent again"
+            f"{stage.output}: a release of this specification is already there; no rows were "
+            "read, and no noise was added or budget spent again"
         )
     finished(stage, exists=exists)
     with redirect_stdout(StringIO()):

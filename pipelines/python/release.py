@@ -177,9 +177,9 @@ class Release:
         drawn = [tree] if tree is not None else trees_with_rows(folder)
         if len(drawn) != 1:
             raise Error(
-                f"sample: rows can be drawn from {', '.join(drawn)}; say which by tree="
+                f"sample: rows can be drawn from {', '.join(drawn)}; choose one by tree="
                 if drawn
-                else "sample: no tree gives rows; a domain of kind hypercube or table does"
+                else "sample: no tree has synthetic rows; use a domain of kind hypercube or table"
             )
         with user_errors(is_query=True):
             sampler = folder.release.tree(drawn[0]).sampler()

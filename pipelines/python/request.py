@@ -88,8 +88,9 @@ class Request:
         if keys is None:
             of = columns if isinstance(columns, str) else ", ".join(columns)
             raise Error(
-                f"by: say which groups of {of} there are, as keys=[...]; a list made from the rows "
-                "would show who is in them; keys='private' selects them"
+                f"by: list the groups of {of} as keys=[...]; do not make this list from the rows, "
+                "because it would reveal who is in them; keys='private' selects the groups "
+                "privately"
             )
         return replace(self, groups=By(**named, keys=keys))
 
@@ -127,8 +128,8 @@ class Request:
                 values = dict(zip(values, groups.labels, strict=True))
         if values is None:
             raise Error(
-                f"count: say which values of {column} are counted, as values=[...]; where nobody "
-                "knows them, most_frequent finds them"
+                f"count: list the values of {column} as values=[...]; if they are not known, use "
+                "most_frequent"
             )
         domain: dict[str, Any] = {"categories": list(values)}
         if isinstance(values, Mapping):
@@ -276,7 +277,7 @@ class Request:
             Error: if there is no query yet.
         """
         if not self.trees:
-            raise Error("nothing is requested yet: add a question such as .mean('age', (0, 120))")
+            raise Error("nothing is requested yet: add a query such as .mean('age', (0, 120))")
         return {
             "privacy": self.privacy.values(),
             "trees": [
@@ -347,9 +348,7 @@ class Request:
             plainly = _UNSAFE.sub("_", column)
             chosen = f"{plainly}_{kind}" if plainly in taken else plainly
         if chosen in taken:
-            raise Error(
-                f"name: there is a question called {chosen!r} already; give it another name"
-            )
+            raise Error(f"name: there is a query called {chosen!r} already; give it another name")
         by = None if domain.get("kind") == "sparse" else self.groups
         tree = Tree(chosen, domain={"column": column, **domain}, group_by=by, **keys)
         return replace(self, trees=(*self.trees, tree))
@@ -358,7 +357,7 @@ class Request:
         return self.yaml.rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<Request, nothing spent:\n{self}>" if self.trees else "<Request without questions>"
+        return f"<Request, nothing spent:\n{self}>" if self.trees else "<Request without queries>"
 
 
 def _pair(bounds: Bounds) -> Bounds:

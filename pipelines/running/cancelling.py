@@ -49,11 +49,11 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
     if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":
         return  # workers that are threads of this process end with it
     if state != PipelineState.CANCELLED:
-        remark(f"the job {name} may still run ({state}): see to it at the engine")
+        remark(f"the job {name} may still run ({state}): check it in the engine")
     elif options.view_as(FlinkRunnerOptions).flink_master:
         remark(
-            f"the job server cancelled the job {name}; where it gave it to a cluster, see to it "
-            "there (a Flink cluster that --flink_master=HOST:8081 names must cancel it too)"
+            f"the job server cancelled the job {name}; if it passed the job to a cluster, check "
+            "the job there (a Flink cluster named by --flink_master=HOST:8081 must cancel it too)"
         )
 
 

@@ -115,14 +115,16 @@ def check_dataflow_references(configuration: Configuration) -> None:
     """
     if place := _own_place(configuration.key.reference):
         raise UserError(
-            f"key: workers of Dataflow have no {place} of yours, and an image must not hold a key: "
-            "put it into a secret manager and name it as key: gcp-secret://PROJECT/NAME/VERSION"
+            f"key: workers of Dataflow cannot read the {place} on your machine, and an image must "
+            "not contain a key: put the key into a secret manager and name it as key: "
+            "gcp-secret://PROJECT/NAME/VERSION"
         )
     table, ledger = configuration.table, configuration.ledger
     if table is not None and (place := _own_place(table.secret or "")):
         raise UserError(
-            f"input.connection: workers of Dataflow have no {place} of yours, and an image must "
-            "not hold a password: write the rows to files, or to a table of BigQuery"
+            f"input.connection: workers of Dataflow cannot read the {place} on your machine, and "
+            "an image must not contain a password: write the rows to files, or to a table of "
+            "BigQuery"
         )
     if ledger is not None and ledger.file is not None:
         raise UserError(

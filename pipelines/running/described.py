@@ -10,7 +10,7 @@ from pipelines.running.job_jar import job_jar_path
 from pipelines.user_error import UserError
 
 _THEN = (
-    "once it has run, the same command signs the release, settles the ledger and writes the page"
+    "after it has run, the same command signs the release, completes the ledger and writes the page"
 )
 
 
@@ -21,8 +21,8 @@ def described(options: PipelineOptions) -> str:
         options: Beam's.
     """
     if jar := job_jar_path(options):
-        return f"{jar}: holds the job, and nothing has run; {_THEN}"
-    return f"the job is described, and not run yet; {_THEN}" if submits_only(options) else ""
+        return f"{jar}: contains the job, which has not run; {_THEN}"
+    return f"the job is written, but has not run; {_THEN}" if submits_only(options) else ""
 
 
 def check_described(options: PipelineOptions, configuration: Configuration) -> None:

@@ -51,8 +51,8 @@ def engine_fault(error: Exception, *, remote: bool) -> ReleaseError | None:
         return InputError("the job server does not answer, or no longer", again=True)
     if _PYTHON not in text:
         return InputError(
-            "the engine ended the job: a worker was lost, or it has no room for one; its own log "
-            "says more",
+            "the engine ended the job: a worker was lost, or there is no room for a worker; see "
+            "the engine's log",
             again=True,
         )
     return None

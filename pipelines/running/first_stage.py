@@ -82,7 +82,7 @@ class FirstStage:
         names = (MANIFEST, RECORD)
         if any(files.exists(files.join(each, name)) for each in folders for name in names):
             raise UserError(
-                f"output: {output} holds a release, or the beginning of one, but not the "
+                f"output: {output} contains a release, or the beginning of one, but not the "
                 f"{self.noun} in {self.folder}; choose another output"
             )
 

@@ -51,7 +51,7 @@ BEAMS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 _MOST_SHARED_CELLS = 2**22
 _LOCAL_RUNNERS = {"direct", "switchingdirect"}
 _REFUSED_RUNNERS = {
-    "dask": "it was measured to leave out parts of a job without an error",
+    "dask": "in tests it lost parts of a job without an error",
     "interactive": "it keeps copies of the exact counts",
 }
 SECRETS: dict[str, type[PipelineOptions]] = {
@@ -201,7 +201,7 @@ def _check_arguments(arguments: list[str]) -> None:
     # A job server has options of its own, which it describes when it gets the job.
     served = any(name.startswith(("--job_endpoint", "--job-endpoint")) for name in arguments)
     if unknown and not (served and unknown[0].startswith("--")):
-        raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
+        raise UserError(f"{unknown[0]}: is not an option of dptrees release or of Beam")
 
 
 def runs_here(options: PipelineOptions) -> bool:

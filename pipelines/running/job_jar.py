@@ -46,10 +46,13 @@ def check_job_jar(
             f"{OPTION}={jar}: needs --runner=FlinkRunner or SparkRunner, whose job servers write it"
         )
     if configuration.selection is not None:
-        raise UserError(f"{OPTION}={jar}: private keys take two jobs, of which a jar holds one")
+        raise UserError(f"{OPTION}={jar}: private keys need two jobs, but a jar contains one")
     if configuration.chooses_bounds:
-        raise UserError(f"{OPTION}={jar}: chosen bounds take two jobs, of which a jar holds one")
+        raise UserError(f"{OPTION}={jar}: chosen bounds need two jobs, but a jar contains one")
     if request.repair:
-        raise UserError(f"{OPTION}={jar}: cannot be with --repair, whose end is seen by its run")
+        raise UserError(
+            f"{OPTION}={jar}: cannot be used with --repair, which checks the files when the job "
+            "has ended"
+        )
     if not os.path.isdir(os.path.dirname(os.path.abspath(jar))):
         raise UserError(f"{OPTION}={jar}: there is no such folder")

@@ -87,8 +87,8 @@ def check_parameters(configuration: Configuration, output: str, request: FolderR
             ", ".join(f"{name} = {value}" for name, value in sorted(manifest.items())) or "none"
         )
         raise UserError(
-            f"output: {output} holds the release of other parameters ({listed}); choose another "
-            "output, by a parameter in its path"
+            f"output: {output} contains a release with other parameters ({listed}); choose "
+            "another output, for example with a parameter in its path"
         )
     return not request.repair
 
@@ -101,7 +101,7 @@ def _check_nonce(output: str, request: FolderRequest) -> None:
     """
     manifest = read_manifest(files.join(output, MANIFEST)).get("nonce")
     if request.nonce is not None and manifest != request.nonce.hex():
-        raise UserError(f"nonce: {output} holds a release with another nonce")
+        raise UserError(f"nonce: {output} contains a release with another nonce")
 
 
 def check_repaired(output: str) -> None:
@@ -127,7 +127,7 @@ def check_repairable(output: str, request: FolderRequest) -> None:
     """
     if request.repair:
         raise UserError(
-            f"--repair: {output} holds no finished release; run without it to finish one"
+            f"--repair: {output} contains no finished release; run without it to finish one"
         )
 
 
@@ -144,9 +144,9 @@ def check_folder(output: str, plan: ReleasePlan, request: FolderRequest) -> None
             _check_own(output)
     if not (request.repair or request.discard) and begun_without_record(output):
         raise UserError(
-            f"output: {output} holds parts of a release without record.json, so nothing shows "
-            "whether this run would draw them again; choose another output, or start anew with "
-            "--discard"
+            f"output: {output} contains parts of a release without record.json, so nothing shows "
+            "whether this run would draw the same noise again; choose another output, or start "
+            "again with --discard"
         )
 
 
@@ -163,7 +163,9 @@ def clear_output(output: str, request: FolderRequest, *, reserved: bool) -> None
     if request.discard:
         if begun(output) or not reserved:
             discard(output)
-        print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
+        print_line(
+            f"{output}: the files of an interrupted run are deleted; its budget counts as spent"
+        )
 
 
 def _check_own(output: str) -> None:
@@ -180,8 +182,8 @@ def _check_own(output: str) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise UserError(
-            f"output: {output} holds {found[0]}{more}, which is no part of a release and would lie "
-            "beside it; choose a folder of its own"
+            f"output: {output} holds {found[0]}{more}, which does not belong to a release; choose "
+            "a new or empty folder"
         )
 
 

@@ -234,8 +234,8 @@ class _PlannedOnce:
             return self._read(path, manifest, manifest["trees"])
         if not self._is_made(manifest["spec"]):
             raise ExistingReleaseError(
-                f"output: {self.folder} holds a release of another configuration: {change}; choose "
-                "another output"
+                f"output: {self.folder} contains a release of another configuration: {change}; "
+                "choose another output"
             )
         return self._made
 
@@ -264,7 +264,7 @@ class _PlannedOnce:
         if drawn(self.folder) and made.digest.hex() != kept.digest:
             raise KeptPlanError(
                 f"output: {self.folder} was begun with another configuration: {change}; choose "
-                "another output, or start anew with --discard"
+                "another output, or start again with --discard"
             )
         return self._made
 

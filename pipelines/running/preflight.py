@@ -25,8 +25,8 @@ _REMARK_SECONDS = 20
 _WAIT_SECONDS = 45
 _NO_STEP = (
     f"the engine has not run a step for {_WAIT_SECONDS} s: no worker is free, or its workers "
-    "cannot start (another Python there, or no Beam or dptrees); the log of the workers, or of "
-    "their worker pool, says which. --no_preflight waits for workers without end"
+    "cannot start (another Python there, or no Beam or dptrees); see the log of the workers, or "
+    "of their worker pool. --no_preflight waits for workers without end"
 )
 # Whose jobs begin within seconds; workers of others are rented for minutes.
 _RUNNERS = ("portable", "flink", "spark", "prism")

@@ -56,8 +56,8 @@ def _keys(value: object) -> object:
 def _keys_of_list(value: object) -> tuple[object, ...]:
     if isinstance(value, str):
         raise RuleBroken(
-            f"{shown(value)} must be a list; for a file of keys use keys_file, for keys that "
-            "nobody lists private"
+            f"{shown(value)} must be a list; for a file of keys use keys_file, for keys that are "
+            "not listed, private"
         )
     return listed_values([rules.plain_value(each) for each in rules.several(value)])
 
@@ -172,8 +172,8 @@ class BySection(Section):
             return KeyTable(read_key_table(self.keys_file, self.names))
         if not isinstance(self.keys, dict) or set(self.keys) != set(self.names):
             raise ValueError(
-                "of several columns must be private, or a list for each of "
-                f"{', '.join(self.names)}; for tuples that are listed use keys_file"
+                f"must be private, or a list for each of {', '.join(self.names)}; for a list of "
+                "tuples use keys_file"
             )
         return product_table({name: self.keys[name] for name in self.names})
 

@@ -22,7 +22,7 @@ _Words = tuple[str, ...]
 def _mark(value: object) -> str:
     """One character; what it may be, `CsvFormat` and `CsvTexts` say."""
     if not isinstance(value, str):
-        raise RuleBroken(f"{shown(value)} must be a text; put it in quotes")
+        raise RuleBroken(f"{shown(value)} must be a string; put it in quotes")
     return "\t" if value in _TAB else value
 
 

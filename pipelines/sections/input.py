@@ -22,8 +22,8 @@ from transforms.tables.table import TABLES
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
 _WITH_SCHEMA = ("parquet", "arrow")
 _NO_END = (
-    "is a stream, which has no end, but a release counts all rows once: let the stream be written "
-    "to files or a table, and release each period of it by series (docs/series.md)"
+    "is a stream, which has no end, but a release counts all rows once: write the stream to "
+    "files or to a table, and release each period by series (docs/series.md)"
 )
 
 

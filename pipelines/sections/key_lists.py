@@ -63,7 +63,7 @@ def _read_errors(path: str) -> Iterator[None]:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text in UTF-8") from None
+        raise ValueError(f"{path} is not UTF-8 text") from None
     except pa.ArrowException:
         raise ValueError(f"{path} is not a Parquet file") from None
 

@@ -38,13 +38,13 @@ def _pattern(value: object) -> re.Pattern[str]:
     try:
         return re.compile(rules.text(value))
     except re.error as error:
-        raise RuleBroken(f"{shown(value)} is no regular expression: {error}") from None
+        raise RuleBroken(f"{shown(value)} is not a regular expression: {error}") from None
 
 
 def _scalar_text(value: object) -> str:
     """A value of the file as ``--set`` would give it."""
     if isinstance(value, (list, dict, bool)) or value is None:
-        raise RuleBroken(f"{shown(value)} must be a text, a date or a number")
+        raise RuleBroken(f"{shown(value)} must be a string, a date or a number")
     return str(value)
 
 

@@ -112,24 +112,25 @@ class PrivacySection(Section):
     def _bounded_unit(self) -> Self:
         if self.unit and self.max_rows is None:
             raise RuleBroken(
-                f"of a unit that is not the row ({', '.join(self.unit)}) must be given: how many "
-                "of its rows a tree counts",
+                f"is required if the unit is not the row ({', '.join(self.unit)}): the number of "
+                "its rows that a tree counts",
                 at=".max_rows",
             )
         for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit", "unit_type"):
             if not self.unit and getattr(self, name) not in (None, 1):
                 raise RuleBroken(
-                    "has no effect where the unit is the row; name the unit's column",
+                    "has no effect if the unit is the row; name the column of the unit",
                     at=f".{name}",
                 )
         if isinstance(self.max_keys, AutoBound) and self.max_rows_per_key is None:
             raise RuleBroken(
-                "auto needs max_rows_per_key: without it fewer keys of a unit need no less noise",
+                "auto needs max_rows_per_key: without it, fewer keys per unit do not reduce "
+                "the noise",
                 at=".max_keys",
             )
         if self.unit_type is not None and self.null_unit == NullUnits.OWN.value:
             raise RuleBroken(
-                "own does not go with unit_type: many rows of one value that is no "
+                "own does not go with unit_type: many rows with one value that is not a valid "
                 f"{self.unit_type} would be many units; leave null_unit out, or say drop",
                 at=".null_unit",
             )

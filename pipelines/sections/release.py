@@ -59,7 +59,7 @@ class ReleaseSection(Section):
     @section_rule(mode="after")
     def _dataset_of_ledger(self) -> Self:
         if self.dataset is not None and self.ledger is None:
-            raise RuleBroken("goes with ledger, which holds it", at=".dataset")
+            raise RuleBroken("goes with ledger, which has the data set", at=".dataset")
         return self
 
     @section_rule(mode="after")

@@ -46,7 +46,7 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         is_table = hasattr(value, "__dataframe__") or hasattr(value, "__arrow_c_stream__")
         quotes = "" if is_table or isinstance(value, (list, dict)) else "; put it in quotes"
-        raise RuleBroken(f"{shown(value)} must be a text{quotes}")
+        raise RuleBroken(f"{shown(value)} must be a string{quotes}")
     if not value.strip():
         raise RuleBroken("must not be empty")
     try:
@@ -54,7 +54,7 @@ def text(value: object) -> str:
     except UnicodeEncodeError:
         value = "\0"
     if "\0" in value:
-        raise RuleBroken("holds a character that no text of a file can hold")
+        raise RuleBroken("contains a character that a text file cannot contain")
     return value
 
 
@@ -128,7 +128,7 @@ def weights(value: object) -> tuple[float, ...]:
     """A list of numbers from 0 up, not all of them 0."""
     numbers = each_by(weight, several(value))
     if not any(number > 0 for number in numbers):
-        raise RuleBroken("must hold a number above 0")
+        raise RuleBroken("must contain a number above 0")
     return numbers
 
 
@@ -180,7 +180,7 @@ def several(value: object) -> tuple[object, ...]:
     if not isinstance(value, list):
         raise RuleBroken(f"{shown(value)} must be a list")
     if not value:
-        raise RuleBroken("must hold at least one value")
+        raise RuleBroken("must have at least one value")
     return tuple(value)
 
 
@@ -355,7 +355,7 @@ def exactly_one(**values: object) -> None:
 def ledger_url(value: object) -> LedgerUrl:
     """The place of a ledger. The value is not shown: it may hold a password."""
     if not isinstance(value, str):
-        raise RuleBroken("must be a text: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        raise RuleBroken("must be a string: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
     try:
         return LedgerUrl(text(value))
     except ValueError as error:

@@ -79,9 +79,11 @@ class SeriesSection(Section):
     @section_rule(mode="after")
     def _check_series(self) -> Self:
         if isinstance(self.period, date) and self.start is None:
-            raise RuleBroken("is needed where the period is a date: that of period 1", at=".start")
+            raise RuleBroken(
+                "is required if the period is a date: the date of period 1", at=".start"
+            )
         if self.lateness is not None and self.start is None:
-            raise RuleBroken("is needed beside lateness: the day of period 1", at=".start")
+            raise RuleBroken("is required with lateness: the day of period 1", at=".start")
         if self.max_periods is not None and self.unit == PER_PERIOD:
             raise RuleBroken(
                 "goes with unit: per_series; a unit of one period is counted in every period",

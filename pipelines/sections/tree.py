@@ -68,8 +68,8 @@ class KnownLeavesSection(TreeSection):
         if (cells := self.leaves or 0) * keys > MAX_LEAVES:
             times = "" if self.keys is None else f" times {keys} keys"
             raise RuleBroken(
-                f"{cells} cells{times} must be at most 2^32 in all, because each is a "
-                "row of the output",
+                f"{cells} cells{times} must be at most 2^32 in total, because each is a row of "
+                "the output",
                 at=f".{self.refused['domain']}",
             )
         return self

@@ -49,11 +49,13 @@ def read_document(path: str) -> object:
         reason = getattr(error, "strerror", None) or "not a path"
         raise ConfigurationError(f"{path}: cannot be read: {reason}") from None
     if len(content) > _LARGEST_FILE:
-        raise ConfigurationError(f"{path}: is larger than 16 MiB, so it is no configuration file")
+        raise ConfigurationError(
+            f"{path}: is larger than 16 MiB, so it is not a configuration file"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: is not a text in UTF-8") from None
+        raise ConfigurationError(f"{path}: is not UTF-8 text") from None
     return parse_document(text, path)
 
 
@@ -83,10 +85,10 @@ def parse_document(text: str, source: str) -> object:
     except yaml.reader.ReaderError as error:
         line_number = text.count("\n", 0, error.position) + 1
         raise ConfigurationError(
-            f"{source}: line {line_number}: holds a character that YAML does not allow"
+            f"{source}: line {line_number}: contains a character that YAML does not allow"
         ) from None
     except (KeyError, ValueError):
-        raise ConfigurationError(f"{source}: holds a value that does not fit its tag") from None
+        raise ConfigurationError(f"{source}: contains a value that does not fit its tag") from None
     except RecursionError:
         raise ConfigurationError(f"{source}: is nested too deeply") from None
 
@@ -136,7 +138,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise _at(key_node, f"the key {shown(key)} must be a text")
+                raise _at(key_node, f"the key {shown(key)} must be a string")
             if key in seen:
                 raise _at(key_node, f"the key {key} is given twice in one section")
             seen.add(key)

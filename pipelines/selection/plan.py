@@ -77,8 +77,8 @@ def selection_plan(
     if guarantee.delta is None:
         raise Refusal(
             "delta",
-            "is needed beside epsilon where keys are private: no list of them is safe "
-            "to release without it",
+            "is required next to epsilon if keys are private: without a delta, no list of "
+            "selected keys is safe to release",
         )
     shares = sum((each.share for each in selections), Fraction(0))
     if shares >= 1:

@@ -50,7 +50,7 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     else:
         entries = {"separate": True}
         reason = "as the answers of several periods of this tree do not add up"
-        above = [f"{head}each is released by itself, {reason}", *counted, *period.above]
+        above = [f"{head}each period is released separately, {reason}", *counted, *period.above]
     return replace(
         period,
         entry=lambda: period.entry() | {"series": series | entries},
@@ -89,8 +89,8 @@ def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
     ]
     lines = [_level(tree.periods, **level) for level in levels]
     lines.append(
-        f"  a total to date is off by {to_date:.3g} times a period alone (root mean square over "
-        f"the {tree.periods} periods); one period alone:"
+        f"  the error of a total to date is {to_date:.3g} times that of a single period (root "
+        f"mean square over the {tree.periods} periods); a single period:"
     )
     return {"levels": levels, "to_date_per_period_rmse": to_date}, lines
 
@@ -104,8 +104,8 @@ def _by_sums(question: WeightedPeriods) -> tuple[dict[str, Any], list[str]]:
     spent = {own.measure.value: float(own.amount)}
     lines = [
         f"  {last:>6,} sums, {own.measure.value} {float(own.amount):.4f} together",
-        f"  a total to date is off by {totals:.3g} times this period alone (root mean square over "
-        f"the {last} periods); this period alone:",
+        f"  the error of a total to date is {totals:.3g} times that of this period (root mean "
+        f"square over the {last} periods); this period by itself:",
     ]
     return {"sums": spent, "to_date_per_period_rmse": totals}, lines
 

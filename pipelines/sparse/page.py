@@ -33,7 +33,7 @@ _NOTES = (
         "The node's own noisy count, which is unbiased before it is compared with a threshold.",
     ),
     *consistent_count("The counts of a node's children add up to at most its own."),
-    *interval("It allows for the threshold, and need not be centred."),
+    *interval("It accounts for the threshold, and may not be centered on the estimate."),
     STANDARD_ERROR,
 )
 
@@ -127,7 +127,7 @@ def _policies(question: SparseQuestion) -> dict[str, str]:
         "tree": clip(question.name),
         "outside": outside,
         "missing": missing,
-        "unknown": "nothing is listed; counted in the nodes above where not published",
+        "unknown": "no values are listed; rows of unpublished nodes are counted in the nodes above",
     }
 
 
@@ -172,12 +172,12 @@ def _form(question: SparseQuestion) -> str:
 def _labels(question: SparseQuestion) -> str:
     if isinstance(question.domain, CodeDomain):
         return (
-            "all codes are public beforehand; which of them have rows is not, and only nodes that "
-            "pass a threshold are released"
+            "all codes are public from the start, but not which of them have rows; only nodes "
+            "that pass a threshold are released"
         )
     return (
-        "from the rows and not public beforehand: a label is released only with a node that passes "
-        "a threshold, one of a single row with a probability of at most delta"
+        "from the rows, not public from the start: a label is released only with a node that "
+        "passes a threshold; for a label of a single row the probability is at most delta"
     )
 
 

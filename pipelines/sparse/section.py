@@ -154,6 +154,6 @@ class SparseTree(TreeSection):
         for name, each in given.items():
             if name not in weights:
                 hint = nearest(str(name), names)
-                raise RuleBroken(f"{shown(name)} is no level below the root; {hint}")
+                raise RuleBroken(f"{shown(name)} is not a level below the root; {hint}")
             weights[name] = rules.at(f".{name}", rules.amount, each)
         return list(weights.values())

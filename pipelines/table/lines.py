@@ -23,20 +23,20 @@ from pipelines.user_error import UserError
 # Columns that are named with their cells.
 _NAMED = 12
 NO_ERROR = (
-    "how far off the synthetic rows are depends on the data: on how strongly columns go together "
-    "that were not chosen as a pair"
+    "the error of the synthetic rows depends on the data: on how strongly columns are associated "
+    "whose pair was not chosen"
 )
 FEW_COLUMNS = (
-    "of two columns a box has closer synthetic rows and counts, at a finer resolution: "
-    "domain.kind: hypercube"
+    "with two columns, a box (domain.kind: hypercube) gives more accurate synthetic rows and "
+    "counts, at a finer resolution"
 )
 _ESTIMATE = (
     "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
-    "part of the budget of its own, so the choice does not bias it."
+    "separate part of the budget, so the choice does not bias it."
 )
 _COUNT = (
-    "The count of the model that is fitted to all noisy tables, rounded: never negative, and alike "
-    "in all tables that share a column. Synthetic rows are drawn from this model."
+    "The count of the model that is fitted to all noisy tables, rounded: never negative, and "
+    "equal in all tables that share a column. Synthetic rows are drawn from this model."
 )
 _INTERVAL = "It follows from the law of the noise, which does not depend on the data."
 

@@ -33,8 +33,8 @@ MAX_ROWS = 40
 MAX_LISTED = 64
 
 _WINDOWS = (
-    "A chart shows the middle 99 % of a column's rows where these lie in less than half of "
-    "its bounds."
+    "If the middle 99 % of a column's rows take up less than half of its bounds, the chart shows "
+    "only these."
 )
 
 

@@ -30,7 +30,7 @@ def _version(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return str(value)
     if not isinstance(value, str):
-        raise RuleBroken(f"{shown(value)} must be a number, a moment or a name")
+        raise RuleBroken(f"{shown(value)} must be a number, a time or a name")
     return rules.text(value)
 
 
@@ -38,8 +38,8 @@ def _connection(value: object) -> str:
     """Where the URL of a database lies. The value is not shown: it may be the URL itself."""
     if not isinstance(value, str) or not _CONNECTION.fullmatch(value):
         raise RuleBroken(
-            "must be env:NAME or file:PATH, the place of the URL of the database and not the URL, "
-            "which may hold a password"
+            "must be env:NAME or file:PATH, the place of the URL of the database, not the URL "
+            "itself, which may contain a password"
         )
     return value
 
@@ -58,7 +58,7 @@ class TableInput(Section):
     """Where the rows lie: `table` of the kind that `format` names."""
 
     misplaced: ClassVar[dict[str, str]] = {
-        "path": "goes with formats of files; of a table give table"
+        "path": "goes with formats of files; for a table, give table"
     }
     format: Text
     table: Text

@@ -184,16 +184,15 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             f"among {len(choice.sizes)} sizes from {choice.sizes[0]} to {choice.sizes[-1]:,}"
         )
         yield (
-            f"  about the smallest that no more than {float(choice.tolerated):,.4g} units exceed: "
-            "there a larger one adds as much error as it saves"
+            f"  near the smallest bound that at most {float(choice.tolerated):,.4g} units exceed: "
+            "there, a larger bound adds as much error as it saves"
         )
     yield from range_lines(plan)
     if not (bounded := list(_questions(plan))):
         return
     one = "1 row" if len(bounded) == 1 and bounded[0].of is BoundOf.ROWS else "1 for each"
     yield (
-        f"  all errors below are for a bound of {one}, and grow in proportion to what will be "
-        "chosen"
+        f"  all errors below are for a bound of {one}, and grow in proportion to the chosen bound"
     )
 
 

@@ -31,7 +31,8 @@ AUTO_TYPES = ("number", "integer")
 # Keys of a tree that are written for a known number of cells.
 _OF_CELLS = ("fanouts", "level_weights", "widths", "level_budgets", "guess")
 ONLY_NUMBERS = (
-    "auto goes with a tree of type number or integer, beside a number or auto; write a value here"
+    "auto is only for a tree of type number or integer whose other bound is a number or "
+    "auto; write a value here"
 )
 
 

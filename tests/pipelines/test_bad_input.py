@@ -356,7 +356,7 @@ def test_output_holds_this_release(workspace: Workspace, released: Workspace) ->
         os.utime(path, (1, 1))
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
-    assert "already there; no row was read" in outcome.out
+    assert "already there; no rows were read" in outcome.out
     assert contents(workspace.output) == before
     assert manifest.stat().st_mtime == report.stat().st_mtime == 1
 

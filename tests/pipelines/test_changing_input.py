@@ -42,7 +42,7 @@ def test_a_file_removed_after_the_launch_ends_the_release(workspace, monkeypatch
     assert outcome.code == 75
     assert outcome.err.strip().endswith(
         f"input: {workspace.file(1)} changed while the job ran: it cannot be found any more; run "
-        "again once nothing is written there"
+        "again when nothing writes there"
     )
     assert not (workspace.output / "manifest.json").exists() and no_list(workspace)
     # The next run lists anew.

@@ -58,7 +58,7 @@ def test_json_has_numbers_and_what_a_level_lacks_is_left_out() -> None:
 def test_the_terminal_shows_levels_facts_and_errors() -> None:
     question = hierarchy_question("digits")
     lines = list(plan_lines(question, DESCRIPTION, plan_entry(question, DESCRIPTION)))
-    unmeasured = "not measured: estimated from the levels that are"
+    unmeasured = "not measured; estimated from the measured levels"
     assert lines == [
         "",
         f"{question.name}: 1,200 leaves, measured",

@@ -98,7 +98,7 @@ def test_a_changed_table_is_noticed(parted: Workspace) -> None:
     (table,) = parted.output.glob("keys-*.parquet")
     pq.write_table(pq.read_table(table).slice(0, 3), table)
     outcome = parted.run("query", parted.output, "quantile", "0.5", "--key", "north/0")
-    assert outcome.code == 2 and "its bytes are not those that the manifest names" in outcome.err
+    assert outcome.code == 2 and "it does not match its checksum in the manifest" in outcome.err
 
 
 def refused_keys(path: Path, columns: str = "columns: [a, b]") -> str:

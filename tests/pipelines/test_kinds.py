@@ -127,7 +127,10 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
 def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, toy: Any) -> None:
     outcome = workspace.release(toy)
     assert outcome.code == 0, outcome.err
-    assert "own (place; ± is half of a 95 % interval)" in outcome.out and "north" in outcome.out
+    assert (
+        "own (place; ± is half of a 95 % confidence interval)" in outcome.out
+        and "north" in outcome.out
+    )
     folder = ReleaseFolder(str(workspace.output))
     assert folder.manifest["trees"][0]["law"] == "DiscreteLaplace(scale=Fraction(2, 1))"  # type: ignore[index]
     released = folder.release

@@ -104,7 +104,7 @@ def test_its_configuration_finds_it(place: Workspace, name: str) -> None:
         given = ["--set", f"date={each}"] if each else []
         outcome = place.run("release", "release.yaml", *given)
         assert outcome.code == 0, outcome.err
-        assert "already there; no row was read" in outcome.out
+        assert "already there; no rows were read" in outcome.out
 
 
 @pytest.mark.parametrize("name", WITH_ID)

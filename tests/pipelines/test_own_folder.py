@@ -58,8 +58,8 @@ def test_a_release_is_not_begun_beside_other_files(workspace: Workspace, name: s
     mine.write_text("mine")
     outcome = workspace.release()
     assert outcome.code == 2 and outcome.err == (
-        f"dptrees: output: {workspace.output} holds {name.split('/')[0]}, which is no part of a "
-        "release and would lie beside it; choose a folder of its own\n"
+        f"dptrees: output: {workspace.output} holds {name.split('/')[0]}, which does not belong "
+        "to a release; choose a new or empty folder\n"
     )
     assert [path for path in workspace.output.rglob("*") if path.is_file()] == [mine]
 

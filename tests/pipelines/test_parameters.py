@@ -155,13 +155,13 @@ BAD: list[tuple[dict[str, str], dict[str, Any], str]] = [
     (
         DAY,
         {"parameters": DECLARED | {"end": {"choices": []}}},
-        "parameters.end.choices: must hold at least one value",
+        "parameters.end.choices: must have at least one value",
     ),
     (
         DAY,
         {"parameters": DECLARED | {"end": {"pattern": "("}}},
-        "parameters.end.pattern: '(' is no regular expression: missing ), unterminated subpattern "
-        "at position 0",
+        "parameters.end.pattern: '(' is not a regular expression: missing ), unterminated "
+        "subpattern at position 0",
     ),
     (
         DAY,
@@ -232,14 +232,14 @@ def test_other_parameters_under_one_id_are_reported_and_refused(workspace: Works
         by_place(settings)
         settings["release"] = "small"
 
-    remark = "the id small names no parameter, so the releases of every run have one id"
+    remark = "the id small contains no parameter, so all releases, whatever the run have one id"
     first = workspace.release(one_id, "--set", "run=part-0")
     assert first.code == 0 and remark in first.err
     assert remark in workspace.run("plan", workspace.configure(one_id), "--set", "run=part-0").out
     second = workspace.release(one_id, "--set", "run=part-1")
     assert second.code == 2 and second.err.splitlines()[-1] == (
-        f"dptrees: output: {workspace.output} holds the release of other parameters "
-        "(run = part-0); choose another output, by a parameter in its path"
+        f"dptrees: output: {workspace.output} contains a release with other parameters (run = "
+        "part-0); choose another output, for example with a parameter in its path"
     )
 
 

@@ -256,7 +256,7 @@ def test_a_lost_part_of_the_keys_is_made_again(sold: Workspace) -> None:
 
 def test_nothing_is_selected_for_a_repair(shops: Workspace) -> None:
     refused = shops.release(change(), "--repair")
-    assert refused.code == 2 and "holds no finished release; run without it" in refused.err
+    assert refused.code == 2 and "contains no finished release; run without it" in refused.err
     assert not shops.output.exists()
 
 
@@ -426,7 +426,7 @@ def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
     (table,) = sold.output.glob("keys-*.parquet")
     pq.write_table(pq.read_table(table).slice(1), table)
     outcome = sold.run("verify", sold.output)
-    assert outcome.code == 2 and "has not the bytes that the manifest names" in outcome.err
+    assert outcome.code == 2 and "does not match its checksum in the manifest" in outcome.err
 
 
 def test_keys_of_another_selection_are_found(shops: Workspace) -> None:

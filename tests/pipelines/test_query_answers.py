@@ -85,7 +85,7 @@ def test_what_is_rounded_is_said_and_can_be_refused(queried: Workspace, name: st
     expected = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
     assert (row["asked"], row["answered"], row["label"]) == (expected, label, label)
     outcome = queried.run("query", queried.output, kind, *values, "--tree", "weeks")
-    assert outcome.out.split()[:2] == ["asked", "answered"]
+    assert outcome.out.split()[:2] == ["requested", "answered"]
     assert expected in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
     refused = queried.run("query", queried.output, kind, *values, "--tree", "weeks", "--exact")
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
@@ -306,6 +306,6 @@ def test_figures_have_the_digits_of_their_error(queried: Workspace) -> None:
     question = ("node", "--path", "a", "--tree", "heavy")
     (row,) = json.loads(queried.run("query", queried.output, *question, "--json").out)["answers"]
     heading, line, note = queried.run("query", queried.output, *question).out.splitlines()
-    assert note == "Intervals hold with 95 % confidence, each by itself."
+    assert note == "Intervals hold with 95 % confidence, for each number separately."
     assert heading.split("  ")[0] == "node"
     assert f"{row['std_error']:.1f}" in line and f"{row['estimate']:.1f}" in line

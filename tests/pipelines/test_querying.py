@@ -46,7 +46,7 @@ def check_text(text: str, answers: list[dict[str, Any]]) -> None:
     heading, *lines = text.splitlines()
     assert lines[len(lines) - len(remarks) :] == remarks
     *lines, note = lines[: len(lines) - len(remarks)]
-    assert re.fullmatch(r"Intervals hold with [0-9.]+ % confidence, (each|all) .*\.", note)
+    assert re.fullmatch(r"Intervals hold with [0-9.]+ % confidence, for (each|all) .*\.", note)
     assert re.search(r" % interval\b", heading)
     assert len(lines) == len(answers)
     for line, answer in zip(lines, answers, strict=True):
@@ -170,7 +170,7 @@ def test_top(released: Workspace) -> None:
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        (("cdf", "50"), "say which tree with --tree; it has all, places"),
+        (("cdf", "50"), "choose one with --tree; it has all, places"),
         (("cdf", "50", "--tree", "al"), "there is no tree 'al'; it has all, places"),
         (("cdf", "50", "--tree", "places"), "key: tree places needs a key"),
         (("cdf", "50", "--tree", "all", "--key", "north"), "key: tree all has no keys"),

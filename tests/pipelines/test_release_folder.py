@@ -177,7 +177,7 @@ def edit(folder: Path, change: dict[str, Any]) -> None:
 
 def test_folder_without_a_manifest(copied: Path) -> None:
     (copied / "manifest.json").unlink()
-    with pytest.raises(FolderError, match=r"holds no release \(there is no manifest.json\)"):
+    with pytest.raises(FolderError, match=r"is not a release \(there is no manifest.json\)"):
         ReleaseFolder(str(copied))
 
 
@@ -221,7 +221,7 @@ def test_damaged_part(workspace: Workspace, copied: Path, kind: str) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(FolderError, match="its bytes are not those that the manifest names"):
+    with pytest.raises(FolderError, match="it does not match its checksum in the manifest"):
         ReleaseFolder(str(copied)).rows(kind, "all")
     for command in (("query", copied, "cdf", "50", "--tree", "all"), ("report", copied)):
         outcome = workspace.run(*command)

@@ -227,7 +227,7 @@ def test_summary(workspace: Workspace) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert lines[0] == "small: epsilon = 1 per row, neighbors add_remove"
-    what = "± is half of a 95 % interval"
+    what = "± is half of a 95 % confidence interval"
     assert f"all (x; {what})" in lines and f"places (x; {what})" in lines
     assert lines[-2:] == [
         f"release: {workspace.output}",
@@ -246,7 +246,7 @@ def test_a_job_that_ends_without_a_commit(
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == (
-        "dptrees: the engine lost or repeated data: all of it, and nothing came to a commit\n"
+        "dptrees: the engine lost or repeated data: nothing arrived at the commit\n"
     )
 
 

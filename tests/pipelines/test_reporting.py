@@ -141,7 +141,7 @@ def test_key_and_tree_of_a_report(codes: Codes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--path", "01"], "say which tree with --tree; it has codes, keyed"),
+        (["--path", "01"], "choose one with --tree; it has codes, keyed"),
         (["--tree", "codes"], "tree: goes with --path"),
         (["--tree", "codes", "--path", "99"], "path '99': the universe has no node of this path."),
         (

@@ -55,7 +55,7 @@ def test_a_second_run_reads_no_row_and_needs_no_key(again: Workspace) -> None:
     again.key.unlink()
     outcome = plain(again)
     assert (outcome.code, outcome.err) == (0, "")
-    assert "is already there; no row was read" in outcome.out
+    assert "is already there; no rows were read" in outcome.out
 
 
 def test_another_folder_shows_no_equal_bytes(workspace: Workspace, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
     (again.output / "manifest.json").unlink()
     exchange(again, 3.0)
     refused = plain(again)
-    assert refused.code == 2 and "start an unfinished one anew with --discard" in refused.err
+    assert refused.code == 2 and "start an unfinished one again with --discard" in refused.err
     outcome = plain(again, "--discard")
     assert outcome.code == 0 and "what it drew counts as spent" in outcome.out
     assert not {name for name in finished if name.startswith("nodes/")} & files(again.output).keys()
@@ -94,7 +94,7 @@ def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--repair",), "holds no finished release; run without it"),
+        (("--repair",), "contains no finished release; run without it"),
         (("--nonce", "00"), "'00' must be 32 hexadecimal digits"),
         (("--nonce", 32 * "g"), "must be 32 hexadecimal digits"),
         (("--repair", "--discard"), "not allowed with argument"),
@@ -109,9 +109,9 @@ def test_options_that_cannot_be(workspace: Workspace, options: tuple[str, ...], 
 def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(again: Workspace) -> None:
     before = files(again.output)
     for options, words in (
-        (("--discard",), "holds a finished release, which --discard does not remove"),
-        (OTHER_NONCE, "holds a release with another nonce"),
-        (("--repair", *OTHER_NONCE), "holds a release with another nonce"),
+        (("--discard",), "contains a finished release, which --discard does not remove"),
+        (OTHER_NONCE, "contains a release with another nonce"),
+        (("--repair", *OTHER_NONCE), "contains a release with another nonce"),
     ):
         outcome = plain(again, *options)
         assert outcome.code == 2 and words in outcome.err, outcome

@@ -95,7 +95,7 @@ def test_an_overview_of_every_key(release: Any, folder: str) -> None:
     printed = asked(folder, "describe", "--tree", "by", "--key", "all")
     heading = printed.splitlines()[0].split()
     assert heading[1:6] == ["key", "rows", "mean", "std", "25"]
-    assert "± is half of a 95 % interval" in printed
+    assert "± is half of a 95 % confidence interval" in printed
     rows = asked(folder, "describe", "--tree", "by", "--key", "all", "--json")
     answers = json.loads(rows[rows.index("{") : rows.rindex("}") + 1])["answers"]
     found = release["by"].describe().to_dicts()

@@ -142,7 +142,7 @@ def test_a_published_copy_needs_only_what_the_manifest_names(again: Workspace) -
 def test_what_is_no_release(workspace: Workspace) -> None:
     outcome = workspace.run("verify", workspace.folder)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "holds no release (there is no manifest.json)" in outcome.err
+    assert "is not a release (there is no manifest.json)" in outcome.err
 
 
 # Planted faults
@@ -208,18 +208,18 @@ def test_an_edit_is_found_whose_checksum_is_right(again: Workspace, fault: str) 
 
 def test_an_edit_without_a_checksum(again: Workspace) -> None:
     edited(again.output, weaker_words, checksum=False)
-    refused(again, "manifest", "it was edited or damaged: its checksum is another one")
+    refused(again, "manifest", "it was edited or damaged: its checksum does not match")
 
 
 def test_files(again: Workspace) -> None:
     part = next((again.output / "nodes").iterdir())
     stray = again.output / "cdf" / "stray.parquet"
     stray.write_bytes(b"")
-    refused(again, "files", "cdf/stray.parquet lies there, and the manifest does not name it")
+    refused(again, "files", "cdf/stray.parquet is there, but is not in the manifest")
     stray.unlink()
     data = part.read_bytes()
     part.write_bytes(data[:-1])
-    refused(again, "files", f"nodes/{part.name} has not the bytes that the manifest names")
+    refused(again, "files", f"nodes/{part.name} does not match its checksum in the manifest")
     part.unlink()
     refused(again, "files", f"nodes/{part.name} is missing")
 

@@ -166,7 +166,7 @@ def test_a_commit_needs_every_part(make_plan, reference, tmp_path) -> None:
     other = [Receipt(part=each.part, rows=1, sha256="bb") for each in receipts]
     assert commit(plan, reference, tmp_path / "out", other) == [path]
     assert Path(path).read_bytes() == before
-    with pytest.raises(CommitError, match="holds another release; it stays as it is"):
+    with pytest.raises(CommitError, match="contains another release; it was not changed"):
         commit(plan, reference, tmp_path / "out", receipts, draw=bytes(47) + b"1")
     assert Path(path).read_bytes() == before
 

@@ -222,7 +222,7 @@ def attempt(kind, tmp_path, reference) -> Callable[..., list[str]]:
     return attempted
 
 
-NOTHING_CAME = "all of it, and nothing came to a commit"
+NOTHING_CAME = "nothing arrived at the commit"
 PARTS_LOST = ("the parts of the release did not arrive exactly once", NOTHING_CAME)
 
 

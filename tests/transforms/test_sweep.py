@@ -97,7 +97,7 @@ def test_the_beginning_of_a_release_is_discarded(
 
 def test_nothing_of_ours_is_discarded_from_a_folder_of_others(tmp_path, release_files) -> None:
     put(tmp_path, {"quantiles.parquet": b"mine"} | MINE)
-    with pytest.raises(ExistingReleaseError, match="holds nothing that --discard could remove"):
+    with pytest.raises(ExistingReleaseError, match="contains nothing that --discard could remove"):
         discard(str(tmp_path))
     assert release_files(tmp_path) == {"quantiles.parquet": b"mine"} | MINE
 
@@ -168,7 +168,7 @@ def test_a_losing_job_clears_its_parts(
         return by_part(receipts)
 
     monkeypatch.setattr("transforms.commit._by_part", beaten)
-    with pytest.raises(Exception, match="holds another release; it stays as it is"):
+    with pytest.raises(Exception, match="contains another release; it was not changed"):
         run(make_plan(), data, out)
     named = json.loads((out / "manifest.json").read_text())["parts"]
     assert len(list((out / "nodes").iterdir())) == sum("nodes/" in part["file"] for part in named)
@@ -192,7 +192,7 @@ def test_discarding_begins_with_the_nonce(out, monkeypatch) -> None:
 def test_a_finished_release_is_not_discarded(out, release_files) -> None:
     before = release_files(out)
     with pytest.raises(
-        ExistingReleaseError, match="holds a finished release, which --discard does not"
+        ExistingReleaseError, match="contains a finished release, which --discard does not"
     ):
         discard(str(out))
     assert release_files(out) == before

@@ -132,7 +132,7 @@ def row_schema(
         return pa.schema([field for field in schema if field.name in columns])
     if fields is None:
         raise InputError(
-            "rows: dictionaries do not tell the types of their columns: give "
+            "rows: dictionaries do not define the types of their columns: give "
             f"schema=pa.schema(...) of {', '.join(columns)}"
         )
     for name in columns:
@@ -194,8 +194,9 @@ class _Batches(beam.DoFn):
     def process(self, batch: Any) -> Iterator[Any]:
         if not isinstance(batch, pa.RecordBatch):
             raise InputError(
-                f"rows: an element is of type {_name(type(batch))}, and nothing told so when the "
-                "graph was built: declare it by with_output_types, or give schema=pa.schema(...)"
+                f"rows: an element is of type {_name(type(batch))}, which was not declared when "
+                "the graph was built: declare it by with_output_types, or give "
+                "schema=pa.schema(...)"
             )
         if batch.schema is not self._checked and batch.schema != self._checked:
             self._columns = FileColumns.from_schema(batch.schema, _WHERE, self._plan)

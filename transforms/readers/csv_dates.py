@@ -90,14 +90,14 @@ class DateFormat:
         names = self.tells
         for name in names:
             if names.count(name) > 1:
-                raise self._refused(f"tells the {name.replace('_', ' ')} twice")
+                raise self._refused(f"has the {name.replace('_', ' ')} twice")
         for either in _EITHER:
             if set(either) <= set(names):
-                raise self._refused(f"tells the {either[0]} twice")
+                raise self._refused(f"has the {either[0]} twice")
         if not {"year", "short_year"} & set(names):
-            raise self._refused("must hold %Y or %y, the year")
+            raise self._refused("must contain %Y or %y, the year")
         if ("half_hour" in names) != ("half" in names):
-            raise self._refused("must hold both of %I and %p, the hour and its half of the day")
+            raise self._refused("must contain both %I and %p, the hour and AM or PM")
 
     def _refused(self, rule: str) -> ValueError:
         return ValueError(f"date_format: {self.text!r} {rule}")

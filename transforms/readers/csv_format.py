@@ -110,7 +110,9 @@ class CsvFormat:
         texts = {each.name for each in fields(CsvTexts)} & set(spec)
         unknown = set(spec) - set(rows) - texts
         if unknown:
-            raise ValueError(f"{min(unknown)}: is nothing that this program knows of a CSV file")
+            raise ValueError(
+                f"{min(unknown)}: is not an option of CSV files that this program knows"
+            )
         if "columns" in rows:
             rows["columns"] = tuple(rows["columns"])
         return cls(**rows, texts=CsvTexts.from_spec({name: spec[name] for name in texts}))

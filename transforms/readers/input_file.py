@@ -70,7 +70,7 @@ def check_unchanged(file: InputFile) -> None:
             raise not_now(file.path, error) from None
         raise _changed(file.path, "it cannot be found any more") from None
     if found.size != file.size:
-        raise _changed(file.path, "its size is another one")
+        raise _changed(file.path, "its size changed")
     if not _same_time(file, found):
         raise _changed(file.path, "it was written again")
 
@@ -99,7 +99,7 @@ def _same_time(one: InputFile, other: InputFile) -> bool:
 
 def _changed(path: str, how: str) -> InputError:
     return InputError(
-        f"input: {path} changed while the job ran: {how}; run again once nothing is written there",
+        f"input: {path} changed while the job ran: {how}; run again when nothing writes there",
         again=True,
     )
 

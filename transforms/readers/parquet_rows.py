@@ -74,7 +74,9 @@ def batches(
                 yield batch
         # Of other splits the balance compares them.
         if is_whole and rows != parquet.metadata.num_rows:
-            raise InputError(f"input: {split.path} has other rows than it says")
+            raise InputError(
+                f"input: {split.path} does not have the number of rows in its metadata"
+            )
 
 
 def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> dict[str, str]:

@@ -62,7 +62,7 @@ class BigqueryTable:
             datetime.now(timezone.utc) if self.version is None else version_timestamp(self.version)
         )
         if moment is None:
-            raise InputError(f"input.version: {self.version} is no moment")
+            raise InputError(f"input.version: {self.version} is not a time")
         yield replace(self, version=moment.isoformat())
 
     def schema(self) -> pa.Schema:

@@ -130,7 +130,7 @@ class DeltaTable:
         version = version_number(self.version)
         wanted = version_timestamp(self.version) if version is None else version
         if wanted is None:
-            raise InputError(f"input.version: {self.version} is no number and no moment")
+            raise InputError(f"input.version: {self.version} is neither a number nor a time")
         none = InputError(f"input: {self.name} has no version {self.version}, or no longer")
         try:
             table.load_as_version(wanted)

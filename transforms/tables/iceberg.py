@@ -129,8 +129,8 @@ class IcebergTable:
         name, properties = self.catalog or _DEFAULT, self._properties()
         if not properties:
             raise InputError(
-                f"input.catalog: pyiceberg knows no catalog {name} here: its "
-                "properties stand in .pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__..."
+                f"input.catalog: pyiceberg knows no catalog {name} here: give its properties in "
+                ".pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__..."
             )
         try:
             return load_catalog(name, **properties).load_table(self.table)

@@ -165,8 +165,8 @@ class PostgresqlTable:
         cursor.fetchall()
         if _value(cursor, "SELECT current_setting('server_encoding')") == "SQL_ASCII":
             raise InputError(
-                f"input: {self.name} lies in a database of the encoding SQL_ASCII, which does "
-                "not tell what its texts mean; UTF8 does"
+                f"input: {self.name} is in a database with the encoding SQL_ASCII, in which the "
+                "meaning of strings is unknown; use UTF8"
             )
         locked, foreign = _locked(cursor)
         if foreign:

@@ -172,6 +172,6 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
                 f"input: {name} cannot be read now: {system_reason(error)}", again=True
             ) from None
         raise InputError(
-            f"input: {name} cannot be read ({type(error).__name__}; what the library says of it is "
-            "not told, since it may show a value)"
+            f"input: {name} cannot be read ({type(error).__name__}; the library's message is not "
+            "shown, because it may contain a value)"
         ) from None

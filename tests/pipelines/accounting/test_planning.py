@@ -116,8 +116,8 @@ def test_targets_of_some_trees(workspace: Workspace) -> None:
     assert targets["t0"][1] <= 40 and 19.8 < targets["t1"][1] <= 20
     path = workspace.configure(lambda s: s.update(trees=several))
     text = workspace.run("plan", path, *options).out
-    assert f"split by weights: epsilon {found['target']['epsilon']:g}; predicted there:" in text
-    assert "of 20 wanted, rows" in text
+    assert f"split by weights: epsilon {found['target']['epsilon']:g}; predicted errors:" in text
+    assert "(at most 20 wanted), rows" in text
 
 
 def test_a_tree_that_has_no_target_may_stand_beside_one(workspace: Workspace) -> None:

@@ -50,7 +50,7 @@ def test_a_level_that_is_not_measured_says_why(workspace: Workspace) -> None:
     lines = planned(workspace).splitlines()
     unmeasured = [line for line in lines if "not measured" in line]
     assert unmeasured
-    assert all(line.endswith("estimated from the levels that are") for line in unmeasured)
+    assert all(line.endswith("estimated from the measured levels") for line in unmeasured)
 
 
 def test_a_single_child_is_measured_once(workspace: Workspace) -> None:

@@ -46,7 +46,7 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
     assert "[3, 400)" in reported
     verified = workspace.run("verify", workspace.output)
     assert verified.code == 0
-    assert "of delay, keyed with the trees that came out" in verified.out
+    assert "of delay, keyed with the resulting trees" in verified.out
     page = (workspace.output / "report.html").read_text(encoding="utf-8")
     assert "not divided down to cells" in page and "Split from" in page
 
@@ -99,7 +99,7 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
     assert few.code == 0 and "planned, whatever the data" not in few.out
     assert "planned, whatever the data" in planned(1).out
     none = planned(1e-12)
-    assert none.code == 2 and "cannot be planned with its share of the budget" in none.err
+    assert none.code == 2 and "cannot be planned with its fraction of the budget" in none.err
 
 
 def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:

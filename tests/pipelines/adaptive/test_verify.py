@@ -71,7 +71,7 @@ def test_one_wrong_error_of_an_ordered_tree(ordered: Workspace, kind: str, colum
         values[known(values)] *= 0.9999
 
     rewrite(ordered, kind, column, little)
-    refused(ordered, f"{kind} of tree delay: {column} is not that of the tree that came out")
+    refused(ordered, f"{kind} of tree delay: {column} is not that of the resulting tree")
 
 
 @pytest.mark.parametrize("column", ["std_error", "ci_high"])
@@ -82,7 +82,7 @@ def test_one_wrong_error_of_a_hierarchy(blocks: Workspace, column: str) -> None:
         values[known(values)] *= 0.9999
 
     rewrite(blocks, "nodes", column, little)
-    refused(blocks, f"nodes of tree people: {column} is not that of the tree that came out")
+    refused(blocks, f"nodes of tree people: {column} is not that of the resulting tree")
 
 
 def test_shapes_that_no_tree_has(ordered: Workspace) -> None:
@@ -98,4 +98,4 @@ def test_an_error_where_none_is_known(ordered: Workspace) -> None:
         values[np.flatnonzero(np.isnan(values))[0]] = 1.0
 
     rewrite(ordered, "nodes", "std_error", invented)
-    refused(ordered, "std_error is not that of the tree that came out")
+    refused(ordered, "std_error is not that of the resulting tree")

@@ -75,12 +75,13 @@ def test_dates_and_numbers_that_are_none_are_reported(place: Workspace) -> None:
         "a.csv: 1 file of csv, ",
         "    day: text\n",
         "1,000 rows read\n2 malformed rows left out\n",
-        "day (day)\n             0 counted\n         1,000 dropped: day is no value of the type",
+        "day (day)\n             0 counted\n         1,000 dropped: day is not a value of the type",
         'they look like: "99/99/9999"',
         "input.date_format",
         'they look like: "9,999.99"',
         "input.thousands",
-        '500 dropped: city has no place in the tree\n                 they look like: "a "',
+        "500 dropped: city is not a listed value of the tree\n                 they look "
+        'like: "a "',
         "input.trim",
         "no row is counted: a release of day would be noise alone",
         "           100 dropped: age is missing",
@@ -150,9 +151,9 @@ def test_parquet_units_and_names(place: Workspace) -> None:
         "x (x)\n             1 counted\n",
         "1 dropped: x is missing",
         "1 dropped: x is at or above upper",
-        "2 counted as 'other': place has no place in the tree",
+        "2 counted as 'other': place is not a listed value of the tree",
         "advice: no row has a value of Plaice",
-        "Of each who a release counts at most 3 rows: what that leaves out",
+        "A release counts at most 3 rows of each who: the numbers here",
     ):
         assert words in outcome.out
 

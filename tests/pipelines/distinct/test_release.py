@@ -90,7 +90,7 @@ def test_the_plan_states_the_bound_and_the_noise(made: Cities) -> None:
     assert (first["max_values"], first["noise"]["scale"]) == (3, "6")
     assert (second["max_values"], second["noise"]["scale"]) == (3, "12")
     words = made.run("plan", path).out
-    assert "at most 3 values of each user" in words and "this leaves out is not known" in words
+    assert "at most 3 values of each user" in words and "dropped values is not known" in words
     target = made.run("plan", path, "--target-error", "cities=5", "--json")
     (found, _) = json.loads(target.out)["trees"]
     assert found["target"]["unit"] == "different values"

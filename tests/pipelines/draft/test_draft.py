@@ -32,8 +32,8 @@ FILLED = {
     "the least value": "0",
     "the end, above the largest value": "100",
     "how many cells": "10",
-    "the first moment": "2024-01-01",
-    "the moment after the last": "2025-01-01",
+    "the first date or time": "2024-01-01",
+    "the date or time after the last": "2025-01-01",
     "the list, as [a, b, other]": "[a, b]",
 }
 
@@ -63,7 +63,7 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
     assert str(VALUE) not in text and "kumquat" not in text  # a name, never a value
     refused = workspace.run("plan", file)
     assert refused.code == 2 and refused.err == (
-        f"dptrees: {file}: privacy.epsilon: is still to be filled in: the budget (and 2 more)\n"
+        f"dptrees: {file}: privacy.epsilon: must be filled in: the budget (and 2 more)\n"
     )
     for_estimates = filled(text).replace("format: arrow", "format: parquet")
     for_estimates = for_estimates.replace("# optimize_for: estimates", "optimize_for: estimates")

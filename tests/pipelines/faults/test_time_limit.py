@@ -101,6 +101,6 @@ def test_a_release_is_stopped_and_run_again(workspace: Workspace) -> None:
     )
     _, err = process.communicate(timeout=300)
     assert process.returncode == 75
-    sentence = "the run took longer than 1 s and was stopped; the same command goes on from there"
+    sentence = "the run took longer than 1 s and was stopped; the same command continues from there"
     assert err == f"dptrees: --timeout: {sentence}\n"
     assert workspace.run("release", config, "--timeout", "1h").code == 0

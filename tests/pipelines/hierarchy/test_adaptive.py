@@ -115,12 +115,12 @@ def test_its_nodes_are_queried(blocks: Blocks) -> None:
 def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
     verified = blocks.run("verify", blocks.output, "--key", blocks.key)
     assert verified.code == 0, verified.out + verified.err
-    assert "of people, unbiased, keyed with the trees that came out" in verified.out
+    assert "of people, unbiased, keyed with the resulting trees" in verified.out
     into = blocks.folder / "tables"
     exported = blocks.run("export", blocks.output, "--to", "csv", "--into", into)
     assert exported.code == 0, exported.err
     page = parse_elements((blocks.output / "report.html").read_text())
-    assert "a node of few rows is not split" in page.text
+    assert "nodes with few rows are not split" in page.text
     assert "700 rows in a tree, a public guess" in page.text
     assert "Inside a node that was not split it goes from 0" in page.text
     entry = ReleaseFolder(str(blocks.output)).manifest["trees"][0]  # type: ignore[index]
@@ -133,7 +133,7 @@ def test_its_plan_is_reported(blocks: Blocks) -> None:
     outcome = blocks.run("plan", path)
     assert outcome.code == 0, outcome.err
     assert "rows; adaptive, for counts\n" in outcome.out
-    assert "  adaptive: a node of few rows is not split" in outcome.out
+    assert "  adaptive: nodes with few rows are not split" in outcome.out
     assert "700 rows, spread evenly" in outcome.out and "nodes end at level" in outcome.out
     assert (
         "split from" in outcome.out and '"if_all_split"' in blocks.run("plan", path, "--json").out
@@ -259,7 +259,11 @@ def test_errors_are_predicted_for_the_guess_or_not_at_all(blocks: Blocks) -> Non
 
     guessed = reported({"guess": GUESS}, "--target-error", "people=3", split="least_error")
     assert guessed.code == 0, guessed.err
-    for words in ("in all: ", "for 3 rows for 700 rows, spread evenly: epsilon", "predicted there"):
+    for words in (
+        "in all: ",
+        "for 3 rows for 700 rows, spread evenly: epsilon",
+        "predicted errors",
+    ):
         assert words in guessed.out
     assert guessed.out.count(" rows for 700 rows, spread evenly") == 5
     without = reported({})

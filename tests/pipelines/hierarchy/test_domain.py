@@ -264,10 +264,10 @@ def test_keys_that_do_not_fit(text: str, at: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("text", "at", "sentence"),
     [
-        ("{column: 7, separator: /, " + TABLED, ".column", "7 must be a text; put it in quotes"),
+        ("{column: 7, separator: /, " + TABLED, ".column", "7 must be a string; put it in quotes"),
         ("{columns: state, " + TABLED, ".columns", "'state' must be a list"),
-        ("{columns: [], " + TABLED, ".columns", "must hold at least one value"),
-        ("{columns: [a, 1], " + TABLED, ".columns[1]", "1 must be a text; put it in quotes"),
+        ("{columns: [], " + TABLED, ".columns", "must have at least one value"),
+        ("{columns: [a, 1], " + TABLED, ".columns[1]", "1 must be a string; put it in quotes"),
         ("{columns: [a, a], " + TABLED, ".columns[1]", "a is listed twice"),
         (
             "{columns: [root, a], " + TABLED,
@@ -305,8 +305,12 @@ def test_keys_that_do_not_fit(text: str, at: str, sentence: str) -> None:
             "must be at most 32, not 33",
         ),
         ('{column: path, separator: "", ' + TABLED, ".separator", "must not be empty"),
-        ("{column: path, separator: 1, " + TABLED, ".separator", "1 must be a text; put it in ..."),
-        (SPLIT + "table: [a.csv]}", ".table", "a list must be a text"),
+        (
+            "{column: path, separator: 1, " + TABLED,
+            ".separator",
+            "1 must be a string; put it in ...",
+        ),
+        (SPLIT + "table: [a.csv]}", ".table", "a list must be a string"),
         (SPLIT + "unknown: last, " + TABLED, ".unknown", "'last' must be drop or other"),
         (SPLIT + "missing: 1, " + TABLED, ".missing", "1 must be drop or other"),
         (

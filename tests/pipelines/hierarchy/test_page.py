@@ -268,7 +268,7 @@ def test_sums_are_reported_with_their_bounds() -> None:
     assert "summed as the nearest bound, -1,000 or 2,000" in text
     assert "summed as 0" in text
     assert "Sums by label" in text
-    assert "nonnegative where no value may be negative" in text
+    assert "nonnegative if no value can be negative" in text
     assert "true sum" not in said(make_page(hierarchy("counts", PLACES)))
 
 
@@ -398,7 +398,7 @@ def test_requested_tree_is_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatc
     tables = ReleaseTables(make_release(*trees))
     plain = write_report_html(tables)
     assert [each["name"] for each in parse_elements(plain).data["trees"]] == ["one", "two"]
-    assert "This page shows the first 2 of 4 trees; 2 are left out here" in said(plain)
+    assert "This page shows the first 2 of 4 trees; 2 are only in the tables" in said(plain)
     page = write_report_html(tables, {"three": ["usr"]})
     assert [each["name"] for each in parse_elements(page).data["trees"]] == ["one", "three"]
     assert "This page shows 2 of 4 trees" in said(page)

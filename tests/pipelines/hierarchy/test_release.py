@@ -166,7 +166,7 @@ def test_sums_follow_the_policies_of_bad_values(places: Places) -> None:
         (("node", "--path", "77"), "path '77': the universe has no node of this path"),
         (("node", "--path", "100"), "path '100': the universe has no node of this path"),
         (("node", "--path", "0101", "--children"), "leads to a leaf, which has no children"),
-        (("node", "--path", "01", "--level", "county"), "level: a path names its node"),
+        (("node", "--path", "01", "--level", "county"), "level: a path already identifies a node"),
         (("node", "--level", "county", "--node", "0", "--children"), "children: goes with --path"),
         (("node", "--node", "0"), "level: is needed with --node and --value"),
         (
@@ -235,7 +235,7 @@ def test_a_release_that_is_there_is_not_made_again(places: Places) -> None:
         settings["trees"] = settings["trees"][:2]
 
     outcome = places.release(change)
-    assert outcome.code == 0 and "already there; no row was read" in outcome.out
+    assert outcome.code == 0 and "already there; no rows were read" in outcome.out
     assert (places.output / "manifest.json").read_bytes() == manifest
     assert {path: path.read_bytes() for path in places.output.rglob("*.parquet")} == before
 
@@ -248,7 +248,7 @@ def test_a_universe_that_is_damaged_is_reported(places: Places, tmp_path: Path) 
     path.write_bytes(path.read_bytes() + b" ")
     outcome = places.run("query", tmp_path / "copy", "node", "--path", "01", "--tree", "people")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "its bytes are not those that the manifest names" in outcome.err
+    assert "it does not match its checksum in the manifest" in outcome.err
 
 
 def test_the_plan_in_words_and_json(places: Places) -> None:
@@ -336,7 +336,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "invariants: does not go with measure: only counts can be public",
     ),
     "invariants of leaves": (SUBSTITUTE, {"invariants": "block"}, "has the counts of the leaves"),
-    "invariants of no level": (SUBSTITUTE, {"invariants": "town"}, "'town' is no level"),
+    "invariants of no level": (SUBSTITUTE, {"invariants": "town"}, "'town' is not a level"),
     "a level is left out": (SUBSTITUTE, {"invariants": ["county"]}, "makes the counts of"),
     "quantiles": (ADD, {"quantiles": [0.5]}, "quantiles: belongs to an ordered domain"),
     "fanouts": (ADD, {"fanouts": [2, 2]}, "fanouts: belongs to an ordered domain"),

@@ -80,7 +80,9 @@ def test_nodes_are_the_released_rows(form: str) -> None:
 def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
     text = said(whole_page)
     rounds = len(WHOLE.plan.thresholds.rounds)
-    assert f"one for each of {rounds:,} rounds, and one for nodes that none found" in text
+    assert (
+        f"one estimate for each of {rounds:,} rounds, and one for nodes that no round found" in text
+    )
     assert "at least as many rows as the lower end of its interval for certain" in text
     assert "at most as many as the upper end at 95 %" in text
     assert "not unbiased and have no standard error" in text
@@ -136,7 +138,7 @@ def test_policies_are_those_of_a_hierarchy() -> None:
 
 def test_what_is_stated_is_what_trees_spend() -> None:
     text = said(make_page(threshold_question("digits"), threshold_question("paths", name="other")))
-    assert "which is what the trees spend, added up" in text
+    assert "which is the sum over the trees" in text
     assert "k e^((k - 1) epsilon) times delta" in text
     assert "k squared times rho" not in text
 
@@ -155,10 +157,12 @@ def test_beside_trees_that_share_a_rho() -> None:
     )
     page = write_report_html(make_tables(plan))
     text = said(page)
-    assert "what trees with a budget of their own spend, and what composing" in text
+    assert "the sum of the budgets of trees with their own budget" in text
     assert "Budget (rho)" in text
     assert "k squared times rho" not in text
-    assert "It need not be centred, and a consistent count may lie outside it." in text
+    assert (
+        "It may not be centered on the estimate, and a consistent count may be outside it." in text
+    )
     assert [tree["kind"] for tree in parse_elements(page).data["trees"]] == ["hierarchy"] * 2
 
 

@@ -62,18 +62,18 @@ def test_no_weights() -> None:
 @pytest.mark.parametrize(
     ("levels", "nodes", "at", "sentence"),
     [
-        ("{contry: 1}", "~", ".level_weights", "'contry' is no level; did you mean county?"),
+        ("{contry: 1}", "~", ".level_weights", "'contry' is not a level; did you mean county?"),
         (
             "{x: 1}",
             "~",
             ".level_weights",
-            "'x' is no level; known are root, state, county, tract of land",
+            "'x' is not a level; known are root, state, county, tract of land",
         ),
         ("{county: -1}", "~", ".level_weights.county", "-1 must be a number from 0 to 1e15"),
         ("{county: many}", "~", ".level_weights.county", "'many' must be a number from 0 to 1e15"),
-        ("{county: 0}", "~", ".level_weights", "must hold a number above 0"),
-        ("{}", "~", ".level_weights", "must hold a number above 0"),
-        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights", "must hold a number above 0"),
+        ("{county: 0}", "~", ".level_weights", "must contain a number above 0"),
+        ("{}", "~", ".level_weights", "must contain a number above 0"),
+        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights", "must contain a number above 0"),
         (
             "[1, 1]",
             "~",
@@ -82,8 +82,8 @@ def test_no_weights() -> None:
         ),
         ("[1, 1, .inf, 1]", "~", ".level_weights[2]", "Infinity must be a number from 0 to 1e15"),
         ("county", "~", ".level_weights", "'county' must be a list"),
-        ("~", '{"03": 1}', ".node_weights", "'03' is no path of the universe"),
-        ("~", '{"01x": 1}', ".node_weights", "'01x' is no path of the universe"),
+        ("~", '{"03": 1}', ".node_weights", "'03' is not a path in the universe"),
+        ("~", '{"01x": 1}', ".node_weights", "'01x' is not a path in the universe"),
         ("~", '{"01": yes}', ".node_weights", "'01': 'yes' must be a number from 0 to 1e15"),
         ("~", "[1]", ".node_weights", "a list must be a section of keys and values"),
         ("~", "{}", ".node_weights", "must hold at least one path"),
@@ -120,10 +120,10 @@ def test_invariants(text: str, level: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "at", "sentence"),
     [
-        ("contry", ".invariants", "'contry' is no level; did you mean county?"),
-        ("[state, contry]", ".invariants[1]", "'contry' is no level; did you mean county?"),
-        ("1", ".invariants", "1 must be a text; put it in quotes"),
-        ("[]", ".invariants", "must hold at least one value"),
+        ("contry", ".invariants", "'contry' is not a level; did you mean county?"),
+        ("[state, contry]", ".invariants[1]", "'contry' is not a level; did you mean county?"),
+        ("1", ".invariants", "1 must be a string; put it in quotes"),
+        ("[]", ".invariants", "must have at least one value"),
         ("[state, state]", ".invariants[1]", "state is listed twice"),
         (
             "tract of land",

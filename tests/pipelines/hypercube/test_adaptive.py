@@ -57,11 +57,11 @@ def test_it_is_released_queried_and_verified(
 def test_the_plan_says_what_is_not_split_and_on_what_errors_depend(workspace: Workspace) -> None:
     outcome = workspace.run("plan", configured(workspace, adaptive(rows=ROWS)))
     assert outcome.code == 0, outcome.err
-    assert re.search(r"level 4 +std error \S+; \S+ where it is not split, at \d+ rows", outcome.out)
+    assert re.search(r"level 4 +std error \S+; \S+ if it is not split, at \d+ rows", outcome.out)
     assert re.search(
-        r"level 6 +[\d.]+ where it is not split, at \d+ rows or fewer in an even part", outcome.out
+        r"level 6 +[\d.]+ if it is not split, at \d+ rows or fewer in an even part", outcome.out
     )
-    assert "how far off a box is depends on the data" in outcome.out
+    assert "the error of a box depends on the data" in outcome.out
 
 
 @pytest.mark.parametrize("read_as", ["counts", "estimates"])
@@ -72,9 +72,9 @@ def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -
     assert "was measured a second time" in page
     assert "Noise of a part, measured once more or alone" in page
     apart = read_as == "estimates"
-    assert ("numbers of their own decided" in page) == apart
+    assert ("separate noisy numbers decided" in page) == apart
     assert ("30 % of the budget above the last level" in page) == apart
-    assert ("None is stated, and no standard error" in page) != apart
+    assert ("There is no interval and no standard error" in page) != apart
     assert ("none stated" in page) != apart
     assert "an even part of the one above" in page
     requested = ["query", str(workspace.output), "box", "--tree", "box", "--side", "age", "0", "64"]

@@ -170,11 +170,11 @@ def test_the_script_reads_the_released_counts(boxes: Workspace) -> None:
 def test_what_the_page_says(boxes: Workspace) -> None:
     text = " ".join(parse_elements(read_page(boxes)).text.split())
     for said in (
-        "3,000 rows, drawn evenly spread in each part",
+        "3,000 rows. The charts spread them evenly within each part",
         "It is given the partition",
         "dptrees sample RELEASE --tree four --output rows.parquet",
         "dptrees query RELEASE box --tree two --side age LOWER UPPER --side x LOWER UPPER",
-        "noise drawn for a node when it is looked at",
+        "noise drawn for a node when it is examined",
         "Heat maps are of every two of the first 3.",
         "parts with the smallest counts, or too small to be seen, are merged",
         "counted in the first or last cell",

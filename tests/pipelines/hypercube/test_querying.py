@@ -178,7 +178,7 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     "no-such-column": (["box", "--side", "x", "1", "2"], "'x' is none of day, at, kind, age"),
     "a-side-twice": (
         ["box", "--side", "age", "1", "2", "--side", "age", "", "9"],
-        "side: a column is there twice",
+        "side: a column is given twice",
     ),
     "crossed": (["box", "--side", "age", "5", "2"], "box: 5 is above 2"),
     "no-date": (["box", "--side", "day", "x", ""], "'x' must be a date"),

@@ -257,4 +257,4 @@ def test_the_only_hypercube_needs_no_name(workspace: Workspace) -> None:
 
 def test_of_several_hypercubes_one_is_to_be_named(boxes: Workspace, tmp_path: Path) -> None:
     outcome = boxes.run("sample", boxes.output, "--output", tmp_path / "rows.csv")
-    assert outcome.code == 2 and "say which tree with --tree" in outcome.err
+    assert outcome.code == 2 and "choose one with --tree" in outcome.err

@@ -181,11 +181,11 @@ def test_beside_a_delta_whole_levels_are_measured_unless_estimates_are_requested
 WHOLE = "must be a whole number from 1 to 2^50"
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no-columns": (domain(columns=None), "domain.columns", "is required"),
-    "empty-columns": (domain(columns=[]), "domain.columns", "must hold at least one value"),
+    "empty-columns": (domain(columns=[]), "domain.columns", "must have at least one value"),
     "columns-a-text": (domain(columns="x"), "domain.columns", "'x' must be a list"),
     "a-column-twice": (domain(columns=["x", "x"]), "domain.columns", "'x' is there twice"),
     "a-section-twice": (box("b", [AGE, AGE]), "domain.columns", "'age' is there twice"),
-    "mixed-forms": (domain(columns=["x", AGE]), "domain.columns[1]", "a section must be a text"),
+    "mixed-forms": (domain(columns=["x", AGE]), "domain.columns[1]", "a section must be a string"),
     "no-lower": (domain(lower=None), "domain.lower", "is required beside names of columns"),
     "one-bound": (domain(upper=[1]), "domain.upper", "has 1 bounds for 2 columns"),
     "no-list-of-bounds": (domain(lower=0), "domain.lower", "0 must be a list"),

@@ -98,7 +98,7 @@ def test_the_manifest_and_the_page_name_the_data_set(plain: Ledgered) -> None:
 def test_without_a_ledger_that_is_said(workspace: Workspace) -> None:
     lines = workspace.release().out.splitlines()
     assert lines[1] == (
-        "no ledger: nothing adds this budget to the budgets of other releases of the same data"
+        "no ledger: the total budget of all releases of the same data is not tracked"
     )
     assert not any("above 10" in line for line in lines)
 
@@ -165,7 +165,7 @@ def test_a_release_of_another_data_set_exists(plain: Ledgered) -> None:
     assert plain.release().code == 0
     open_account(LedgerUrl(plain.url), account_of("1", dataset="trains"))
     outcome = plain.run("release", plain.configure(lambda s: s.update(dataset="trains")))
-    refused(outcome, "holds a release of another specification")
+    refused(outcome, "contains a release of another specification")
     refused(plain.run("release", plain.configure()), "dataset: must be named")
 
 
@@ -193,7 +193,7 @@ def test_urls_that_are_none(plain: Ledgered, url: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ledger": 1}, "ledger: must be a text"),
+        ({"ledger": 1}, "ledger: must be a string"),
         ({"dataset": "a/b"}, "dataset: 'a/b' must be 1 to 100 letters"),
         ({"dataset": "trains"}, "holds no data set trains; it holds flights; add it with"),
         ({"privacy": {"rho": 1, "neighbors": "add_remove"}}, "privacy.rho: its data set counts"),
@@ -240,7 +240,7 @@ def test_a_mistake_elsewhere_spends_nothing(plain: Ledgered, mistake: dict[str, 
         (("--rho", "1", "--delta", "0.1"), "--delta: goes with --epsilon"),
         (("--epsilon", "1", "--unit", "a", "--unit", "a"), "--unit: a column is named twice"),
         (("--epsilon", "1", "--neighbors", "friends"), "invalid choice: 'friends'"),
-        (("--epsilon", "2"), "--change-total sets another"),
+        (("--epsilon", "2"), "--change-total changes it"),
     ],
 )
 def test_data_sets_that_cannot_be(plain: Ledgered, options: tuple[str, ...], words: str) -> None:

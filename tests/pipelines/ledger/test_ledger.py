@@ -172,7 +172,7 @@ def test_what_drew_nothing_is_withdrawn(url: str) -> None:
     ("request_", "words"),
     [
         ({"begun": True}, "holds the beginning of a release that .* knows nothing of"),
-        ({"anew": True}, "holds nothing that --discard could remove"),
+        ({"anew": True}, "contains nothing that --discard could remove"),
     ],
 )
 def test_a_folder_that_does_not_go_with_the_ledger(
@@ -235,7 +235,7 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epsilon": "2"}, "is there with a total of epsilon = 3; --change-total sets another"),
+        ({"epsilon": "2"}, "is there with a total of epsilon = 3; --change-total changes it"),
         ({"unit": ("person",)}, "with unit row, not person, which never changes"),
         ({"neighbors": Neighbors.SUBSTITUTE}, "with neighbors add_remove, not substitute"),
         ({"epsilon": None, "rho": "1"}, "with measure epsilon, not rho"),
@@ -254,7 +254,9 @@ def test_a_total_changes_where_that_is_requested(url: str) -> None:
     ledger.reserve(asked())
     place = LedgerUrl(url)
     assert open_account(place, account_of("1"), change_total=True) == "total changed"
-    with pytest.raises(LedgerError, match=r"0\.5 is below what is spent of data set flights: eps"):
+    with pytest.raises(
+        LedgerError, match=r"0\.5 is below the spent budget of data set flights: eps"
+    ):
         open_account(place, account_of("0.5"), change_total=True)
     with pytest.raises(LedgerError, match="holds no data set trains"):
         open_account(place, account_of(dataset="trains"), change_total=True)

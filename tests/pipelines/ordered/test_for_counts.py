@@ -50,11 +50,11 @@ def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> Non
 def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     said = workspace.run("plan", workspace.configure(configured(SPARSE))).out
-    assert "off by a model (" in said and "a guess of 200 rows)" in said
+    assert "expected error by a model (" in said and "a guess of 200 rows)" in said
     assert "rows of the estimates, not of the counts" in said
     without = {"for": "counts", "consistency": "shrunk"}
     said = workspace.run("plan", workspace.configure(configured(without))).out
-    assert "no guess, so as for 9," in said or "no guess, so as for 10," in said
+    assert "no guess, assuming 9," in said or "no guess, assuming 10," in said
 
 
 def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
@@ -86,8 +86,10 @@ def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
     whole = planned(workspace, SPARSE | {"objective": "ranges"})["predicted_counts"]["typical"]
     assert guessed["predicted_range_counts"]["typical"] < whole
     said = workspace.run("plan", workspace.configure(configured(COUNTS))).out
-    assert "counts: near averages over the trees that could explain" in said
-    assert said.count("off by a model (") == 2 and said.count("a guess of 200 rows)") == 2
+    assert "counts: close to averages over the trees that could explain" in said
+    assert (
+        said.count("expected error by a model (") == 2 and said.count("a guess of 200 rows)") == 2
+    )
     outcome = workspace.release(configured(COUNTS))
     assert outcome.code == 0, outcome.err
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))

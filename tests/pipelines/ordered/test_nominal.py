@@ -58,7 +58,7 @@ def test_all_of_the_budget_goes_into_the_counts(tmp_path: Path, privacy: dict[st
 def test_the_plan_and_the_summary_speak_of_categories(made: Workspace) -> None:
     plan = made.run("plan", made.configure(nominal)).out
     assert "places: 16 categories without an order\n" in plan
-    assert "predicted error, root mean square, of the count of a category, in rows:" in plan
+    assert "predicted error of the count of a category, in rows (root mean square):" in plan
     largest = made.said.split("places (")[1].split("ranks (")[0]  # type: ignore[attr-defined]
     assert "    north " in largest and "    south " in largest
 

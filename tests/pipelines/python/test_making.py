@@ -130,7 +130,7 @@ def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) 
 def test_existing_release_is_reported(rows: pa.Table) -> None:
     first = dptrees.release(rows, CONFIG, key="release.key", output="out")
     before = read_files(Path("out"))
-    with pytest.warns(UserWarning, match="already there; no row was read") as reported:
+    with pytest.warns(UserWarning, match="already there; no rows were read") as reported:
         again = dptrees.release({"minutes": [1]}, CONFIG, key="release.key", output="out")
     assert reported[0].filename == __file__
     assert read_files(Path("out")) == before

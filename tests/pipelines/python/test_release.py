@@ -47,7 +47,7 @@ def test_rows_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_which_tree_gives_rows() -> None:
     release = made(BOX, TABLE)
-    with pytest.raises(dptrees.Error, match=r"from box, table; say which by tree=$"):
+    with pytest.raises(dptrees.Error, match=r"from box, table; choose one by tree=$"):
         release.sample(5)
     assert release.sample(5, tree="table").num_rows == 5
     with pytest.raises(dptrees.Error, match=r"no tree 'cube'; it has box, table$"):

@@ -143,7 +143,7 @@ def test_a_request_is_not_changed_by_its_questions() -> None:
     first = begun().mean("hours", (0, 80))
     first.count("sex", ["f", "m"])
     assert len(first.trees) == 1
-    assert repr(begun()) == "<Request without questions>"
+    assert repr(begun()) == "<Request without queries>"
     assert repr(first).startswith("<Request, nothing spent:\nprivacy: {")
 
 
@@ -176,7 +176,7 @@ def test_a_check_of_the_rows() -> None:
         (lambda: begun().by("sex", ["f"]).most_frequent("c"), "^most_frequent: goes without"),
         (
             lambda: begun().cdf("hours", (0, 80)).mean("hours", (0, 80), name="hours"),
-            "^name: there is a question called 'hours' already",
+            "^name: there is a query called 'hours' already",
         ),
         (lambda: dptrees.of(TABLE).count("sex", ["f"]).plan(), "exactly one of epsilon and rho"),
     ],

@@ -154,7 +154,7 @@ def test_odd_frames_of_pandas_name_the_way_out() -> None:
         (levels, age, r"of several levels: give one level, as by rows\.droplevel\(0, axis=1\)"),
         (frame.rename(columns={"x": 7}), seven, r"is no text: give rows\.rename\(columns=str\)$"),
         # Not its rows.
-        (frame, {"name": "x", "domain": leaves}, r"domain\.table: a DataFrame must be a text$"),
+        (frame, {"name": "x", "domain": leaves}, r"domain\.table: a DataFrame must be a string$"),
     ):
         with pytest.raises(dptrees.Error, match=sentence):
             dptrees.release(rows, CONFIG | {"trees": [tree]})

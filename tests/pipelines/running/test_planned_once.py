@@ -101,7 +101,7 @@ def test_a_finished_release_is_found_without_planning(
     no_planner(monkeypatch)
     outcome = again.run("release", again.configure())
     assert outcome.code == 0, outcome.err
-    assert "already there; no row was read" in outcome.out
+    assert "already there; no rows were read" in outcome.out
     assert contents(again.output) == before
 
 
@@ -148,7 +148,7 @@ def test_another_configuration_is_refused_by_its_first_key(again: Workspace) -> 
     outcome = again.run("release", again.configure(cells))
     assert outcome.code == 2
     assert outcome.err == (
-        f"dptrees: output: {again.output} holds a release of another configuration: "
+        f"dptrees: output: {again.output} contains a release of another configuration: "
         "trees[0].domain.upper was 100, now 120; choose another output\n"
     )
 
@@ -292,7 +292,7 @@ def test_a_damaged_plan(again: Workspace, text: str) -> None:
     assert outcome.code == 2
     assert outcome.err == (
         f"dptrees: output: {again.output / PLAN} is damaged, or another version of dptrees wrote "
-        "it; start anew with --discard, or choose another output\n"
+        "it; start again with --discard, or choose another output\n"
     )
     assert again.run("release", again.configure(), "--discard").code == 0
 

@@ -233,7 +233,7 @@ def test_a_repeated_day_is_found_before_a_row_is_read(copy: Days) -> None:
     copy.key.unlink()
     outcome = copy.day(2)
     assert outcome.code == 0, outcome.err
-    assert "already there; no row was read" in outcome.out
+    assert "already there; no rows were read" in outcome.out
     assert copy.snapshot() == before
 
 
@@ -247,7 +247,7 @@ def refused(outcome: Outcome, *words: str) -> None:
 def test_a_day_out_of_order_is_refused_and_nothing_is_written(workspace: Workspace) -> None:
     made = Days(workspace.folder)
     made.write_day(2)
-    refused(made.day(2), "period 2 comes after period 1, of which", "holds no finished release")
+    refused(made.day(2), "period 2 comes after period 1, of which", "contains no finished release")
     assert not made.output.exists()
 
 
@@ -272,7 +272,7 @@ def test_another_series_is_refused(copy: Days) -> None:
 
 
 def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
-    refused(copy.day(4, fanout=3), "holds a release of another configuration: series.fanout")
+    refused(copy.day(4, fanout=3), "contains a release of another configuration: series.fanout")
 
 
 def test_another_key_is_refused(copy: Days) -> None:

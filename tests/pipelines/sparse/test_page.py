@@ -302,13 +302,13 @@ def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:
     assert all(str(each["href"]).startswith("#") for _, each in elements.tags if "href" in each)
     assert "least squares" not in text and "rho" not in text and "Cumulative" not in text
     assert "k times epsilon and at most k e^((k - 1) epsilon) times delta" in text
-    assert "which is what the trees spend, added up" in text
+    assert "which is the sum over the trees" in text
     assert "The counts of a node's children add up to at most its own" in text
     assert "A path that was not published may still have rows" in text
     assert "address: one code of 32 bits, whose leading bits are the levels" in text
     assert "url: one path, whose first 3 labels are the levels; the separator is '|'" in text
     assert "no code of 32 bits: row not counted in this tree" in text
-    assert "one of a single row with a probability of at most delta" in text
+    assert "for a label of a single row the probability is at most delta" in text
     assert "2^32, too many to release each" in text and "not listed" in text
 
 
@@ -321,7 +321,7 @@ def test_page_of_all_kinds_of_trees() -> None:
     assert page.count("const paths = ") == page.count("const page = ") == 1
     assert page.index("const page = ") < page.index("const paths = ") < page.index("addTrees(")
     assert "t: The node's own noisy count, which is unbiased before" in text
-    assert text.count("The typical distance between estimate and truth.") == 1
+    assert text.count("The typical distance between an estimate and the true number.") == 1
     assert text.count("The unbiased estimate of the true number of rows") == 1
     assert "least squares" in text
     assert "certifies, added up; of these rho is 3" in text

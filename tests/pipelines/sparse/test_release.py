@@ -133,7 +133,10 @@ def test_nothing_below_is_reported_in_words(addresses: Addresses) -> None:
         (("node", "--path", "1.2.3.4/32", "--children"), "no node of this path was published"),
         (("node", "--level", "1", "--node", "0"), "in tree prefixes nodes are found by --path"),
         (("node", "--level", "1", "--value", "10.1.0.7"), "nodes are found by --path"),
-        (("node", "--path", "10.0.0.0/8", "--level", "1"), "level: a path names its node"),
+        (
+            ("node", "--path", "10.0.0.0/8", "--level", "1"),
+            "level: a path already identifies a node",
+        ),
         (("node", "--path", "10.0.0.0/8", "--key", "a"), "key: tree prefixes has no keys"),
         (("node", "--path", "", "--confidence", "0.9"), "are those of the release"),
         (("top", "--level", "/9"), "level: '/9' is none of root, /8, /16, /24, /32"),
@@ -237,7 +240,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "pruning of a part": (APPROXIMATE, {"prune_below": 1.5}, "prune_below: 1.5 must be a whole"),
     "too few weights": (APPROXIMATE, {"level_weights": [1]}, "must be 4 numbers, one for each of"),
     "no weight of a level": (APPROXIMATE, {"level_weights": {"/8": 0}}, "level_weights./8: 0 must"),
-    "no such level": (APPROXIMATE, {"level_weights": {"/9": 1}}, "'/9' is no level below the root"),
+    "no such level": (
+        APPROXIMATE,
+        {"level_weights": {"/9": 1}},
+        "'/9' is not a level below the root",
+    ),
     "a weight of 0": (APPROXIMATE, {"level_weights": [1, 1, 1, 0]}, "must be a number above 0"),
     "columns and column": (
         APPROXIMATE,
@@ -275,7 +282,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "too little epsilon": (
         APPROXIMATE | {"epsilon": 1e-15},
         {},
-        "privacy.epsilon: trees[0] cannot be planned with its share of the budget: plan: no noise",
+        "privacy.epsilon: trees[0] cannot be planned with its fraction of the budget: plan: "
+        "no noise",
     ),
     "a delta of a half": (
         APPROXIMATE | {"delta": 0.75},

@@ -54,10 +54,10 @@ def test_values_outside_count_in_the_nearest_cell_and_categories_have_no_order()
 @pytest.mark.parametrize(
     ("kind", "columns", "closer"),
     [
-        ("table", 2, "box has closer synthetic rows"),
+        ("table", 2, "box (domain.kind: hypercube) gives more accurate synthetic rows"),
         ("table", 3, None),
         ("hypercube", 3, None),
-        ("hypercube", 4, "wide table has closer synthetic rows"),
+        ("hypercube", 4, "wide table (domain.kind: table) gives more accurate synthetic rows"),
     ],
 )
 def test_the_plan_says_where_the_other_kind_is_closer(
@@ -67,7 +67,7 @@ def test_the_plan_says_where_the_other_kind_is_closer(
     tree = {"name": "t", "domain": {"kind": kind, "columns": each}}
     outcome = planned(workspace, tree)
     assert outcome.code == 0, outcome.err
-    assert ("has closer synthetic rows" in outcome.out) == (closer is not None)
+    assert ("gives more accurate synthetic rows" in outcome.out) == (closer is not None)
     assert closer is None or closer in outcome.out
 
 

@@ -238,7 +238,7 @@ def test_instants_and_offsets() -> None:
 @pytest.mark.parametrize(
     "form, rule",
     [
-        ("%d/%m", "must hold %Y or %y, the year"),
+        ("%d/%m", "must contain %Y or %y, the year"),
         ("%Y %y", "tells the year twice"),
         ("%Y %m %b", "tells the month twice"),
         ("%Y %Y", "tells the year twice"),

@@ -158,7 +158,7 @@ def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> No
         with pytest.raises(Exception) as caught:
             run(plan, str(tmp_path / "a.parquet"), tmp_path / "out")
     assert sentence_in(str(caught.value)) == (
-        "input: a column of tree value cannot be read as its domain asks"
+        "input: a column of tree value cannot be read as its domain requires"
     )
     assert "4711.0815" not in str(caught.value) + caplog.text
 

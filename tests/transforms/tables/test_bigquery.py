@@ -82,7 +82,7 @@ def test_refused(service: Any) -> None:
         table.schema()
     assert "secret" not in caught.value.sentence
     named = BigqueryTable(table="shop.web.visits", version="main")
-    with pytest.raises(InputError, match="main is no moment"), named.pinned():
+    with pytest.raises(InputError, match="main is not a time"), named.pinned():
         pass
 
 
