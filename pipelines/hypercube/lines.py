@@ -110,7 +110,7 @@ def hypercube_summary(tree: ReleasedHypercube) -> Iterator[str]:
     """The count of all rows, the size of the partition, and the largest of its first parts."""
     yield from heading(tree.question, tree.question.columns)
     parts = len(tree.partition.parts[2])
-    yield f"  {tree.total:,} rows in a partition of {parts:,} parts; the largest nodes of the first divisions:"
+    yield f"  {tree.total:,} rows in a partition of {parts:,} parts; the largest nodes:"
     yield from map(largest, tree.top(NODES_SHOWN, tree.question.plan.depths[1]))
 
 

@@ -31,7 +31,7 @@ def test_one_draw_a_reservation(workspace: Workspace) -> None:
     pq.write_table(rows.slice(1), first)
     shutil.rmtree(workspace.output)
     assert workspace.finish(workspace.start()) == 2
-    assert "release engines was drawn from other data before" in workspace.log()
+    assert "release engines was made from other data before" in workspace.log()
     assert set(release_files(workspace.output)) == {"nonce.json", "plan.json"}
 
     entry = ledger.active_entry("flights", "engines")

@@ -438,7 +438,7 @@ def test_disk_full(
         for question in ("query", "report"):
             requested = ("cdf", "5", "--tree", "all") if question == "query" else ()
             refused = workspace.run(question, workspace.output, *requested)
-            assert_refused(workspace, refused, "no release")
+            assert_refused(workspace, refused, "is not a release")
 
     # The release is there now; only its page is missing, and running again writes it.
     outcome = run_until(WRITES)
@@ -543,12 +543,12 @@ def test_no_permission(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--foo", "--foo: is no option"),
-        ("--foo=3", "--foo=3: is no option"),
-        ("--epsilon=3", "--epsilon=3: is no option"),
-        ("-runner=FlinkRunner", "-runner=FlinkRunner: is no option"),
-        ("--runer=FlinkRunner", "--runer=FlinkRunner: is no option"),
-        ("stray", "stray: is no option"),
+        ("--foo", "--foo: is not an option"),
+        ("--foo=3", "--foo=3: is not an option"),
+        ("--epsilon=3", "--epsilon=3: is not an option"),
+        ("-runner=FlinkRunner", "-runner=FlinkRunner: is not an option"),
+        ("--runer=FlinkRunner", "--runer=FlinkRunner: is not an option"),
+        ("stray", "stray: is not an option"),
         ("--direct_num_workers=two", "--direct_num_workers: invalid int value: 'two'"),
         ("--runner=NoSuchRunner", "--runner=NoSuchRunner: Beam knows no such runner"),
         ("--runner=no.such.Runner", "--runner=no.such.Runner: Beam knows no such runner"),

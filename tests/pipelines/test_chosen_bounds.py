@@ -335,7 +335,7 @@ def test_both_stages_are_verified_and_replayed(chosen: Workspace) -> None:
 
     shutil.rmtree(chosen.output / "bounds")  # as in a published copy
     outcome = chosen.run("verify", chosen.output)
-    assert outcome.code == 0 and "bounds: bounds is not there" in outcome.out
+    assert outcome.code == 0 and "bounds: bounds is missing" in outcome.out
 
 
 def test_the_first_stage_has_no_page_and_no_counts(chosen: Workspace) -> None:
@@ -373,7 +373,7 @@ def test_the_plan_describes_the_choice(people: Workspace) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (change("auto", unit=None), "privacy.max_rows: has no effect where the unit is the row"),
+        (change("auto", unit=None), "privacy.max_rows: has no effect if the unit is the row"),
         (change("many"), "privacy.max_rows: 'many' must be a whole number from 1 to 1048576, or"),
         (change({"share": 1}), "privacy.max_rows.share: 1 must be below 1"),
         (change({"at_most": 1}), "privacy.max_rows.at_most: 1 must be at least 2"),
@@ -443,5 +443,5 @@ def test_python_chooses_bounds_too() -> None:
 def test_the_transform_refuses_a_plan_without_its_bounds(people: Workspace) -> None:
     configuration = load_configuration(people.configure(change()))
     step = ReleaseTrees(configuration.plan(), key=configuration.key, output=str(people.output))
-    with pytest.raises(InputError, match="max_rows of the unit is yet to be chosen"):
+    with pytest.raises(InputError, match="max_rows of the unit must first be chosen"):
         step.expand((beam.Pipeline() | beam.Create([1]), None))

@@ -85,7 +85,7 @@ def test_the_command(workspace: Workspace) -> None:
         (("--workers", "100", "--rows", "0"), "--workers: needs --rows"),
         (("--workers", "100", "--rows", "nan"), "--workers: needs --rows"),
         (("--workers", "0", "--rows", "10"), "0 is not a whole number from 1 to 1,000,000"),
-        (("--workers", "9" * 400, "--rows", "10"), "is no whole number from 1 to 1,000,000"),
+        (("--workers", "9" * 400, "--rows", "10"), "is not a whole number from 1 to 1,000,000"),
         (("--workers", "1.5", "--rows", "10"), "1.5 is not a whole number from 1 to 1,000,000"),
         (("--rows", "10"), "goes with --target-error or --workers"),
     ],

@@ -342,7 +342,7 @@ TOP = [
     ("relaese", "x", "x.yaml: relaese: unknown key; did you mean release?"),
     ("colour", "x", "x.yaml: colour: unknown key; known are release, input, output, key_file, key"),
     ("input", "data.csv", "x.yaml: input: 'data.csv' must be a section of keys and values"),
-    ("input", "{format: bigquery, path: x}", "input.path: goes with formats of files; of a "),
+    ("input", "{format: bigquery, path: x}", "input.path: goes with formats of files; for a "),
     ("input", "{format: kafka, path: x}", "input.format: kafka is a stream, which has no end"),
     ("input", "{format: csv, path: kafka://x/y}", "input.path: 'kafka://x/y' is a stream"),
     ("input", "{format: delta}", "input.table: is required"),
@@ -435,7 +435,7 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, null_unit: own}",
-        "privacy.null_unit: has no effect where the unit is the row",
+        "privacy.null_unit: has no effect if the unit is the row",
     ),
     (
         "privacy",
@@ -552,7 +552,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ),
         ("by", "{column: c}", "trees[0].by: needs exactly one of keys and keys_file"),
         ("by", "{column: c, keys: [a], keys_file: f}", "trees[0].by: needs exactly one of keys"),
-        ("by", "{column: c, keys: private}", "privacy.delta: is needed beside epsilon where keys"),
+        ("by", "{column: c, keys: private}", "privacy.delta: is required next to epsilon if keys"),
         ("by", "{column: c, keys: keys.txt}", "trees[0].by.keys: 'keys.txt' must be a list; for"),
         ("by", "{column: c, keys: []}", "trees[0].by.keys: must have at least one value"),
         ("by", "{column: c, keys: [a, 1]}", "trees[0].by.keys: must be all texts or all whole"),

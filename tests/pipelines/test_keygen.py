@@ -188,4 +188,6 @@ def test_rotations_at_once_lose_no_key(workspace: Workspace) -> None:
     reported = [run.communicate(timeout=300)[0] for run in runs]
     ids = read_ring(workspace.key).ids
     assert len(ids) == 5
-    assert all(any(f"the key {each} is current" in text for text in reported) for each in ids[:4])
+    assert all(
+        any(f"for new releases, is now {each}" in text for text in reported) for each in ids[:4]
+    )

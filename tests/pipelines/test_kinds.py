@@ -143,7 +143,7 @@ def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, t
         found = workspace.run("query", workspace.output, "top", "--tree", "own", "--key", key)
         assert found.code == 0 and f"{answer.count}" in found.out.replace(",", "")
     page = parse_elements((workspace.output / "report.html").read_text())
-    assert "Of place; intervals of 95 %." in page.text
+    assert "Counts by place, with 95 % confidence intervals." in page.text
     refused = workspace.run(
         "query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north"
     )

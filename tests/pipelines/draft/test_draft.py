@@ -91,7 +91,7 @@ def test_types_of_csv_are_not_guessed(workspace: Workspace, tmp_path: Path) -> N
 def test_without_rows_all_is_to_be_filled_in(workspace: Workspace, tmp_path: Path) -> None:
     file = tmp_path / "ages.yaml"
     assert workspace.run("init", file).code == 0
-    assert "input.format: is still to be filled in" in workspace.run("plan", file).err
+    assert "input.format: must be filled in" in workspace.run("plan", file).err
 
 
 def test_a_file_that_is_there_stays(workspace: Workspace, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
     page = parse_elements((blocks.output / "report.html").read_text())
     assert "nodes with few rows are not split" in page.text
     assert "700 rows in a tree, a public guess" in page.text
-    assert "Inside a node that was not split it goes from 0" in page.text
+    assert "Inside a node that was not split, it goes from 0" in page.text
     entry = ReleaseFolder(str(blocks.output)).manifest["trees"][0]  # type: ignore[index]
     assert entry["mechanism"] == "adaptive" and entry["for"] == "counts"
     assert entry["levels"][2]["split_from"] > 0 and "scale" in entry["levels"][2]["measured_again"]
@@ -135,9 +135,7 @@ def test_its_plan_is_reported(blocks: Blocks) -> None:
     assert "rows; adaptive, for counts\n" in outcome.out
     assert "  adaptive: nodes with few rows are not split" in outcome.out
     assert "700 rows, spread evenly" in outcome.out and "nodes end at level" in outcome.out
-    assert (
-        "split from" in outcome.out and '"if_all_split"' in blocks.run("plan", path, "--json").out
-    )
+    assert "split at" in outcome.out and '"if_all_split"' in blocks.run("plan", path, "--json").out
 
 
 def planned(workspace: Blocks, privacy: dict[str, Any], **changes: Any) -> Any:

@@ -85,7 +85,7 @@ def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
     )
     assert "at least as many rows as the lower end of its interval for certain" in text
     assert "at most as many as the upper end at 95 %" in text
-    assert "not unbiased and have no standard error" in text
+    assert "biased and have no standard error" in text
     assert "Estimates of a node's children do not add up to its own; the counts do." in text
     assert "at most 2^40, the most that are counted" in text
     bound = f"at most {significant(WHOLE.mechanism.predicted_error)} rows"

@@ -171,7 +171,7 @@ def test_what_the_page_says(boxes: Workspace) -> None:
     text = " ".join(parse_elements(read_page(boxes)).text.split())
     for said in (
         "3,000 rows. The charts spread them evenly within each part",
-        "It is given the partition",
+        "It is conditional on the partition",
         "dptrees sample RELEASE --tree four --output rows.parquet",
         "dptrees query RELEASE box --tree two --side age LOWER UPPER --side x LOWER UPPER",
         "noise drawn for a node when it is examined",

@@ -116,7 +116,9 @@ def test_a_finished_release_costs_nothing_nor_does_its_repair(made: Ledgered) ->
     shutil.copytree(made.rows, made.folder / "kept")
     shutil.rmtree(made.rows)
     again = made.run("release", made.configure())
-    assert again.code == 0 and "no row was read, and nothing was drawn or spent" in again.out
+    assert (
+        again.code == 0 and "no rows were read, and no noise was added or budget spent" in again.out
+    )
     shutil.move(made.folder / "kept", made.rows)
     next((made.output / "nodes").iterdir()).unlink()
     assert made.run("release", made.configure(), "--repair").code == 0
@@ -131,7 +133,7 @@ def test_a_second_release_is_refused_before_a_row_is_read(
     path = made.configure(lambda s: s.update(release="more", output=str(made.folder / "more")))
     monkeypatch.delattr("pipelines.running.stage.Stage._run")  # no job is even built
     outcome = made.run("release", path)
-    refused(outcome, "the total of data set flights would be passed: epsilon 1 of 1 is spent")
+    refused(outcome, "the total of data set flights would be exceeded: epsilon 1 of 1 is spent")
     assert not (made.folder / "more").exists()
 
 
@@ -144,7 +146,7 @@ def test_discarding_needs_budget_once_noise_was_drawn(plain: Ledgered) -> None:
     ) as connection:  # as a killed run left it
         connection.execute("UPDATE dptrees_releases SET state = 'reserved'")
     before = plain.contents
-    refused(plain.run("release", plain.configure(), "--discard"), "would be passed")
+    refused(plain.run("release", plain.configure(), "--discard"), "would be exceeded")
     assert plain.contents == before
     open_account(url, account_of("2"), change_total=True)
     outcome = plain.run("release", plain.configure(), "--discard")
@@ -158,7 +160,7 @@ def test_a_ledger_that_was_lost(made: Ledgered) -> None:
     other = f"sqlite:///{made.folder}/other.db"
     open_account(LedgerUrl(other), account_of("1"))
     outcome = made.run("release", made.configure(lambda s: s.update(ledger=other)))
-    refused(outcome, "holds a release that sqlite:///", "knows nothing of")
+    refused(outcome, "contains a release that is not in sqlite:///", "is not counted there")
 
 
 def test_a_release_of_another_data_set_exists(plain: Ledgered) -> None:
@@ -344,7 +346,7 @@ def test_a_sum_that_was_edited_is_noticed(plain: Ledgered) -> None:
     with sqlite3.connect(plain.folder.parent / "budget.db") as connection:
         connection.execute("UPDATE dptrees_datasets SET spent_epsilon = '0'")
     outcome = plain.run("ledger", "show", plain.url)
-    refused(outcome, "epsilon 0 of 1 spent, which is not the sum of its releases")
+    refused(outcome, "epsilon 0 of 1 spent, which is not the sum over its releases")
 
 
 def test_planning_imports_no_ledger(plain: Ledgered) -> None:

@@ -38,7 +38,7 @@ def test_a_crowd_cannot_overspend(url: str) -> None:
     spent = ledger.account("flights").spent.epsilon
     assert granted(lines) == spent <= TOTAL
     refused = [line for line in lines if "refused" in line]
-    assert refused and all("would be passed" in line["refused"] for line in refused)
+    assert refused and all("would be exceeded" in line["refused"] for line in refused)
     # Each was refused for want of budget alone: it would not even fit into what is left now.
     assert all(Fraction(line["amount"]) > TOTAL - spent for line in refused)
 

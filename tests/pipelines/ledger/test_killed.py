@@ -160,12 +160,12 @@ def test_other_data_in_a_folder_that_is_gone_draws_nothing(
     pq.write_table(pq.read_table(drawn.file(0)).slice(1), drawn.file(0))
     outcome = drawn.run("release", drawn.configure())
     assert outcome.code == 2
-    assert "release small was drawn from other data before, and a second draw" in outcome.err
+    assert "release small was made from other data before, and making it again" in outcome.err
     assert len(outcome.err.splitlines()) == 1
     assert set(drawn.contents) == {"nonce.json", "plan.json"}
     # What was drawn stays spent, and no more is left.
     refused = drawn.run("release", drawn.configure(), "--discard")
-    assert refused.code == 2 and "would be passed: epsilon 1 of 1 is spent" in refused.err
+    assert refused.code == 2 and "would be exceeded: epsilon 1 of 1 is spent" in refused.err
     assert set(drawn.contents) == {"nonce.json", "plan.json"}
 
 
@@ -188,7 +188,7 @@ def test_a_ledger_that_is_new(on_postgresql: dict[str, Ledgered]) -> None:
     opened(other, account_of("1"))
     before = drawn.contents
     outcome = drawn.run("release", drawn.configure(lambda s: s.update(ledger=other)))
-    assert outcome.code == 2 and "holds the beginning of a release that" in outcome.err
+    assert outcome.code == 2 and "contains the beginning of a release that" in outcome.err
     assert drawn.contents == before
     assert Ledger(LedgerUrl(other)).account(None).spent.epsilon == 0
 
@@ -218,7 +218,7 @@ def test_killed_while_it_discards(
     if step == "after the reservation":  # the folder is as it was, and no longer its own
         assert drawn.contents == old
         outcome = drawn.run("release", drawn.configure())
-        assert outcome.code == 2 and "give up what was begun with --discard" in outcome.err
+        assert outcome.code == 2 and "delete the unfinished release with --discard" in outcome.err
         assert drawn.contents == old
         again = ("--discard",)
     outcome = drawn.run("release", drawn.configure(), *again)

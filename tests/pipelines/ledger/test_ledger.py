@@ -59,7 +59,7 @@ def test_amounts_add_up_exactly(url: str) -> None:
     for number in range(10):
         ledger.reserve(asked("epsilon: 0.1", f"r{number}"))
     assert spent(ledger).epsilon == 1
-    with pytest.raises(LedgerError, match="would be passed: epsilon 1 of 1 is spent"):
+    with pytest.raises(LedgerError, match="would be exceeded: epsilon 1 of 1 is spent"):
         ledger.reserve(asked("epsilon: 0.0001", "r10"))
     open_account(LedgerUrl(url), account_of("4/3"), change_total=True)
     assert ledger.account("flights").total.epsilon == Fraction(4, 3)
@@ -120,9 +120,11 @@ def test_what_differs_is_another_release(
         ledger.reserve(asked(**other))  # type: ignore[arg-type]
     stands = "is made into" if committed else "is reserved for"
     assert f"release: small {stands} /out/small already" in refused.value.sentence
-    assert "a second draw spends its budget again; choose another id" in refused.value.sentence
+    assert (
+        "making it again would spend its budget again; choose another id" in refused.value.sentence
+    )
     may_discard = not committed and "folder" not in other
-    assert ("give up what was begun with --discard" in refused.value.sentence) is may_discard
+    assert ("delete the unfinished release with --discard" in refused.value.sentence) is may_discard
     assert spent(ledger).epsilon == 1
 
 
@@ -130,9 +132,9 @@ def test_other_data_under_one_reservation(url: str) -> None:
     ledger = opened(url)
     entry = ledger.reserve(asked())
     ledger.record(entry.number, RECORD)
-    with pytest.raises(LedgerError, match="small was drawn from other data before"):
+    with pytest.raises(LedgerError, match="small was made from other data before"):
         ledger.record(entry.number, OTHER)
-    with pytest.raises(LedgerError, match="holds another draw"):
+    with pytest.raises(LedgerError, match="contains other noise"):
         ledger.commit(entry.number, entry.nonce, OTHER.hex())
 
 
@@ -147,10 +149,10 @@ def test_what_was_drawn_and_given_up_stays_spent(url: str) -> None:
         lambda: ledger.record(first.number, RECORD),
         lambda: ledger.commit(first.number, first.nonce, RECORD.hex()),
     ):
-        with pytest.raises(LedgerError, match="was given up with --discard while this job ran"):
+        with pytest.raises(LedgerError, match="was discarded \\(--discard\\) while this job ran"):
             job()
     ledger.record(second.number, OTHER)
-    with pytest.raises(LedgerError, match="would be passed"):
+    with pytest.raises(LedgerError, match="would be exceeded"):
         ledger.reserve(asked(anew=True, begun=True))
     kept = ledger.active_entry("flights", "small")  # a refusal gives nothing up
     assert kept is not None and kept.number == second.number
@@ -163,7 +165,7 @@ def test_what_drew_nothing_is_withdrawn(url: str) -> None:
     first = ledger.reserve(asked())
     second = ledger.reserve(asked(anew=True))
     assert spent(ledger).epsilon == 1 and second.nonce != first.nonce
-    with pytest.raises(LedgerError, match="was given up"):
+    with pytest.raises(LedgerError, match="was discarded"):
         ledger.record(first.number, RECORD)
     assert happened(ledger) == ["opened", "reserved", "withdrawn", "reserved"]
 
@@ -171,7 +173,7 @@ def test_what_drew_nothing_is_withdrawn(url: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"begun": True}, "holds the beginning of a release that .* knows nothing of"),
+        ({"begun": True}, "contains the beginning of a release that is not in .*"),
         ({"anew": True}, "contains nothing that --discard could remove"),
     ],
 )
@@ -235,10 +237,10 @@ def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epsilon": "2"}, "is there with a total of epsilon = 3; --change-total changes it"),
-        ({"unit": ("person",)}, "with unit row, not person, which never changes"),
-        ({"neighbors": Neighbors.SUBSTITUTE}, "with neighbors add_remove, not substitute"),
-        ({"epsilon": None, "rho": "1"}, "with measure epsilon, not rho"),
+        ({"epsilon": "2"}, "already has a total of epsilon = 3; --change-total changes it"),
+        ({"unit": ("person",)}, "already has unit row, not person, which never changes"),
+        ({"neighbors": Neighbors.SUBSTITUTE}, "already has neighbors add_remove, not substitute"),
+        ({"epsilon": None, "rho": "1"}, "already has measure epsilon, not rho"),
     ],
 )
 def test_a_data_set_that_is_there_stays(url: str, settings: dict[str, object], words: str) -> None:
@@ -298,6 +300,6 @@ def test_a_run_of_a_series_that_is_drawn_again_is_paid_again(url: str) -> None:
     ledger.record(ledger.reserve(period_request(2)).number, OTHER)
     ledger.reserve(again)
     assert spent(ledger).epsilon == 3
-    with pytest.raises(LedgerError, match="would be passed"):
+    with pytest.raises(LedgerError, match="would be exceeded"):
         ledger.record(ledger.reserve(period_request(2)).number, RECORD)
         ledger.reserve(again)

@@ -76,7 +76,7 @@ def test_a_ledger_of_a_version_that_is_not_known(url: str) -> None:
     with pytest.raises(LedgerError, match="is of version 9999 and this program needs"):
         ledger.account(None)
     with (
-        pytest.raises(LedgerError, match="version 9999, which this program does not know; use"),
+        pytest.raises(LedgerError, match="version 9999, which this program cannot read; use"),
         Database(ledger.url).transaction() as connection,
     ):
         schema.upgrade(connection, ledger.url)

@@ -203,7 +203,7 @@ def test_series(rows: pa.Table) -> None:
             "rows: the workers of --runner=FlinkRunner cannot read",
         ),
         ({"options": ["--runner=DaskRunner"]}, "refused, since it was measured to leave out"),
-        ({"options": ["--nothing"]}, "--nothing: is no option"),
+        ({"options": ["--nothing"]}, "--nothing: is not an option"),
         ({"set": {"day": 1}}, "day"),
     ],
 )

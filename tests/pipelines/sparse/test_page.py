@@ -324,7 +324,7 @@ def test_page_of_all_kinds_of_trees() -> None:
     assert text.count("The typical distance between an estimate and the true number.") == 1
     assert text.count("The unbiased estimate of the true number of rows") == 1
     assert "least squares" in text
-    assert "certifies, added up; of these rho is 3" in text
+    assert "the exact laws of their noise; for these rho is 3" in text
     assert "as in the hierarchy" in text and "as in the tables" in text
     assert page == write_report_html(ReleaseTables(make_release(*questions)))
 
