@@ -232,7 +232,7 @@ def test_other_parameters_under_one_id_are_reported_and_refused(workspace: Works
         by_place(settings)
         settings["release"] = "small"
 
-    remark = "the id small contains no parameter, so all releases, whatever the run have one id"
+    remark = "the id small contains no parameter, so all releases, whatever the run, have one id"
     first = workspace.release(one_id, "--set", "run=part-0")
     assert first.code == 0 and remark in first.err
     assert remark in workspace.run("plan", workspace.configure(one_id), "--set", "run=part-0").out

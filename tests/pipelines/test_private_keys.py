@@ -319,8 +319,12 @@ def test_the_plan_reports_from_how_many_units_on(shops: Workspace) -> None:
 @pytest.mark.parametrize(
     ("by", "privacy", "sentence"),
     [
-        (BY, {"delta": None}, "privacy.delta: is needed beside epsilon where keys are private"),
-        (BY, {"delta": None, "epsilon": None, "rho": 1}, "privacy.delta: is needed beside epsilon"),
+        (BY, {"delta": None}, "privacy.delta: is required next to epsilon if keys are private"),
+        (
+            BY,
+            {"delta": None, "epsilon": None, "rho": 1},
+            "privacy.delta: is required next to epsilon",
+        ),
         (BY | {"share": 1}, {}, "trees[1].by.share: 1 must be below 1"),
         (BY | {"share": 0}, {}, "trees[1].by.share: 0 must be a number above 0"),
         (BY | {"threshold": 0}, {}, "trees[1].by.threshold: 0 must be a whole number from 1"),
@@ -330,8 +334,12 @@ def test_the_plan_reports_from_how_many_units_on(shops: Workspace) -> None:
         ({"column": "shop", "keys": ["a"], "share": 0.1}, {}, "share: belongs to keys: private"),
         ({"columns": ["shop"], "column": "x", "keys": "private"}, {}, "exactly one of column and"),
         ({"columns": ["shop", "shop"], "keys": "private"}, {}, "columns[1]: shop is listed twice"),
-        ({"columns": ["shop", "year"], "keys": ["a"]}, {}, "keys: of several columns must be"),
-        ({"columns": ["shop", "year"], "keys": {"shop": ["a"]}}, {}, "keys: of several columns"),
+        ({"columns": ["shop", "year"], "keys": ["a"]}, {}, "keys: must be"),
+        (
+            {"columns": ["shop", "year"], "keys": {"shop": ["a"]}},
+            {},
+            "keys: must be private, or a list",
+        ),
         ({"columns": ["shop"], "keys": {"shop": ["a", "a"]}}, {}, "hold 'a' more than once"),
     ],
 )
@@ -422,7 +430,7 @@ def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
 
     shutil.rmtree(stage)  # as in a published copy
     outcome = sold.run("verify", sold.output)
-    assert outcome.code == 0 and "selection: keys is not there" in outcome.out
+    assert outcome.code == 0 and "selection: keys is missing" in outcome.out
     (table,) = sold.output.glob("keys-*.parquet")
     pq.write_table(pq.read_table(table).slice(1), table)
     outcome = sold.run("verify", sold.output)

@@ -65,10 +65,10 @@ def test_a_quiet_job_is_remarked(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(0.3)
         assert not written.getvalue()
         limit = time.monotonic() + 60
-        while written.getvalue().count("--timeout ends such a run") < 2:
+        while written.getvalue().count("--timeout stops such a run") < 2:
             assert time.monotonic() < limit
             time.sleep(0.01)
-    assert "has written no part of the release for 0 s (1 of 4 are there)" in written.getvalue()
+    assert "has not written a part of the release for 0 s (1 of 4 are there)" in written.getvalue()
 
 
 def test_the_bar_stops_when_the_job_fails() -> None:

@@ -144,7 +144,7 @@ def test_parts_without_a_record_are_not_joined(again: Workspace) -> None:
         (again.output / name).unlink()
     before = contents(again.output)
     refused = again.release()
-    assert refused.code == 2 and "holds parts of a release without record.json" in refused.err
+    assert refused.code == 2 and "contains parts of a release without record.json" in refused.err
     assert contents(again.output) == before
     assert again.release(None, "--discard").code == 0
 

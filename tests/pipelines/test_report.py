@@ -158,8 +158,8 @@ def test_page_states_the_guarantee(made: Made, page: str) -> None:
     text = " ".join(parse_elements(page).text.split())
     assert guarantee_in_words(made.plan) in text
     assert "one row, not one person" in text
-    assert "Who holds the key can remove the noise" in text
-    assert "a consistent count may lie outside its interval" in text
+    assert "Anyone who has the key can remove the noise" in text
+    assert "a consistent count may be outside its interval" in text
     assert "counted under the key other" in text
 
 
@@ -194,7 +194,7 @@ def test_the_top_says_what_was_released(made: Made, page: str) -> None:
     assert "epsilon = 3 per row, neighbors add_remove" in text
     (root,) = [row for row in made.rows(NODES, "age").to_pylist() if row["level"] == 0]
     assert with_margin(*(root[name] for name in ("estimate", "ci_low", "ci_high"))) in text
-    for word in ("What is guaranteed", "age", "shops"):
+    for word in ("The privacy guarantee", "age", "shops"):
         assert word in text
     # The method is folded, and the guarantee stated once.
     assert rest.count(guarantee_in_words(made.plan)) == 1
@@ -482,7 +482,7 @@ def test_a_unit_is_reported_as_what_is_protected(workspace: Workspace) -> None:
     text = (workspace.output / "report.html").read_text(encoding="utf-8")
     assert "all rows of one place together" in text and "one row, not one person" not in text
     assert "has k values of place is protected with k times epsilon" in text
-    assert "Of each place at most 3 rows are counted." in text
+    assert "At most 3 rows of each place are counted." in text
 
 
 def test_the_head_has_the_least_noisy_total_of_rows() -> None:

@@ -68,5 +68,5 @@ def test_the_manifest_keeps_it_and_the_page_reports_it(
     assert (workspace.output / "report.html").read_text() == page
     assert workspace.run("verify", workspace.output).code == 0
     other = workspace.release(lambda settings: settings.update(report=REPORT | {"title": "b"}))
-    assert other.code == 0 and "the page keeps the section that the release was made" in other.err
+    assert other.code == 0 and "the page keeps the report section of the first run" in other.err
     assert json.loads((workspace.output / "manifest.json").read_text()) == manifest

@@ -87,7 +87,7 @@ def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
     refused = plain(again)
     assert refused.code == 2 and "start an unfinished one again with --discard" in refused.err
     outcome = plain(again, "--discard")
-    assert outcome.code == 0 and "what it drew counts as spent" in outcome.out
+    assert outcome.code == 0 and "its budget counts as spent" in outcome.out
     assert not {name for name in finished if name.startswith("nodes/")} & files(again.output).keys()
 
 

@@ -87,7 +87,7 @@ def test_the_signing_key_is_not_in_the_job(
     [
         (lambda path: path.unlink(), "signing_key: {path} does not exist; make it with: dptrees "),
         (lambda path: path.chmod(0o644), "signing_key: {path} can be read by others"),
-        (lambda path: path.write_text("Miriam-4711"), "signing_key: file:{path} is no Ed25519"),
+        (lambda path: path.write_text("Miriam-4711"), "signing_key: file:{path} is not an Ed25519"),
         (lambda path: path.write_text("Mirïam"), "signing_key: {path} is not a signing key"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_key_of_another_kind(workspace: Workspace) -> None:
     if made.returncode:
         pytest.skip("openssl is not installed")
     path.chmod(0o600)
-    assert "is no Ed25519 private key" in workspace.release(signed_by(path)).err
+    assert "is not an Ed25519 private key" in workspace.release(signed_by(path)).err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_table_for_a_person(folder: str) -> None:
     assert "[0, 100)" in printed and "of it by cells" not in printed
     wide = asked(folder, "std", "--tree", "x", "--confidence", "0.99")
     assert "99 % interval" in wide and "of it by cells" in wide
-    assert "Only the cells of values are known" in wide
+    assert "Values are known only up to their cells" in wide
 
 
 def test_json_and_csv_have_all_numbers(folder: str) -> None:

@@ -73,9 +73,9 @@ def _stars(**domain: object) -> dict[str, Any]:
 def test_an_end_that_holds_most_rows_is_remarked() -> None:
     """From released numbers alone: values at and above `upper` are counted in the last cell."""
     rows = {"x": [99] * 700 + [3] * 300}
-    with pytest.warns(UserWarning, match=r"counted at one end, 15 and above: .* is upper right"):
+    with pytest.warns(UserWarning, match=r"counted in the end cell 15 and above, .* check upper"):
         dptrees.release(rows, _stars())
-    with pytest.warns(UserWarning, match=r"counted at one end, below 1: .* is lower right"):
+    with pytest.warns(UserWarning, match=r"counted in the end cell below 1, .* check lower"):
         dptrees.release({"x": [-5] * 700 + [3] * 300}, _stars())
 
 

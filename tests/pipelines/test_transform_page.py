@@ -45,7 +45,7 @@ def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
     plan = load_configuration(workspace.configure(private)).plan()
     output = workspace.folder / "own"
     key = KeyReference(reference=f"file:{workspace.key}")
-    with pytest.raises(InputError, match="the keys of places are yet to be selected"):
+    with pytest.raises(InputError, match="the keys of places must first be selected"):
         (
             beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
             | beam.Create(workspace.values().to_batches())

@@ -256,7 +256,7 @@ def test_python_chooses_the_bounds_that_the_command_does(chosen: Workspace) -> N
     [
         (
             {"column": "x", "type": "date", "lower": "auto", "upper": "2013-01-01"},
-            "trees[0].domain.lower: auto goes with a tree of type number or integer",
+            "trees[0].domain.lower: auto is only for a tree of type number or integer",
         ),
         (
             INTEGER | {"cells": 4},

@@ -117,7 +117,7 @@ def test_failures_for_programs(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest.update(extra=1))
     outcome = again.run("verify", again.output, "--json")
     results = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
-    assert outcome.code == 2 and "manifest: the entry extra is none" in outcome.err
+    assert outcome.code == 2 and "manifest: the entry extra does not belong" in outcome.err
     assert results["manifest"] is False and results["guarantee"] is None
 
 
@@ -172,26 +172,34 @@ def other_relation(manifest: dict[str, Any]) -> None:
 
 
 FAULTS: dict[str, tuple[Any, str, str]] = {
-    "words": (weaker_words, "guarantee", "guarantee.words is not what the specification"),
+    "words": (weaker_words, "guarantee", "guarantee.words does not match the guarantee"),
     "number": (
         lambda manifest: manifest["guarantee"].update(epsilon="1/2"),
         "guarantee",
-        "guarantee.epsilon is not what",
+        "guarantee.epsilon does not match",
     ),
     "half the budget everywhere": (halved_everywhere, "tables", "std_error is not that of"),
     "relation": (other_relation, "guarantee", "guarantee.words"),
     "scale": (
         lambda manifest: manifest["trees"][0]["levels"][1]["noise"].update(scale="9"),
         "noise",
-        "trees[0].levels[1].noise.scale is not what",
+        "trees[0].levels[1].noise.scale does not follow",
     ),
     "budget": (
         lambda manifest: manifest["spec"].update(budget="1/2"),
         "specification",
         "budgets sum to",
     ),
-    "a part less": (lambda manifest: manifest["parts"].pop(), "parts", "parts are named; the plan"),
-    "rows": (lambda manifest: manifest["parts"][0].update(rows=1), "files", "has not the rows"),
+    "a part less": (
+        lambda manifest: manifest["parts"].pop(),
+        "parts",
+        "parts are in the manifest; the plan",
+    ),
+    "rows": (
+        lambda manifest: manifest["parts"][0].update(rows=1),
+        "files",
+        "does not have the number of rows",
+    ),
     "record": (lambda manifest: manifest.update(record=64 * "0"), "draw", "record is not that of"),
     "key": (lambda manifest: manifest.update(key_id=16 * "0"), "draw", "key_id is not that of"),
     "version": (lambda manifest: manifest.update(dptrees="new"), "manifest", "is not a version"),
@@ -309,7 +317,9 @@ def test_a_universe_that_was_written_anew(
     labels = pc.replace_substring(table["label"], "a", "b").combine_chunks()
     pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", labels), path)
     outcome = workspace.run("verify", folder)
-    assert f"specification: spec cannot be planned: ValueError {path.name} has not" in outcome.err
+    assert (
+        f"specification: spec cannot be planned: ValueError {path.name} does not match its checksum"
+    ) in outcome.err
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     edited(folder, lambda manifest: manifest["files"].update({path.name: found}))
     outcome = workspace.run("verify", folder)
@@ -444,7 +454,7 @@ def test_a_replay_finds_estimates_that_were_edited(again: Workspace) -> None:
     estimate = pa.chunked_array([pc.add(table["estimate"], 1.0).combine_chunks()])
     file = replace_part(again.output, path, table.set_column(column, "estimate", estimate))
     assert again.run("verify", again.output).code == 0
-    refused(again, "replay", f"{file} has other bytes when", "--data", again.configure())
+    refused(again, "replay", f"{file} differs when", "--data", again.configure())
 
 
 def test_a_release_under_a_retired_key(again: Workspace) -> None:

@@ -133,7 +133,7 @@ def test_what_the_command_refuses_is_refused(
 @pytest.mark.parametrize(
     ("runner", "sentence"),
     [
-        ("DaskRunner", "it was measured to leave out parts of a job"),
+        ("DaskRunner", "in tests it lost parts of a job"),
         ("InteractiveRunner", "it keeps copies of the exact counts"),
     ],
 )
