@@ -92,7 +92,7 @@ def test_values_of_other_libraries_are_plain() -> None:
             {"privacy": {"epsilon": -1.0, "neighbors": "add_remove"}},
             "config: privacy.epsilon: -",
         ),
-        ({"trees": []}, "config: trees: must hold at least one"),
+        ({"trees": []}, "config: trees: must have at least one"),
         ({"trees": [{"name": "a b", "domain": AGE}]}, "config: trees[0].name: 'a b'"),
         ({"colour": 1}, "config: colour: unknown key"),
         ({"trees": [{"name": "a", "domain": {1, 2}}]}, "config: trees[0].domain"),

@@ -202,7 +202,7 @@ def test_series(rows: pa.Table) -> None:
             {"options": ["--runner=FlinkRunner"], "output": "out", "key": "release.key"},
             "rows: the workers of --runner=FlinkRunner cannot read",
         ),
-        ({"options": ["--runner=DaskRunner"]}, "refused, since it was measured to leave out"),
+        ({"options": ["--runner=DaskRunner"]}, "refused, since in tests it lost parts"),
         ({"options": ["--nothing"]}, "--nothing: is not an option"),
         ({"set": {"day": 1}}, "day"),
     ],

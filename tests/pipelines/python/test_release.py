@@ -52,7 +52,9 @@ def test_which_tree_gives_rows() -> None:
     assert release.sample(5, tree="table").num_rows == 5
     with pytest.raises(dptrees.Error, match=r"no tree 'cube'; it has box, table$"):
         release.sample(5, tree="cube")
-    with pytest.raises(dptrees.Error, match=r"no tree gives rows; a domain of kind hypercube or"):
+    with pytest.raises(
+        dptrees.Error, match=r"no tree has synthetic rows; use a domain of kind hypercube or"
+    ):
         made(LINE).sample(5)
     with pytest.raises(dptrees.Error, match=r"neither a hypercube nor a table"):
         made(LINE).sample(5, tree="line")

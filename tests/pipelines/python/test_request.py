@@ -166,8 +166,8 @@ def test_a_check_of_the_rows() -> None:
     ("wrong", "message"),
     [
         (lambda: begun().config, "^nothing is requested yet"),
-        (lambda: begun().by("sex"), "^by: say which groups of sex there are, as keys="),
-        (lambda: begun().count("sex"), "^count: say which values of sex are counted"),
+        (lambda: begun().by("sex"), "^by: list the groups of sex as keys="),
+        (lambda: begun().count("sex"), "^count: list the values of sex"),
         (lambda: begun().count(), "^count: give a column and its values, or groups"),
         (lambda: begun().by("sex", "private").count(), "^count: give a column and its values"),
         (lambda: begun().cdf("hours", 80), "^bounds: must be the first and the last value"),

@@ -77,8 +77,8 @@ def test_what_is_no_series_by_days(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--discard"], "--repair, --discard and --nonce are of one"),
-        (["--output_executable_path=x"], "a job that is written down is one"),
+        (["--discard"], "--repair, --discard and --nonce belong to one"),
+        (["--output_executable_path=x"], "a job that is written to a file is one run"),
         (["--set", "date=2013-01-01"], "so --set date cannot be"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.pipelines.conftest import Workspace
     [
         ([], "needs --runner=FlinkRunner or SparkRunner"),
         (["--runner=PrismRunner"], "needs --runner=FlinkRunner or SparkRunner"),
-        (["--runner=FlinkRunner", "--repair"], "cannot be with --repair"),
+        (["--runner=FlinkRunner", "--repair"], "cannot be used with --repair"),
     ],
 )
 def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sentence: str) -> None:

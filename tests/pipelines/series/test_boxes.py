@@ -207,7 +207,7 @@ def test_rows_are_drawn_of_all_periods_and_of_one(boxes: Boxes, tmp_path: Path) 
 def test_the_plan_says_what_a_period_and_all_to_date_cost(boxes: Boxes) -> None:
     outcome = boxes.run("plan", boxes.configured(1))
     assert "each row is in one node of every temporal level" in outcome.out
-    assert "a total to date is off by" in outcome.out and "12 of 12 bits deep" in outcome.out
+    assert "the error of a total to date is" in outcome.out and "12 of 12 bits deep" in outcome.out
 
 
 def test_the_mechanism_of_all_periods_is_the_partition_of_whole_levels(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_the_mechanism_of_all_periods_is_the_partition_of_whole_levels(tmp_path:
         "PrivHP in any case: a partition of all periods so far" in workspace.run("plan", path).out
     )
     path = workspace.configure(lambda settings: settings["trees"][0].update(mechanism="privtree"))
-    assert "each is released by itself" in workspace.run("plan", path).out
+    assert "each period is released separately" in workspace.run("plan", path).out
 
 
 def test_a_run_in_memory_is_the_same_as_the_pipelines(boxes: Boxes, tmp_path: Path) -> None:

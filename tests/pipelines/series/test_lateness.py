@@ -133,7 +133,7 @@ def substitute(settings: dict[str, Any]) -> None:
         ({"column": "day", "periods": -1}, nothing, "series.lateness.periods: -1 is below 0"),
         ({"column": "day", "periods": 1.5}, nothing, "1.5 must be a whole number"),
         ({"periods": 1}, nothing, "series.lateness.column"),
-        ({"column": "day", "periods": 1}, no_start, "series.start: is needed beside lateness"),
+        ({"column": "day", "periods": 1}, no_start, "series.start: is required with lateness"),
         ({"column": "day", "periods": 1}, substitute, "series.lateness: needs neighbors: add_rem"),
     ],
 )

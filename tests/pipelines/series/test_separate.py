@@ -124,7 +124,7 @@ def test_each_period_is_released_and_verified(tmp_path: Path, name: str) -> None
     outcome = workspace.run("query", workspace.output, "describe")
     assert outcome.code == 2 and "the periods of tree t do not add up; query one" in outcome.err
     outcome = workspace.run("plan", workspace.configured(1))
-    assert "each is released by itself" in outcome.out
+    assert "each period is released separately" in outcome.out
     assert "counted in the first 2 periods in which it has rows" in outcome.out
 
 

@@ -321,7 +321,7 @@ def test_a_period_may_be_a_date(tmp_path: Path) -> None:
         made.day("2013-01-10", start="2013-01-05"),
         "series.period: 2013-01-10 is period 6, and 6 is not from 1 to 5",
     )
-    refused(made.day("2013-01-06"), "series.start: is needed where the period is a date")
+    refused(made.day("2013-01-06"), "series.start: is required if the period is a date")
 
 
 @pytest.mark.parametrize(

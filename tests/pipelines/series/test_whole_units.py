@@ -162,7 +162,7 @@ def test_the_guarantee_is_of_all_rows_of_a_person(people: People) -> None:
     assert manifest["guarantee"]["rho"] == str(10**9)
     assert manifest["guarantee"]["period"] == "per_series"
     page = (people.period_folder(2) / "report.html").read_text()
-    assert "at most 3 rows of a period, in at most 2 of the 4 periods" in page
+    assert "At most 3 rows per period, in at most 2 of the 4 periods" in page
     assert "At the same rho totals to date are " in page
 
 
