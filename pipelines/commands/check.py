@@ -30,7 +30,7 @@ def add_check(commands: Commands) -> None:
     )
     add_config(parser)
     parser.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def _rows(text: str) -> int:

@@ -71,7 +71,7 @@ def add_command(commands: Commands, name: str, text: str, run: Run) -> argparse.
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Takes the configuration and its parameters."""
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    parser.add_argument("config", metavar="CONFIG", help="the YAML file of the release")
     add_set(parser)
 
 

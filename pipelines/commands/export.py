@@ -22,7 +22,7 @@ def add_export(commands: Commands) -> None:
         "Write the tables of a release to files, or to tables of a data lake.",
         run,
     )
-    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument("--to", required=True, choices=_FORMATS, help="the format")
     parser.add_argument(
         "--into",
@@ -35,4 +35,4 @@ def add_export(commands: Commands) -> None:
         metavar="NAME",
         help="for iceberg: name of the catalog in pyiceberg's configuration",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")

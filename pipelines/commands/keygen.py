@@ -18,7 +18,7 @@ def add_keygen(commands: Commands) -> None:
     parser = add_command(
         commands, "keygen", "Make a release key in a new file that only you can read.", run
     )
-    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("file", metavar="FILE", help="a new file; with --rotate, a file of keys")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--rotate",

@@ -64,4 +64,4 @@ def add_ledger(commands: Commands) -> None:
         help="write the metrics to FILE in one step, and print nothing",
     )
     for step in (show, history):
-        step.add_argument("--json", action="store_true", help="for programs")
+        step.add_argument("--json", action="store_true", help="print JSON, for programs")

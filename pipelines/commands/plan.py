@@ -63,7 +63,7 @@ def add_plan(commands: Commands) -> None:
         help="a release that counts the rows of privacy units (by a tree whose domain has the "
         "type unit_rows): also show how many rows each bound drops, and the errors with it",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def _positive(text: str) -> int:

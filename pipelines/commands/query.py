@@ -17,8 +17,8 @@ def add_query(commands: Commands) -> None:
         return run_query(chosen)
 
     parser = add_command(commands, "query", "Query a release; costs no budget.", run)
-    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUERY")
     ordered, nodes = _add_ordered(kinds), [*_add_nodes(kinds), *_add_statistics(kinds)]
     for kind in ordered:
         kind.add_argument("--column", help="the column, if the tree has several")
@@ -29,20 +29,20 @@ def add_query(commands: Commands) -> None:
 def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
     """The questions about one column with an order."""
     cdf = kinds.add_parser("cdf", help="the number of rows below a value")
-    cdf.add_argument("values", nargs="+", metavar="VALUE")
+    cdf.add_argument("values", nargs="+", metavar="VALUE", help="values of the column")
     cdf.add_argument(
         "--simultaneous",
         action="store_true",
         help="intervals that hold at all values of the tree (and key) at once",
     )
     quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
-    quantile.add_argument("values", nargs="+", metavar="Q")
+    quantile.add_argument("values", nargs="+", metavar="Q", help="fractions from 0 to 1")
     quantile.set_defaults(exact=False)
     median = kinds.add_parser("median", help="the value below which half of the rows lies")
     median.set_defaults(exact=False, kind="quantile", values=["0.5"])
     between = kinds.add_parser("range", help="the number of rows in [LOWER, UPPER)")
-    between.add_argument("lower", metavar="LOWER")
-    between.add_argument("upper", metavar="UPPER")
+    between.add_argument("lower", metavar="LOWER", help="the first value of the range")
+    between.add_argument("upper", metavar="UPPER", help="the end of the range, not included")
     for kind in (cdf, between):
         _add_exact(kind)
     return [cdf, quantile, median, between]
@@ -188,5 +188,7 @@ def _add_common(kind: argparse.ArgumentParser) -> None:
         help="confidence level of the intervals (default: as released)",
     )
     form = kind.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="JSON for programs, with all digits")
-    form.add_argument("--csv", action="store_true", help="a CSV table, with all digits")
+    form.add_argument(
+        "--json", action="store_true", help="print JSON, for programs, with all digits"
+    )
+    form.add_argument("--csv", action="store_true", help="print a CSV table, with all digits")

@@ -16,7 +16,7 @@ def add_report(commands: Commands) -> None:
     parser = add_command(
         commands, "report", "Write report.html again: one page that works without a network.", run
     )
-    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument(
         "--path",
         action="append",

@@ -23,7 +23,7 @@ def add_verify(commands: Commands) -> None:
         "and its rows.",
         run,
     )
-    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument(
         "--signer", metavar="FILE.pub", help="the public key that must have signed the manifest"
     )
@@ -41,4 +41,4 @@ def add_verify(commands: Commands) -> None:
         "rows",
     )
     add_set(parser)
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")

@@ -16,9 +16,9 @@ from pipelines.draft.columns import InputColumns
 from pipelines.draft.placeholders import placeholder
 
 _HEAD = """\
-# What dptrees is to release, of which rows, and how these are protected.
-# Everything here is public, and is chosen without looking at the data. What says <fill in ...> is
-# yours to choose; the file is refused until then. All keys: docs/configuration/index.md.
+# The configuration of a release: the input rows, the privacy guarantee, and the counts.
+# Everything here is public: choose it without looking at the data. Replace every <fill in ...>;
+# dptrees refuses the file until then. All keys: docs/configuration/index.md.
 #     dptrees keygen release.key
 #     dptrees plan {file}
 #     dptrees release {file}
@@ -28,13 +28,13 @@ release: {name}
 input:
   format: {format}
   {key}: {path}
-output: out/{name}    # a folder of its own, written whole or not at all
+output: out/{name}    # a new folder, written completely or not at all
 key_file: release.key
 
 privacy:
-  epsilon: {epsilon}    # less protects more; 1 is usual
-  neighbors: add_remove    # data sets that differ by one unit more or less
-  # A person with many rows is protected as a whole only where the unit is named:
+  epsilon: {epsilon}    # smaller values protect more; 1 is common
+  neighbors: add_remove    # compares data sets with and without one privacy unit
+  # If a person can have many rows, name the privacy unit, to protect all of them together:
   # unit: {unit}
   # max_rows: {rows}
 

@@ -74,7 +74,7 @@ def test_the_runner_by_any_of_its_names(runner) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({}, "key: workers of Dataflow have no file of yours"),
+        ({}, "key: workers of Dataflow cannot read the file on your machine"),
         ({"key_file": None, "key": "env:DPTREES_TEST_KEY"}, "have no environment of yours"),
         (
             {"key_file": None, "key": "aws-secretsmanager://eu-west-1/x", "output": "out"},

@@ -49,7 +49,7 @@ def test_help_of_a_command(workspace: Workspace, name: str) -> None:
         (("query", "out", "tpo"), "; did you mean top?"),
         (("plan",), "CONFIG"),
         (("release",), "CONFIG"),
-        (("query", "out"), "QUESTION"),
+        (("query", "out"), "QUERY"),
         (("query", "out", "cdf"), "VALUE"),
         (("query", "out", "node", "--level", "1"), "--node --value"),
         (("query", "out", "node", "--level", "1", "--node", "1", "--value", "1"), "not allowed"),

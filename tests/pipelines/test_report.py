@@ -170,6 +170,18 @@ def test_rho_is_also_said_as_epsilon_and_delta() -> None:
     assert "discrete Gaussian, sigma 1.22" in text
 
 
+def test_the_page_explains_its_words(page: str) -> None:
+    text = " ".join(parse_elements(page).text.split())
+    words = text[text.rindex("What the words mean") : text.rindex("How to read the numbers")]
+    for word in ("Privacy unit", "Here it is one row.", "Epsilon", "Confidence interval"):
+        assert word in words
+    assert "Estimate" in words and "Count" in words and "Rho" not in words
+    assert "what anyone can learn from this release about one row. The smaller epsilon is" in text
+    ages = question(AGES.name, AGES.domain, (3, 4), measure=Measure.RHO)
+    rho = parse_elements(Made(ages).page()).text
+    assert "zero-concentrated" in rho and "The smaller rho is" in " ".join(rho.split())
+
+
 def test_names_from_users_are_escaped(page: str) -> None:
     elements = parse_elements(page)
     assert [tag for tag, _ in elements.tags].count("script") == 2
@@ -185,7 +197,7 @@ def test_links_lead_into_the_page(page: str) -> None:
     assert len(ids) == len(set(ids))
     links = {str(each["href"])[1:] for _, each in tags if "href" in each}
     assert links <= set(ids)
-    assert {"tree-0", "tree-1", "tree-2", "guarantee", "reading", "policies"} <= links
+    assert {"tree-0", "tree-1", "tree-2", "guarantee", "reading", "policies", "words"} <= links
 
 
 def test_the_top_says_what_was_released(made: Made, page: str) -> None:

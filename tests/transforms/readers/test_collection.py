@@ -120,7 +120,7 @@ def test_mistakes_in_elements_stop_the_job(make_plan, reference, tmp_path: Path)
     untold = beam.Create([{"value": 1.0}]).with_output_types(Any)
     reported = failed(release, untold)
     assert reported is not None and reported.startswith(
-        "rows: an element is of type dict, and nothing"
+        "rows: an element is of type dict, which was not declared"
     )
     assert not (tmp_path / "out" / "record.json").exists()
 

@@ -66,8 +66,8 @@ def grown(folder: Path) -> None:
 CHANGES = {
     "removed": (lambda folder: (folder / "1.parquet").unlink(), "cannot be found any more"),
     "replaced": (replaced, "was written again"),
-    "grown": (grown, "size is another one"),
-    "damaged": (lambda folder: (folder / "1.parquet").write_text("x"), "size is another one"),
+    "grown": (grown, "size changed"),
+    "damaged": (lambda folder: (folder / "1.parquet").write_text("x"), "size changed"),
 }
 
 

@@ -71,7 +71,7 @@ def test_a_column_added_later_is_null_before(folder: str, read_pinned: RowsOf) -
     ("version", "words"),
     [
         ("7", "has no version 7"),
-        ("main", "is no number and no moment"),
+        ("main", "is neither a number nor a time"),
         ("2999-01-01T00:00Z", "is yet to come"),
         ("2020-01-01T00:00Z", "has no version 2020"),
     ],
