@@ -31,7 +31,7 @@ def check_filled(values: object, source: str) -> None:
 
     >>> check_filled({"trees": [{"lower": placeholder("the least value")}]}, "ages.yaml")
     Traceback (most recent call last):
-    pipelines.sections.error.ConfigurationError: ages.yaml: trees[0].lower: is still to be filled \
+    pipelines.sections.error.ConfigurationError: ages.yaml: trees[0].lower: must be filled \
 in: the least value
     """
     left = list(_left(values, ()))

@@ -51,7 +51,7 @@ class Request:
     trees:
     - name: hours
       domain: {column: hours, lower: 0, upper: 80}
-      by:
+      group_by:
         column: sex
         keys: [f, m]
       objective: mean
