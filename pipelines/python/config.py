@@ -39,10 +39,10 @@ class Privacy(Written):
         neighbors: the neighboring relation, ``add_remove`` or ``substitute``.
         unit: the column, or several, that identifies the privacy unit; by default each row is one.
         max_rows: the largest number of rows of a unit that each tree counts; required with `unit`.
-            ``auto``, or a dictionary of ``fraction`` and ``at_most``: chosen privately, for a part of
-            the budget.
-        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `group_by`; `max_keys` may
-            be ``auto``.
+            ``auto``, or a dictionary of ``fraction`` and ``at_most``: chosen privately, for a part
+            of the budget.
+        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `group_by`;
+            `max_keys` may be ``auto``.
         unit_type: the type of the values of `unit`, ``integer`` or ``text``, for files that write
             one value in several ways.
         more: other keys of the section.
