@@ -33,6 +33,7 @@ FLIGHTS = PROJECT / "data" / "flights"
 # The pages that a reader can follow from their first block to their last.
 RUN = (
     "start.md",
+    "choosing.md",
     "tour.md",
     "tutorials/series.md",
     "operations.md",
