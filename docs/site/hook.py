@@ -51,6 +51,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Turns links that leave docs/ to their places, gives those that are named after a file its
     title, and leaves out what there is no file for."""
     folder = os.path.dirname(page.file.src_uri)
+    if page.file.src_uri == TAKEN["CHANGELOG.md"]:
+        # Its links start in the project's folder, where the page is read without the site.
+        markdown = markdown.replace("](docs/", "](")
 
     def turned(link: re.Match[str]) -> str:
         target = os.path.normpath(os.path.join("docs", folder, link[2]))
