@@ -23,8 +23,8 @@ DOCS = PROJECT / "docs"
 # Phrases of the project's former style. Each has a plainer form; see CONTRIBUTING.md.
 STIFF = re.compile(
     r"\b(?:besides?|anew|so many|nobody|as of (?:the|a)|lies?"
-    r"|what (?:is|are|was|were|it|they|he|becomes?|comes|stays|remains|has|have|follows|"
-    r"leaves|goes|lies|does|no|others?|engines?|rows?|people|such)"
+    r"|what (?:is|are|was|were|they|he|becomes?|comes|stays|remains|has|have|follows|"
+    r"leaves|goes|lies|no|others?|engines?|rows?|people|such)"
     r"|of (?:one's|your|its|their) own|by (?:itself|themselves)|goes on|go on|comes? out|taken over"
     r"|seen to|booked|passed over|remarked|those that|that of|the one that|where no|is said"
     r"|are said|for whom|hers|its own|is there|are there|at hand|makes of)\b",
