@@ -174,7 +174,10 @@ class OrderedChoice(MechanismChoice):
                 return f"chosen for counts and the guess of {rows:,} rows: {closer}"
             setting = if_all_split(question.mechanism.plan).setting
             most = float(f"{rows_of_adaptive(setting, counts=True):.2g}")
-            return f"chosen for counts: {closer}; of more than {most:,.0f} rows guess the number"
+            return (
+                f"chosen for counts: {closer}; guess the number of rows if there are more than "
+                f"{most:,.0f}"
+            )
         if not sums and rows is None:
             return None
         reason = (

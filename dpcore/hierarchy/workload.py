@@ -95,7 +95,9 @@ class HierarchyWorkload(TreeWorkload[HierarchyQuestion[Any]]):
                     "in it; use substitute",
                 )
             if self.keys is not None:
-                raise Refusal("invariants", "does not go with by, whose keys a row may change")
+                raise Refusal(
+                    "invariants", "not possible with group_by, because a row may change its key"
+                )
             return self.public_level
         total = (
             terms.unit == SUBSTITUTE_ROW

@@ -157,7 +157,7 @@ class ReleasedHypercube(Released):
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Refused: the nodes of a partition have no paths, and boxes are requested one by one."""
         raise ValueError(
-            f"sum: tree {self._name} is a partition, whose nodes have no paths; ask box"
+            f"sum: tree {self._name} is a partition, whose nodes have no paths; query a box"
         )
 
     def box_sums(self, sides: Sides) -> BoxSums:
@@ -212,7 +212,7 @@ class ReleasedHypercube(Released):
         axis: OrderedDomain
         (axis, *others) = self.question.domain.axes
         if others:
-            raise ValueError("value: the tree has several columns; ask for a box")
+            raise ValueError("value: the tree has several columns; query a box")
         domain: HypercubeDomain = self.question.domain
         position: int = axis.find_cell(value) >> (cell_bits(axis) - domain.depths[0])
         return position >> (domain.bits - level)

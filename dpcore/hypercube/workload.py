@@ -107,7 +107,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
                 return "chosen for estimates: an adaptive partition, whose intervals are exact"
             return (
                 "chosen for counts: an adaptive partition, as its counts are expected to be the "
-                "closest; for intervals say for: estimates"
+                "closest; for intervals use optimize_for: estimates"
             )
         choice = privhp_choice(self.choices)
         because = "only it has that choice"

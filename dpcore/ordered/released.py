@@ -421,8 +421,8 @@ class ReleasedCdf(ReleasedTree):
     def _check_order(self, query: str) -> None:
         if not self.question.is_ordered:
             raise ValueError(
-                f"{query}: the categories of tree {self.question.name} have no order; ask for node "
-                "or top (categories that have one say `ordered: true` in the domain of the tree)"
+                f"{query}: the categories of tree {self.question.name} have no order; query node "
+                "or top (if the order has a meaning, set `ordered: true` in the domain of the tree)"
             )
 
     def _prefix(self, boundary: int, code: int) -> tuple[float, int]:

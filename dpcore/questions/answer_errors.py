@@ -71,7 +71,7 @@ class AnswerErrors(ABC):
             ValueError: the error of a sum is not known for this mechanism.
         """
         raise ValueError(
-            "sum: the error of a sum of these counts is not known; ask for the nodes above them"
+            "sum: the error of a sum of these counts is not known; query the nodes above them"
         )
 
     def sum_of_nodes(self, nodes: Sequence[tuple[int, int]], key: int) -> SumError | SumBounds:

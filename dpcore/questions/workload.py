@@ -129,8 +129,8 @@ class Workload(ABC, Generic[Planned]):
             if self.has_fixed_amounts and self.noise is not Noise.LAPLACE:
                 raise Refusal(
                     "level_budgets",
-                    "beside a delta they must be equal or optimal, because the budget of the "
-                    "levels is a rho that is found; or ask for laplace noise",
+                    "with a delta they must be equal or optimal, because the budget of the levels "
+                    "is a rho that is computed; or choose laplace noise",
                 )
             return
         is_pure = measure is Measure.EPSILON

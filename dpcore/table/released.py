@@ -329,7 +329,7 @@ class ReleasedTableColumn(Released):
     def _check_order(self, query: str) -> None:
         if not self.axis.is_ordered:
             raise ValueError(
-                f"{query}: the categories of {self.axis.column} have no order; ask box"
+                f"{query}: the categories of {self.axis.column} have no order; query a box"
             )
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:

@@ -50,8 +50,8 @@ def overview(tree: Released, key: object) -> Iterator[Figure]:
         shares = getattr(tree.question, "quantiles", ()) or QUARTILES
     elif not kinds:
         raise ValueError(
-            f"describe: tree {tree.question.name} has no order, so it has no quartiles; top has "
-            "its largest counts"
+            f"describe: tree {tree.question.name} has no CDF and no mean, so there is nothing "
+            "to describe; query its nodes or quantiles"
         )
     (root,) = tree.top(1, 0, key)
     quantiles = [(share, quantile_numbers(tree.quantile(share, key))) for share in shares]

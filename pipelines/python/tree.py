@@ -120,6 +120,8 @@ class TreeAnswers:
         """
         if values is None:
             if not getattr(self._tree.question, "is_ordered", True):
+                if self._tree.unordered != Released.unordered:
+                    raise Error(f"cdf: tree {self.name} {self._tree.unordered}")
                 raise Error(
                     f"cdf: the categories of tree {self.name} have no order; use top or nodes (if "
                     "they have an order, set `ordered: true` in the domain of the tree)"

@@ -940,7 +940,7 @@ def test_too_many_cells_for_a_published_estimate() -> None:
 def test_level_budgets_beside_a_delta() -> None:
     tree = f"{{name: ages, domain: {NUMBERS}, fanouts: [4, 5], level_budgets: [0.1, 0.2]}}"
     privacy = "{epsilon: 1, delta: 1e-6, neighbors: add_remove}"
-    with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
+    with pytest.raises(ConfigurationError, match="with a delta they must be equal or optimal"):
         parse_configuration(text_with(trees=f"[{tree}]", privacy=privacy)).plan()
 
 

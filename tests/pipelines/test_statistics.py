@@ -132,7 +132,7 @@ def test_an_overview_of_days_has_no_mean() -> None:
         (("std", "--tree", "by"), "key: tree by needs a key of sex: --key KEY, or --key all"),
         (("mean", "--tree", "x", "--range", "0.05", "1"), "mean: 0.05 is no edge of a cell of"),
         (("mean", "--tree", "age", "--range", "30", "20"), "mean: 30 is not below 20"),
-        (("describe", "--tree", "sex"), "describe: tree sex has no order, so it has no quartiles"),
+        (("describe", "--tree", "sex"), "describe: tree sex has no CDF and no mean"),
         (
             ("total", "--tree", "by", "--key", "all", "--wide"),
             "--wide: is for counts and quantiles, not for total",

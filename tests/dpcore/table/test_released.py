@@ -157,7 +157,7 @@ REFUSED = {
     ),
     "quantile": (lambda tree: tree.select_column("age").quantile(2), "not between 0 and 1"),
     "no number": (lambda tree: tree.select_column("age").quantile("x"), "is not a number"),
-    "sum": (lambda tree: tree.sum(["age"]), "ask box"),
+    "sum": (lambda tree: tree.sum(["age"]), "query a box"),
     "level": (lambda tree: tree.top(1, 3), "level: 3 is none of 0"),
     "path": (lambda tree: tree.at_path("age"), "is no label of a cell that was released"),
     "confidence": (lambda tree: tree.at_confidence(2), "is not above 0 and at most 0.9999"),

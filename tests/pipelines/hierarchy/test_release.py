@@ -329,7 +329,11 @@ BY = {"column": "race", "keys": ["a", "b"]}
 MEASURE = {"column": "amount", "lower": 0, "upper": 5}
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "invariants under add_remove": (ADD, {"invariants": "state"}, "invariants: under add_remove"),
-    "invariants with by": (SUBSTITUTE, {"invariants": "state", "by": BY}, "does not go with by"),
+    "invariants with by": (
+        SUBSTITUTE,
+        {"invariants": "state", "by": BY},
+        "not possible with group_by",
+    ),
     "invariants with measure": (
         SUBSTITUTE,
         {"invariants": "state", "measure": MEASURE},
@@ -473,7 +477,7 @@ def test_an_epsilon_with_a_delta(make_plan: Plan) -> None:
     words = guarantee_in_words(plan)
     assert "approximate differential privacy, epsilon = 1, delta = 1e-06; also rho-zCDP" in words
     assert plan.spending.moved is None  # a chain: the rho is that of the conversion
-    with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
+    with pytest.raises(ConfigurationError, match="with a delta they must be equal or optimal"):
         make_plan(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
 
 

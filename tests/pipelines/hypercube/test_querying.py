@@ -194,11 +194,11 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     "level": (["top", "--level", "99"], "level: 99 is none of 0, "),
     "value-of-several": (
         ["node", "--level", "0", "--value", "5"],
-        "value: the tree has several columns; ask for a box",
+        "value: the tree has several columns; query a box",
     ),
     "no-such-node": (["node", "--level", "0", "--node", "7"], "did not look at node 7 of level 0"),
     "path": (["node", "--path", "a"], "tree four is no hierarchy"),
-    "sum": (["sum", "--paths", "a", "b"], "is a partition, whose nodes have no paths; ask box"),
+    "sum": (["sum", "--paths", "a", "b"], "is a partition, whose nodes have no paths; query a box"),
     "below": (["top", "--path", "a"], "tree four is no hierarchy"),
     "confidence": (["box", "--side", "age", "", "", "--confidence", "1"], "confidence: 1.0"),
 }

@@ -65,7 +65,7 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         (
             {"for": "counts"},
             EPSILON,
-            "whole levels'; of more than 7,700 rows guess the number",
+            "whole levels'; guess the number of rows if there are more than 7,700",
         ),
         (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
         (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),

@@ -276,3 +276,12 @@ def test_categories_without_an_order_have_no_cdf() -> None:
     with pytest.raises(dptrees.Error, match="the categories of tree x have no order"):
         release["x"].cdf()
     assert release["x"].top(1).table["label"].to_pylist() == ["b"]
+
+
+def test_a_mean_alone_has_no_cdf() -> None:
+    domain = {"column": "x", "lower": 0, "upper": 10}
+    tree = {"name": "x", "domain": domain, "objective": "mean"}
+    config = {"privacy": {"epsilon": 1, "neighbors": "add_remove"}, "trees": [tree]}
+    release = dptrees.release({"x": [1.0, 2.0, 3.0] * 30}, config)
+    with pytest.raises(dptrees.Error, match="cdf: tree x has a mean alone"):
+        release["x"].cdf()
