@@ -95,9 +95,7 @@ class HierarchyWorkload(TreeWorkload[HierarchyQuestion[Any]]):
                     "in it; use substitute",
                 )
             if self.keys is not None:
-                raise Refusal(
-                    "invariants", "not possible with group_by, because a row may change its key"
-                )
+                raise Refusal("invariants", "not possible with group_by: a row may change its key")
             return self.public_level
         total = (
             terms.unit == SUBSTITUTE_ROW

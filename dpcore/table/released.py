@@ -206,7 +206,7 @@ class ReleasedTable(Released):
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Refused: boxes are requested one by one."""
-        raise ValueError(f"sum: tree {self._name} is a table; ask box")
+        raise ValueError(f"sum: tree {self._name} is a table; query a box")
 
     def _rows(self, level: int) -> pa.Table:
         if level not in LEVELS:

@@ -72,7 +72,7 @@ def test_categories_without_an_order_have_counts_alone(made: Workspace) -> None:
         assert outcome.code == 2
         assert outcome.err.strip().endswith(
             f"{question[0]}: the categories of tree places have no order; query node or top "
-            "(categories that have one say `ordered: true` in the domain of the tree)"
+            "(if the order has a meaning, set `ordered: true` in the domain of the tree)"
         )
     (north,) = json.loads(requested("node", "--value", "north").out)["answers"]
     assert north["label"] == "north" and abs(north["estimate"] - 1.5 * ROWS) < 200
