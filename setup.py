@@ -82,7 +82,8 @@ setup(
         "cryptography",
         "jinja2",
         "mmh3>=5",
-        "numpy<2.5",
+        # From 1.25 on np.add.at is as fast as np.bincount.
+        "numpy>=1.25,<2.5",
         "pyarrow<26",
         "pydantic>=2",
         "PyYAML",

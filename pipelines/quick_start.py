@@ -19,6 +19,10 @@ _OBJECTS = 10_000
 _UNUSED_BY_BEAM = ("pandas", "pymongo", "boto3")
 
 
+# Processes of one command, as against programs that call `main`, which may need these packages.
+_is_command = False
+
+
 class _Without:
     """A finder of modules that refuses some packages.
 
@@ -39,6 +43,8 @@ class _Without:
 
 def start_quickly() -> None:
     """Prepare a process that runs one command, before it imports what the command needs."""
+    global _is_command
+    _is_command = True
     gc.set_threshold(_OBJECTS)
     # Plugins would see configurations, and looking for them opens the metadata of every package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -66,10 +72,10 @@ def leave_pandas_out() -> None:
 def import_beam() -> None:
     """Import Beam without the optional packages that take half of its time.
 
-    For a process that runs one command: Beam's data frames and its MongoDB source do not work in
-    it. Where something else imports these packages afterwards, they are there.
+    In a process that runs one command, after `start_quickly`: Beam's data frames and its MongoDB
+    source do not work in it. Other processes import Beam as usual, when it is needed.
     """
-    if "apache_beam" in sys.modules:
+    if not _is_command or "apache_beam" in sys.modules:
         return
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)  # Beam warns of each package that it does not find
@@ -82,15 +88,17 @@ def import_beam() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Import modules without looking for cycles of garbage, which they do not leave; the first
-    time, exempt all objects so far from every later search."""
+    """Import modules without looking for cycles of garbage, which they do not leave, and exempt all
+    objects so far from every later search; in a process that runs one command."""
+    if not _is_command:
+        yield
+        return
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if gc.get_freeze_count() == 0:
-            gc.freeze()
+        gc.freeze()
         if collects:
             gc.enable()
 

@@ -153,7 +153,7 @@ def unit_shard_count(options: PipelineOptions, default: int | None = None) -> in
     shards = chosen.unit_shards
     if shards is None:
         planned = planned_shards(workers=_named_workers(options))
-        return default or max(planned, chosen.least_unit_shards)
+        return default or min(max(planned, chosen.least_unit_shards), MOST_SHARDS)
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)

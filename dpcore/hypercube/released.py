@@ -27,8 +27,8 @@ from dpcore.questions.tables import NODES
 
 # What is said of answers without a stated error.
 NO_ERRORS = (
-    "no error is stated of a box that is for counts: what was measured also decided what is "
-    "divided, which biases it; for: estimates in the configuration has exact ones"
+    "no error is stated for a box that is planned for counts: the measurements also decide the "
+    "divisions, which biases them; use optimize_for: estimates for exact errors"
 )
 
 

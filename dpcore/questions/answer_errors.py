@@ -133,7 +133,7 @@ class AnswerErrors(ABC):
         """
         raise ValueError(
             "simultaneous: no band over all values is known for this mechanism; whole levels have "
-            "one (for: estimates)"
+            "one (optimize_for: estimates)"
         )
 
     def quantile_ends(self, points: pa.Table, totals: Floats, keys: range) -> Ends:

@@ -135,12 +135,18 @@ class LeafSums:
         Args:
             ids: (rows,) the leaves, at most 2^30 of them.
             values: (rows,) what each adds, at most 2^31 in size; 1 by default.
+
+        Raises:
+            ValueError: an id is negative.
+            IndexError: an id is not below the number of leaves.
         """
         most = len(ids) * (1 if values is None else LARGEST_BOUND)
         if self._largest + most > LARGEST_SUM:
             self._carry()
         self._largest += most
-        # As fast as np.bincount where that is fast, and other threads may run meanwhile.
+        if ids.size and ids.min() < 0:
+            raise ValueError(f"ids must not be negative: {int(ids.min())}")
+        # As fast as np.bincount, and other threads may run meanwhile.
         np.add.at(self._low, ids, 1 if values is None else values)
 
     def _carry(self) -> None:

@@ -75,7 +75,7 @@ def _end_metrics(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
     if ended.completed is not None and ended.made is not None:
         yield _one(
             "run_completed_timestamp_seconds",
-            "When the last run last finished a release.",
+            "When a run last made a release, or found it finished.",
             release,
             ended.completed,
         )

@@ -45,7 +45,7 @@ def _budget_meanings(plan: ReleasePlan) -> Mapping[str, str]:
     budget = "The privacy budget: how much the release may reveal about a privacy unit. "
     smaller = "Smaller values protect more."
     if plan.promised is not None:
-        delta = "A small probability with which the limit of epsilon may be exceeded. "
+        delta = "A small allowance beyond the limit of epsilon. "
         return {"Epsilon": budget + smaller, "Delta": delta + smaller}
     if plan.budget.measure is Measure.EPSILON:
         return {"Epsilon": budget + smaller}

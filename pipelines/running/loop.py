@@ -131,7 +131,7 @@ class _Loop:
             _check_known(step)
         try:
             self._run()
-        except BaseException:
+        except Exception:  # a second interrupt may leave threads behind, which still write
             for pairs in self._pairs.values():
                 pairs.close()
             raise

@@ -385,8 +385,7 @@ def changed_key(
         change = first_change(request_of_series(kept), request_of_series(own))
     else:
         change = first_change(kept, own)
-    # In a request a private choice lies one key deeper than in a configuration.
-    return configuration.spelling.sentence(change.replace(".auto.", "."))
+    return configuration.spelling.sentence(change)
 
 
 def _run_before(configuration: Configuration) -> str:

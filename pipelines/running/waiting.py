@@ -1,18 +1,20 @@
 """Elements that wait for a grouping: in memory up to a limit, the others in a file without a name.
 
-Where rows of a privacy unit are bounded, all rows of the input wait at once, at 3 to 20 bytes each.
-Engines write them to their disks; here they go to a temporary file, so that the memory of a release
-does not grow with its rows.
+If rows of a privacy unit are bounded, all rows of the input wait at once, at 3 to 20 bytes each for
+every tree over numbers. Engines write them to their disks. Here they go to a temporary file, so
+that the memory of a release hardly grows with its rows.
 
-The file has no name in its folder from the start, so nothing of it remains when its process ends,
-however it ends. Its blocks stay on the medium until others are written over them, so it is
-encrypted under a key that this process draws for it and nobody stores (AES-256 in counter mode, as
-a stream of bits for each value; `dpcore.noise.randomness`). Only the order in which values are
-written depends on threads; what is read back are the same bytes.
+The file has no name in its folder from the start (if the system makes no such files, an empty one
+has a name for a moment), so no row of it remains when its process ends, however it ends. Its blocks
+stay on the medium until others overwrite them, so it is encrypted under a key that this process
+draws for it and nobody stores (AES-256 in counter mode, as a stream of bits for each value;
+`dpcore.noise.randomness`). Only the order in which values are written depends on threads; the same
+bytes are read back.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
@@ -220,8 +222,12 @@ def _default_folder() -> str:
 
 
 def _disk_error(done: str, folder: str, error: OSError) -> ReleaseError:
+    no_space = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    solution = "free space there, or set TMPDIR to a folder with space"
+    if not no_space:
+        solution = "set TMPDIR to another folder"
     return ReleaseError(
         f"the temporary file of rows that wait to be grouped cannot be {done} in {folder}: "
-        f"{system_reason(error)}; free space there, or set TMPDIR to a folder with space",
+        f"{system_reason(error)}; {solution}",
         again=may_pass(error),
     )

@@ -159,6 +159,8 @@ def first_change(before: object, now: object, place: str = "") -> str:
     elif before == now and isinstance(before, bool) is isinstance(now, bool):
         return ""
     else:
+        # In a request a private choice is one key deeper than in a configuration.
+        place = place.replace(".auto.", ".")
         return f"{place} was {_shown(before, now)}, now {_shown(now, before)}"
     changes = (
         first_change(one.get(name, _ABSENT), other.get(name, _ABSENT), form.format(place, name))

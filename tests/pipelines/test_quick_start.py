@@ -111,11 +111,31 @@ def test_a_release_imports_beam_without_its_unused_packages(workspace: Workspace
 def test_packages_that_beam_does_without_can_be_imported_afterwards() -> None:
     pytest.importorskip("boto3")
     program = (
-        "from pipelines.quick_start import import_beam; import_beam(); import sys; "
-        "assert 'boto3' not in sys.modules; from transforms import files, s3_client; "
+        "from pipelines.quick_start import import_beam, start_quickly; start_quickly(); "
+        "import_beam(); import sys; assert 'boto3' not in sys.modules; "
+        "from transforms import files, s3_client; "
         "from apache_beam.io.aws.clients.s3 import boto3_client; "
         "assert boto3_client.get_http_error_code is s3_client.http_status; import boto3"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
     assert not run.stderr
+
+
+def test_a_program_that_calls_main_imports_beam_as_usual(workspace: Workspace) -> None:
+    """The program may need the packages that a command does without, on another thread."""
+    workspace.configure()
+    program = (
+        "import gc, sys; from pipelines.command import main; code = main(sys.argv[1:]); "
+        "print(gc.get_freeze_count(), 'pandas' in sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, "release", "release.yaml"],
+        capture_output=True,
+        text=True,
+        cwd=workspace.folder,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    pytest.importorskip("pandas")
+    assert run.stderr.splitlines()[-1].split() == ["0", "True"]

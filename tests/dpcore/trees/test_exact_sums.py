@@ -251,3 +251,11 @@ def test_counts_of_rows_saturate_alike() -> None:
     assert forest.chunk_totals(chunk, counts).tolist() == [LARGEST_SUM]
     levels = forest.measure("t", chunk, counts, source())
     assert all(level is None or level.min() > -(2**40) for level in levels)
+
+
+def test_a_leaf_that_does_not_exist_is_refused() -> None:
+    sums = LeafSums(3)
+    for ids, error in (([-1], ValueError), ([3], IndexError)):
+        with pytest.raises(error):
+            sums.add(np.array(ids))
+    assert not sums.words[0].any()

@@ -82,7 +82,7 @@ def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -
     stated = [answer[name] is not None for name in ("ci_low", "ci_high")]
     assert stated == [apart, apart] and ("remark" in answer) != apart
     assert (
-        "no error is stated of a box that is for counts" in workspace.run(*requested).out
+        "no error is stated for a box that is planned for counts" in workspace.run(*requested).out
     ) != apart
     for options in ([], ["--csv"]):
         assert workspace.run("query", str(workspace.output), "top", "-n", "2", *options).code == 0

@@ -172,14 +172,21 @@ def test_a_disk_may_take_and_give_a_part(folder: Path, monkeypatch: pytest.Monke
     assert {key: list(each) for key, each in filled().groups()} == grouped(PAIRS)
 
 
-FAULTS = {"pwrite": ("written", errno.ENOSPC), "pread": ("read", errno.EIO)}
+FAULTS = {
+    "pwrite": (
+        "written",
+        errno.ENOSPC,
+        "free space there, or set TMPDIR to a folder with space",
+    ),
+    "pread": ("read", errno.EIO, "set TMPDIR to another folder"),
+}
 
 
 @pytest.mark.parametrize("call", FAULTS)
 def test_a_disk_that_fails_is_reported(
     persons: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    done, number = FAULTS[call]
+    done, number, solution = FAULTS[call]
 
     def fail(*arguments: Any) -> Any:
         raise OSError(number, "kumquat")
@@ -189,7 +196,7 @@ def test_a_disk_that_fails_is_reported(
         outcome = persons.release(people)
     assert outcome.code == 75 and outcome.err.splitlines()[-1] == (
         f"dptrees: the temporary file of rows that wait to be grouped cannot be {done} in "
-        f"{folder}: {os.strerror(number)}; free space there, or set TMPDIR to a folder with space"
+        f"{folder}: {os.strerror(number)}; {solution}"
     )
     assert not (persons.output / "manifest.json").exists() and not open_files(folder)
     assert persons.release(people).code == 0
