@@ -95,8 +95,8 @@ def check_begun(folder: str, nonce: bytes) -> None:
     path = files.join(folder, NONCE)
     if not files.exists(path) or parse_nonce(files.read_bytes(path)) != nonce:
         raise NonceError(
-            f"output: the release that this job was made for is no longer unfinished in {folder}: "
-            "write the job again"
+            f"output: {folder} no longer has the unfinished release that this job was made for; "
+            "make the job again"
         )
 
 

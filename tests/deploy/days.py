@@ -112,4 +112,4 @@ class Days:
         assert self.released() == [f"period-{period:04d}" for period in range(1, DAYS + 1)]
         again = self.run(arguments)
         assert again.returncode == 0, again.stderr
-        assert "no row was read" in again.stdout
+        assert "no rows were read" in again.stdout

@@ -85,7 +85,7 @@ def test_jar(
         "--environment_cache_millis=30000",
     )
     assert workspace.finish(workspace.start(options)) == 0, workspace.log()
-    assert "holds the job, and nothing has run" in workspace.log()
+    assert "contains the job, which has not run" in workspace.log()
     assert "manifest.json" not in release_files(workspace.output)
     _check_holds_no_key(jar)
     run_jar(cluster, jar)
@@ -97,7 +97,7 @@ def test_jar(
     # The same command, whatever its engine, finds what the cluster made, clears up and writes the
     # page.
     assert workspace.finish(workspace.start(())) == 0, workspace.log()
-    assert "no row was read" in workspace.log()
+    assert "no rows were read" in workspace.log()
     assert (workspace.output / "report.html").exists()
     assert release_files(workspace.output) == undisturbed
 

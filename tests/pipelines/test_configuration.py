@@ -35,6 +35,7 @@ from pipelines.configuration import (
 from pipelines.hierarchy.section import HierarchyTree, MeasureSection
 from pipelines.ordered.section import OrderedTree
 from pipelines.sections import rules, section
+from pipelines.sections.aliases import documented
 from pipelines.sections.by import BySection
 from pipelines.sections.input import InputSection
 from pipelines.sections.key_lists import read_key_list
@@ -1118,7 +1119,7 @@ def test_every_key_is_documented(section: type[section.Section]) -> None:
     first = (DOCUMENT / "index.md").read_text(encoding="utf-8")
     contents = first.partition("## Where every key")[2].partition("\n## ")[0]
     for name, each in section.model_fields.items():
-        key = f"`{each.alias or name}`"
+        key = f"`{documented(each.alias or name)}`"
         assert re.search(rf"^\| [^|]*{key}[^|]* \|", text, re.MULTILINE), name
         assert key in contents, name
 

@@ -37,5 +37,5 @@ def test_finished_and_recognised_on_another(tmp_path: Path) -> None:
     expected = files(whole / OUTPUT)
     code, outcomes = steps(OTHER, f"finish={killed}", f"recognise={whole}", f"verify={whole}")
     assert code == 0 and [each["code"] for each in outcomes] == [0, 0, 0], outcomes
-    assert "no row was read" in outcomes[1]["out"]
+    assert "no rows were read" in outcomes[1]["out"]
     assert files(killed / OUTPUT) == files(whole / OUTPUT) == expected

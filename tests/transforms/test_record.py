@@ -104,6 +104,6 @@ def test_a_job_that_is_run_twice_finds_its_folder(
     assert release_files(out) == first
     out.rename(tmp_path / "published")
     pq.write_table(rows.slice(5), data)
-    with pytest.raises(Exception, match="no longer begun in"):
+    with pytest.raises(Exception, match="no longer has the unfinished release"):
         pipeline.run().wait_until_finish()
     assert not list(out.rglob("*.parquet")) and not (out / "manifest.json").exists()

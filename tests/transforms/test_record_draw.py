@@ -86,6 +86,6 @@ def test_a_job_that_outlived_its_folder_draws_nothing(left, make_plan, reference
         (out / "nonce.json").write_text("{")
     step = _Record(plan, reference, str(out), bytes(range(16)), records.append)
     step.setup()
-    with pytest.raises(NonceError, match="no longer begun in"):
+    with pytest.raises(NonceError, match="no longer has the unfinished release"):
         list(step.process(pack_digest(5, chunks), {"chunks of tree value": chunks}))
     assert not records and not (out / "record.json").exists()

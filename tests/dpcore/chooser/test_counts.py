@@ -50,7 +50,7 @@ def test_under_epsilon_they_are_of_an_adaptive_tree_up_to_some_rows_a_cell(
     requested = workload.planned(PURE, TERMS)
     assert isinstance(requested.mechanism, AdaptiveMechanism)
     assert requested.mechanism.counts and requested.mechanism.averaged
-    said = "of more than 960 rows" if rows is None else f"counts and the guess of {rows} rows: an"
+    said = "more than 960" if rows is None else f"counts and the guess of {rows} rows: an"
     assert said in str(workload.why(requested))
     assert workload.error_unit == "rows" and workload.resolved(requested) is workload.adaptive
 
