@@ -138,7 +138,7 @@ def _cell(entry: AnswerEntry) -> str:
     answer = entry.answer
     if isinstance(answer, Answer):
         shown = answer.count if answer.estimate is None else answer.estimate
-        return with_margin(shown, answer.ci_low, answer.ci_high)
+        return with_margin(shown, answer.ci_low, answer.ci_high, answer.std_error)
     value, span = quantile_texts(answer)
     return value if entry.has_rank_margin else f"{value} [{span}]"
 

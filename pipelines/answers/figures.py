@@ -58,18 +58,28 @@ def error_figure(error: float | None) -> str:
     return figure(error, error)
 
 
-def with_margin(value: float, low: float, high: float) -> str:
+def with_margin(value: float, low: float, high: float, error: float | None = None) -> str:
     """A number and half its interval; the interval where its sides differ in the digits shown, as
     at a bound; alone where nothing is known of it.
 
+    Only a number without an error is exact, such as an invariant: an interval without a width may
+    belong to a number with very little noise.
+
+    Args:
+        value: the number.
+        low, high: the ends of its interval.
+        error: its standard error, if it is known.
+
     >>> with_margin(85518.31, 84277.2, 86759.42), with_margin(3.2, 0.0, 20.4)
     ('85,500 ± 1,300', '3.2 [0.0 to 20.4]')
-    >>> with_margin(7.0, 7.0, 7.0), with_margin(7.0, -math.inf, math.inf)
-    ('7, exact', '7')
+    >>> with_margin(7.0, 7.0, 7.0, 0.0), with_margin(7.0, 7.0, 7.0, 0.18)
+    ('7, exact', '7 ± 0')
+    >>> with_margin(7.0, -math.inf, math.inf)
+    '7'
     """
     half = max(high - value, value - low)
     if half == 0:
-        return f"{figure(value)}, exact"
+        return f"{figure(value)}, exact" if error == 0 else f"{figure(value)} ± 0"
     if math.isfinite(half):
         place = _place(float(half), half)
         if abs(high + low - 2 * value) <= power_of_ten(place):

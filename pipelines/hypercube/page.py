@@ -66,7 +66,7 @@ def _headline(tree: ReleasedHypercube) -> Headline:
     whole = tree.top(1, 0)[0]
     rows, error = f"{tree.total:,}", math.inf
     if whole.std_error is not None and whole.estimate is not None:
-        rows = with_margin(whole.estimate, whole.ci_low, whole.ci_high)
+        rows = with_margin(whole.estimate, whole.ci_low, whole.ci_high, whole.std_error)
         error = whole.ci_high - whole.ci_low
     noun = clip(counted_noun(tree.question))
     columns = " x ".join(clip(name) for name in tree.question.columns[:4])

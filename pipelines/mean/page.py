@@ -52,7 +52,7 @@ def _values(tree: ReleasedMean, label: str | None) -> list[str]:
     rows = tree.at_path("", label)
     total = tree.statistic(StatisticKind.TOTAL, key=label)
     return [
-        with_margin(rows.estimate or 0.0, rows.ci_low, rows.ci_high),
+        with_margin(rows.estimate or 0.0, rows.ci_low, rows.ci_high, rows.std_error),
         mean_text(tree, label),
         with_margin(total.value, total.ci_low, total.ci_high),
     ]

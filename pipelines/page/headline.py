@@ -20,7 +20,8 @@ def rows_text(rows: pa.Table, place: int = 0) -> str:
     low, high, estimate = (rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate"))
     if estimate is None:
         estimate = rows["count"][place].as_py()
-    return with_margin(estimate, low, high)
+    error = rows["std_error"][place].as_py() if "std_error" in rows.column_names else None
+    return with_margin(estimate, low, high, error)
 
 
 def table_bars(

@@ -76,4 +76,4 @@ def largest(node: Answer) -> str:
 
 def _margin(answer: Answer) -> str:
     shown = answer.count if answer.estimate is None else answer.estimate
-    return with_margin(shown, answer.ci_low, answer.ci_high)
+    return with_margin(shown, answer.ci_low, answer.ci_high, answer.std_error)

@@ -46,9 +46,10 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
         files.write_whole(files.join(output, TO_DATE, file), parquet_bytes(table))
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     print_line()
+    bounds = "" if plan.unit.is_row else "; bounds of a unit are for each period"
     print_line(
         f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
-        "together:"
+        f"together{bounds}:"
     )
     for question in _released_to_date(plan):
         if question.adds_up and question.dense_cells > MOST_LEAVES:

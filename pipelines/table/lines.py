@@ -128,7 +128,7 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
     ]
     more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
     counted = counted_noun(tree.question)
-    yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high)}"
+    yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high, total.std_error)}"
     number = f"{len(pairs)} pair{'s' * (len(pairs) != 1)} of columns measured"
     yield f"  {number}: {', '.join(pairs[:_NAMED])}{more}"
 

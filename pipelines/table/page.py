@@ -58,7 +58,7 @@ def _headline(tree: ReleasedTable) -> Headline:
     (whole,) = tree.top(1, 0)
     assert whole.estimate is not None
     rows, noun = (
-        with_margin(whole.estimate, whole.ci_low, whole.ci_high),
+        with_margin(whole.estimate, whole.ci_low, whole.ci_high, whole.std_error),
         counted_noun(tree.question),
     )
     return Headline(
