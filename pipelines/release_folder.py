@@ -334,7 +334,10 @@ def read_manifest(path: str) -> Mapping[str, object]:
     try:
         manifest = json.loads(read_file(name))
     except FileNotFoundError:
-        raise FolderError(f"{path}: is not a release (there is no {MANIFEST})") from None
+        raise FolderError(
+            f"{path}: is not a release (there is no {MANIFEST}); an unfinished run continues with "
+            "the same dptrees release command"
+        ) from None
     except NotADirectoryError:
         raise FolderError(f"{path}: is not a folder") from None
     except OSError as error:

@@ -68,8 +68,8 @@ class ReleasedQuantiles(Released):
         except ValueError:
             released = ", ".join(f"{each:g}" for each in self.question.quantiles)
             raise ValueError(
-                f"quantile: of tree {self._name} the exponential mechanism released those of "
-                f"{released} alone, not {quantile}"
+                f"quantile: tree {self._name} has only these quantiles: {released}; {quantile} was "
+                "not released"
             ) from None
         margin = self.question.rank_margins[place]
         return rows[place] | {"rank_rows": margin.rows, "rank_share": margin.share}

@@ -75,7 +75,7 @@ class IntegerDomain(StepDomain):
             if not is_integer(bound) or abs(bound) > LARGEST_STEP:
                 raise Refusal.from_value(
                     name,
-                    f"{bound!r} must be a whole number in +-2^61, written without a point.",
+                    f"{bound!r} must be a whole number from -2^61 to 2^61, without a point.",
                     column=self.column,
                 )
         self._check_order(self.lower, self.upper, self.lower, self.upper)

@@ -68,7 +68,8 @@ def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     classical = f"for comparison: {_text(entry['basic'])} by basic composition of the trees"
     if "converted" in entry:
         classical += f"; {_text(entry['converted'])} by conversion of rho"
-    yield classical
+    if "converted" in entry or entry["basic"] != entry["stated"]:
+        yield classical
     if entry["split"] == BudgetSplit.WEIGHTS.value:
         return
     errors = [each["error"] * each["weight"] for each in entry["trees"]]

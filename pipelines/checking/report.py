@@ -76,7 +76,7 @@ def _tree_lines(tree: TreeTally, check: InputCheck) -> Iterator[str]:
         yield f"  {cause.rows:>12,} {becomes}: {escaped(cause.column)} {_in_words(cause.cause)}"
         if cause.looks:
             looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
-            yield f"  {'':>12}   they look like: {looks}"
+            yield f"  {'':>12}   they look like: {looks} (a is a letter, 9 is a digit)"
     for sentence in tree_advice(tree, check):
         yield f"  advice: {escaped(sentence)}"
 

@@ -262,7 +262,7 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
         rows = [("adaptive, if every node is split", [predicted["cdf_rmse_if_all_split"]], "")]
         for each in entry["candidates"]:
             error = each["predicted"]["cdf_rmse"]
-            rows.append(("planned, whatever the data", [error], ""))
+            rows.append(("whole levels, whatever the data", [error], ""))
     else:
         rows = [("if every node is split", predicted["if_all_split"]["level_rmse"], "")]
         if guess := predicted.get("for_guess"):

@@ -96,8 +96,8 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
         return workspace.run("plan", workspace.configure(change))
 
     few = planned(1e-10)
-    assert few.code == 0 and "planned, whatever the data" not in few.out
-    assert "planned, whatever the data" in planned(1).out
+    assert few.code == 0 and "whole levels, whatever the data" not in few.out
+    assert "whole levels, whatever the data" in planned(1).out
     none = planned(1e-12)
     assert none.code == 2 and "cannot be planned with its fraction of the budget" in none.err
 

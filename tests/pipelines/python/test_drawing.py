@@ -155,7 +155,9 @@ def test_a_whole_band_and_a_whole_level_of_a_release() -> None:
     assert "all values at once" in axes.get_title() and axes.get_xlabel() == "age"
     leaves = max(release["age"].nodes()["level"])
     assert len(release["age"].nodes(level=leaves).plot().lines) == 1
-    with pytest.raises(dptrees.Error, match=r"no band .* whole levels have one \(optimize_for: estimates\)"):
+    with pytest.raises(
+        dptrees.Error, match=r"no band .* whole levels have one \(optimize_for: estimates\)"
+    ):
         release["grown"].cdf(simultaneous=True)
 
 
