@@ -113,7 +113,7 @@ def described(configuration: str, options: list[str], bucket: str) -> Described:
 
 def test_the_job_that_is_sent(described, bucket, capsys) -> None:
     job, pipeline = described()
-    assert "the job is described, and not run yet" in capsys.readouterr().err
+    assert "the job is written, but has not run" in capsys.readouterr().err
     (pool,) = job["environment"]["workerPools"]
     assert pool["machineType"] == "e2-standard-4"
     assert pool["numThreadsPerWorker"] == 1

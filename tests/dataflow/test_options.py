@@ -75,7 +75,10 @@ def test_the_runner_by_any_of_its_names(runner) -> None:
     ("changed", "words"),
     [
         ({}, "key: workers of Dataflow cannot read the file on your machine"),
-        ({"key_file": None, "key": "env:DPTREES_TEST_KEY"}, "have no environment of yours"),
+        (
+            {"key_file": None, "key": "env:DPTREES_TEST_KEY"},
+            "cannot read the environment on your machine",
+        ),
         (
             {"key_file": None, "key": "aws-secretsmanager://eu-west-1/x", "output": "out"},
             "lies on this machine, and workers of Dataflow cannot reach it; use gs://",
@@ -144,8 +147,11 @@ def iceberg_file(folder: Path, rows: pa.Table) -> str:
             {"ledger": "sqlite:///budget.db", "dataset": "visits"},
             "ledger: sqlite:///budget.db: lies",
         ),
-        ({"input": POSTGRESQL | {"connection": "env:URL"}}, "connection: .* no environment of"),
-        ({"input": POSTGRESQL | {"connection": "file:url"}}, "connection: .* no file of yours"),
+        (
+            {"input": POSTGRESQL | {"connection": "env:URL"}},
+            "connection: .* cannot read the environment",
+        ),
+        ({"input": POSTGRESQL | {"connection": "file:url"}}, "connection: .* cannot read the file"),
     ],
     ids=str,
 )

@@ -831,7 +831,10 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"type": "integer", **BOUNDS, "cells": 3}, "cells 3 must divide the 10 integers"),
     ({"type": "integer", **BOUNDS, "cells": 0}, "cells 0 must be"),
     ({"type": "integer", "lower": 0.5, "upper": 3}, "lower 0.5 must be a whole number"),
-    ({"type": "integer", "lower": 0, "upper": 2**61 + 1}, r"must be a whole number from -2\^61 to 2\^61"),
+    (
+        {"type": "integer", "lower": 0, "upper": 2**61 + 1},
+        r"must be a whole number from -2\^61 to 2\^61",
+    ),
     ({"type": "integer", "lower": 0, "upper": 2**41}, "cells 2199023255552 must be"),
     ({"type": "integer", "lower": 5, "upper": 5}, "lower 5 must be less than upper 5"),
     ({"type": "date", "lower": 3, "upper": 4}, "lower 3 must be a date"),
