@@ -833,7 +833,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"type": "integer", "lower": 0.5, "upper": 3}, "lower 0.5 must be a whole number"),
     (
         {"type": "integer", "lower": 0, "upper": 2**61 + 1},
-        r"must be a whole number from -2\^61 to 2\^61",
+        r"must be .* from -2\^61 to 2\^61",
     ),
     ({"type": "integer", "lower": 0, "upper": 2**41}, "cells 2199023255552 must be"),
     ({"type": "integer", "lower": 5, "upper": 5}, "lower 5 must be less than upper 5"),
