@@ -200,7 +200,7 @@ lint: $(INSTALLED_DEV)
 
 types: $(INSTALLED_DEV)
 	@echo "Checking the types"
-	@$(BIN)/mypy --strict $(PACKAGES) dptrees.py
+	@$(BIN)/mypy --strict dptrees
 
 # What the theme has to say of another program is not about this site.
 docs: $(INSTALLED_DEV)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-PACKAGES = ("dpcore", "transforms", "pipelines")
+# These packages of dptrees are at the top of the project, and inside dptrees when it is installed.
+FOLDERS = ("dpcore", "transforms", "pipelines")
+INSIDE = find_packages(include=[f"{name}{inner}" for name in FOLDERS for inner in ("", ".*")])
 
 
 def version() -> str:
@@ -69,10 +71,9 @@ setup(
     description="Differentially private counts over trees, on Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10",
-    py_modules=["dptrees"],
-    packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
-    package_data={name: ["py.typed"] for name in PACKAGES}
-    | {"pipelines": ["py.typed", "*/*.j2", "*/*.js", "*/*.css"]},
+    packages=["dptrees", *(f"dptrees.{name}" for name in INSIDE)],
+    package_dir={f"dptrees.{name}": name for name in FOLDERS},
+    package_data={"dptrees": ["py.typed"], "dptrees.pipelines": ["*/*.j2", "*/*.js", "*/*.css"]},
     # The upper bounds of numpy and pyarrow are those of apache-beam 2.77. Both ends of Beam's range
     # are tested: `make test-oldest-beam` has the older one (docs/engines.md).
     install_requires=[
@@ -109,7 +110,7 @@ setup(
         "test": TEST,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["dptrees = pipelines.command:main"]},
+    entry_points={"console_scripts": ["dptrees = dptrees.pipelines.command:main"]},
     # Typed packages are read from disk by type checkers.
     zip_safe=False,
 )

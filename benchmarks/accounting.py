@@ -15,9 +15,9 @@ from fractions import Fraction
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from dpcore.noise.laws import DiscreteGaussian, NoiseLaw
-from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.noise.laws import DiscreteGaussian, NoiseLaw
+from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
 
 LEVELS = 30
 

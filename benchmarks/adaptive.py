@@ -17,19 +17,19 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.arrays import Floats, Integers
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.trees.forest import Forest
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.trees.forest import Forest
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 PRODUCTS = (100, 1_000, 10_000, 100_000)
 # So small that the noise is wide and its lattice does not show.

@@ -31,23 +31,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.census import LEVELS, RHODE_ISLAND, Blocks, read_blocks
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.hierarchy_planner import Planned, is_worth_it, plan_adaptive_hierarchy
-from dpcore.arrays import Floats, Integers
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import predicted_level_rmse, with_best_shares
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.levels.relative_planner import threshold_candidate
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.trees.exact_sums import level_sums
-from dpcore.trees.forest import Forest, LevelSolution
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.hierarchy_planner import Planned, is_worth_it, plan_adaptive_hierarchy
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_best_shares
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_planner import threshold_candidate
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.thresholds.forest import ThresholdForest, TreeThresholds
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.trees.forest import Forest, LevelSolution
 
 BUDGETS = (
     Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -16,17 +16,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.adaptive import PRODUCTS, draw_counts, plan_setting, shares_of_cells
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.intervals import node_intervals, prefix_intervals
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
-from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Measure
-from dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.intervals import node_intervals, prefix_intervals
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.trees.exact_sums import level_sums
 
 CONFIDENCE = 0.95
 KINDS = ("nodes of the drawn tree", "nodes inside", "prefixes at edges", "prefixes between")

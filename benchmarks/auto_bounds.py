@@ -22,16 +22,16 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.tables import CDF
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundQuestion
-from pipelines.accounting.unit_bounds import UnitNumbers
-from pipelines.configuration import Configuration, parse_configuration
-from pipelines.unit_bounds.plan import tolerated_units
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.tables import CDF
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundQuestion
+from dptrees.pipelines.accounting.unit_bounds import UnitNumbers
+from dptrees.pipelines.configuration import Configuration, parse_configuration
+from dptrees.pipelines.unit_bounds.plan import tolerated_units
 
 AT_MOST, MOST_SEEN = 10_000, 500
 UNITS = 20_000

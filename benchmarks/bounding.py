@@ -39,8 +39,8 @@ def measured(seconds):
 # The first start-up is not the rows'.
 RELEASE = """
 import sys, time
-from pipelines.command import main
-import pipelines.releasing
+from dptrees.pipelines.command import main
+import dptrees.pipelines.releasing
 begun = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 code = main(["release", "{config}", "--unit_shards={shards}"])
@@ -193,7 +193,7 @@ def main() -> int:
 
 
 def _releases(folder: Path, rows: int, shards: list[int], repeat: int) -> None:
-    keygen = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+    keygen = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
     subprocess.run(keygen, check=True, capture_output=True)
     roads = {"dptrees, unit: row": ("", 64)}
     roads |= {f"dptrees, unit: person, {count} shards": (UNIT, count) for count in shards}

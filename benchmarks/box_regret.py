@@ -27,18 +27,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree
-from dpcore.partitions.tree import Nodes
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from pipelines.hypercube.section import HypercubeTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dptrees.dpcore.partitions.mechanism import EstimatedTree
+from dptrees.dpcore.partitions.tree import Nodes
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.pipelines.hypercube.section import HypercubeTree
 
 # Bits of each column, by the number of columns.
 BITS = {1: (12,), 2: (8, 8), 3: (6, 6, 6), 4: (5, 5, 5, 5)}

@@ -28,23 +28,23 @@ import pyarrow as pa
 
 from benchmarks.synthetic.measures import line_distance, sliced_distance
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import make_domain
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.place import STATE
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import RunBefore, release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.runs import Series
-from dpcore.series.spans import select_span
-from dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.place import STATE
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.series.workload import SeriesWorkload
 
 KEY = ReleaseKey(bytes(32))
 CELLS = 2**24

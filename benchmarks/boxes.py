@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from benchmarks.throughput import PEAK, RELEASE, measured
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 COLUMNS = 5
 FILES = 8
@@ -75,7 +75,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"],
+            [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"],
             check=True,
             capture_output=True,
         )
@@ -146,7 +146,8 @@ def _print(rows: int, columns: int, what: str, runs: Sequence[tuple[float, float
 def _sample(folder: str) -> None:
     """How fast rows are drawn, of the last releases."""
     code = PEAK + (
-        "import sys, time\nfrom pipelines.command import main\nimport pipelines.sampling\n"
+        "import sys, time\nfrom dptrees.pipelines.command import main\n"
+        "import dptrees.pipelines.sampling\n"
         "start = time.perf_counter()\n"
         'sys.stdout = open("/dev/null", "w")\n'
         'assert main(["sample", "{release}", "-n", "{n}", "--output", "{output}"]) == 0\n'
@@ -167,8 +168,8 @@ def _sample(folder: str) -> None:
 
 def _codes() -> None:
     """Columns in memory to codes."""
-    from dpcore.hypercube.domain import HypercubeDomain
-    from dpcore.ordered.number import NumberDomain
+    from dptrees.dpcore.hypercube.domain import HypercubeDomain
+    from dptrees.dpcore.ordered.number import NumberDomain
 
     rows, generator = 4_000_000, np.random.default_rng(1)
     for columns, bits in ((1, 32), (2, 16), (2, 32), (5, 12)):
@@ -189,15 +190,15 @@ def _codes() -> None:
 
 def _grow() -> None:
     """Growth and estimation at k = 10^4 down to 40 bits, as the paper grows and as planned."""
-    from dpcore.hypercube.domain import HypercubeDomain
-    from dpcore.hypercube.workload import HypercubeWorkload
-    from dpcore.noise.randomness import ReleaseKey
-    from dpcore.ordered.number import NumberDomain
-    from dpcore.partitions.choices import PartitionChoices
-    from dpcore.privacy.budget import Budget, Measure
-    from dpcore.questions.workload import ReleaseTerms
-    from dpcore.release.composition import Guarantee, plan_release
-    from dpcore.release.in_memory import release_counts
+    from dptrees.dpcore.hypercube.domain import HypercubeDomain
+    from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+    from dptrees.dpcore.noise.randomness import ReleaseKey
+    from dptrees.dpcore.ordered.number import NumberDomain
+    from dptrees.dpcore.partitions.choices import PartitionChoices
+    from dptrees.dpcore.privacy.budget import Budget, Measure
+    from dptrees.dpcore.questions.workload import ReleaseTerms
+    from dptrees.dpcore.release.composition import Guarantee, plan_release
+    from dptrees.dpcore.release.in_memory import release_counts
 
     axes = tuple(NumberDomain(column=f"x{n}", lower=0.0, upper=1.0, cells=2**20) for n in range(2))
     domain = HypercubeDomain(axes=axes, depths=(20, 20))

@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.make import OrderedDomain
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.table.domain import TableDomain
-from dpcore.table.workload import TableWorkload
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.workload import TableWorkload
 
 ORDERED = (
     *("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"),

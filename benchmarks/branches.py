@@ -20,14 +20,14 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from dpcore.irregular.forest import IrregularForest  # noqa: E402
-from dpcore.irregular.plan import IrregularPlan  # noqa: E402
-from dpcore.irregular.planner import with_equal_shares  # noqa: E402
-from dpcore.noise.randomness import ReleaseKey  # noqa: E402
-from dpcore.noise.source import NoiseSource  # noqa: E402
-from dpcore.privacy.budget import Budget, Measure  # noqa: E402
-from dpcore.privacy.unit import ADD_REMOVE_ROW  # noqa: E402
-from dpcore.trees.irregular import IrregularTree  # noqa: E402
+from dptrees.dpcore.irregular.forest import IrregularForest  # noqa: E402
+from dptrees.dpcore.irregular.plan import IrregularPlan  # noqa: E402
+from dptrees.dpcore.irregular.planner import with_equal_shares  # noqa: E402
+from dptrees.dpcore.noise.randomness import ReleaseKey  # noqa: E402
+from dptrees.dpcore.noise.source import NoiseSource  # noqa: E402
+from dptrees.dpcore.privacy.budget import Budget, Measure  # noqa: E402
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW  # noqa: E402
+from dptrees.dpcore.trees.irregular import IrregularTree  # noqa: E402
 
 
 def country() -> IrregularTree:

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from dpcore.ordered.make import (
+from dptrees.dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,

@@ -45,32 +45,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.relative import smoothed_relative_error
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.relative import smoothed_relative_error
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import (
     predicted_level_rmse,
     predicted_node_rmse,
     with_best_shares,
     with_shares,
 )
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import noise_law
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import noise_law
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import (
     EstimationWeights,
     estimate_down,
     estimate_up,
     estimation_weights,
 )
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.uniform import UniformTree
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 # The digits of a GEOID that name a node of each level.

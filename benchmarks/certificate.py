@@ -24,8 +24,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.loss import certified_delta
 
 Moved = Sequence[tuple[NoiseLaw, int]]
 LARGEST, SMALLEST = 0.5, 1e-12

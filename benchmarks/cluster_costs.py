@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.marked_page import write_marked
 from benchmarks.scale import ROW_STEPS, Profile, run_profile
-from pipelines.cluster.needs import ClusterNeeds, predicted_needs
-from pipelines.configuration import load_configuration, parse_configuration
+from dptrees.pipelines.cluster.needs import ClusterNeeds, predicted_needs
+from dptrees.pipelines.configuration import load_configuration, parse_configuration
 
 PROJECT = Path(__file__).resolve().parents[1]
 FILES, GROUP_ROWS = 16, 2**20
@@ -174,7 +174,7 @@ def measured(folder: Path, sizes: list[int]) -> Iterator[str]:
     """The table of releases that ran."""
     yield HEADING
     if not (folder / "release.key").exists():
-        command = [sys.executable, "-m", "pipelines.command", "keygen", str(folder / "release.key")]
+        command = [sys.executable, "-m", "dptrees", "keygen", str(folder / "release.key")]
         subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     codes = pa.table({"code": [f"{number:06d}" for number in range(CODES)]})
     pq.write_table(codes, folder / "codes.parquet")

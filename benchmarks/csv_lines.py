@@ -18,19 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dpcore.levels.planner import plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.make import CategoryDomain, NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.setting import TreeSetting
-from transforms.readers import csv_rows
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_values import typed
-from transforms.readers.read import FileSplit
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.make import CategoryDomain, NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.transforms.readers import csv_rows
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.read import FileSplit
 
 DOMAINS = (
     NumberDomain(column="delay", lower=-60, upper=600, cells=660),

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.hierarchy.universe import MOST_WHOLE_LEAVES
-from pipelines.running.worker_memory import Leaves, machine_for, process_memory
+from dptrees.dpcore.hierarchy.universe import MOST_WHOLE_LEAVES
+from dptrees.pipelines.running.worker_memory import Leaves, machine_for, process_memory
 
 SCALE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- computed: begin -->", "<!-- computed: end -->"

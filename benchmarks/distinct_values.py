@@ -59,7 +59,7 @@ def main() -> int:
     given = parser.parse_args()
     print(f"{'values':>12} {'what':<16} {'s':>7} {'MB':>7}")
     with tempfile.TemporaryDirectory() as folder:
-        keygen = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+        keygen = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
         subprocess.run(keygen, check=True, capture_output=True)
         for values in (given.values // 100, given.values // 10, given.values):
             _compare(Path(folder), values, given.repeat)

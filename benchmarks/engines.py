@@ -63,7 +63,7 @@ def main() -> int:
 def _make_inputs(folder: Path, rows: int, times: int) -> None:
     """A key, and the three inputs: ``few``, ``once`` and ``many``, which links to the files of
     ``once`` so often."""
-    command = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+    command = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
     subprocess.run(command, check=True, capture_output=True, cwd=PROJECT)
     for name, count in (("few", 1_000), ("once", rows)):
         maker = [sys.executable, str(PROJECT / "benchmarks" / "make_rows.py")]
@@ -120,7 +120,7 @@ def _release(folder: Path, running: Engine, rows: str, run: int) -> tuple[float,
     config.write_text(
         CONFIG.format(rows=folder / rows, output=folder / f"out-{name}", folder=folder)
     )
-    command = [sys.executable, "-m", "pipelines.command", "release", str(config), *running.options]
+    command = [sys.executable, "-m", "dptrees", "release", str(config), *running.options]
     start = time.perf_counter()
     process = subprocess.Popen(
         command,

@@ -15,13 +15,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 NOISE = NoiseSource(
     key=ReleaseKey(bytes(32)), release="benchmark", spec_digest=b"", global_digest=b""

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 
 def _laplace(epsilon: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:

@@ -29,13 +29,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.census import BUDGETS, RHODE_ISLAND, TREE, Blocks, PlannedMethod, read_blocks
-from dpcore.arrays import Floats, Integers
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 SIZES = (10, 100, 1000)
 GROUPS = 200

@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pipelines.ledger.ledger import BudgetRequest, Ledger
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests import postgresql
 from tests.pipelines.ledger.asked import account_of, asked, opened
 

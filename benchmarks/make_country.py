@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 DIGITS = (2, 3, 6, 1, 3)

@@ -16,9 +16,9 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from dpcore.noise.digit_tables import digit_table
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.digit_tables import digit_table
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import public_stream
 
 RUNS = 3
 SMALL = 100

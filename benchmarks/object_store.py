@@ -59,7 +59,7 @@ def released(folder: Path, files: int, address: str) -> float:
     path.write_text(CONFIG.format(bucket=BUCKET, folder=folder, files=files))
     words = ["release", str(path), f"--s3_endpoint_url={address}"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.command", *words],
+        [sys.executable, "-m", "dptrees", *words],
         env=os.environ | ACCESS,
         stdout=subprocess.DEVNULL,
     )
@@ -86,7 +86,7 @@ def main() -> int:
         folder, port = Path(name), free_ports(1)[0]
         address = f"http://localhost:{port}"
         log = folder / "requests.log"
-        command = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+        command = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with log.open("w") as written:
             server = subprocess.Popen(

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.ordered.candidates import candidates
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import search_strategies
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.ordered.candidates import candidates
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.strategies import search_strategies
 
 LEAVES = (256, 997, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**40)
 AIMS = {

@@ -23,18 +23,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan
-from dpcore.selection.question import SelectionQuestion
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.job import beam_options
-from transforms.key_reference import KeyReference
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan
+from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.job import beam_options
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 
 TYPES = {"user": "text", "number": "integer"}
 FILE_ROWS = 2**20

@@ -27,7 +27,7 @@ FEW, DRAWS = 1000, 40
 DPTREES = """
 import dptrees
 import pandas
-import pipelines.python.making
+import dptrees.pipelines.python.making
 def cdf(ages):
     domain = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
     config = {

@@ -20,13 +20,13 @@ from benchmarks.adaptive import AMOUNTS, released_cells
 from benchmarks.quantile_intervals import QUANTILES, make_mechanism
 from benchmarks.quantiles import even_quantiles
 from benchmarks.regret import COUNTS, make_shapes, mean
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choosing import chosen_quantiles
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.mechanism import ChunkLayout
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choosing import chosen_quantiles
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.mechanism import ChunkLayout
 
 CELLS = 4096
 PRODUCTS = (100, 300, 1_000, 3_000, 10_000, 100_000)

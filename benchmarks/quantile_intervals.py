@@ -29,18 +29,18 @@ import numpy as np
 from benchmarks.adaptive import AMOUNTS, PRODUCTS
 from benchmarks.quantiles import even_quantiles
 from benchmarks.regret import make_shapes
-from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.factorised.widths import NormalWidths
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.uniform.widths import IntervalWidths
-from pipelines.ordered.section import OrderedTree
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.factorised.widths import NormalWidths
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.pipelines.ordered.section import OrderedTree
 
 CONFIDENCE = 0.95
 NUMBERS = (1, 3, 9, 99)

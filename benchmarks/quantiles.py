@@ -20,19 +20,19 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.levels.candidate import WholeLevels
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.question import Question
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.objectives import QuantileObjective
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.uniform.objectives import QuantileObjective
 
 CELLS = 4096
 ROWS = (100, 1_000, 10_000)

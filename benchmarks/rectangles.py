@@ -28,20 +28,20 @@ import pyarrow as pa
 from benchmarks import two_columns
 from benchmarks.grids import adaptive_grid, uniform_grid
 from benchmarks.two_columns import Data
-from dpcore.arrays import Floats, Integers
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.adaptive_planner import plan_adaptive
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
-from dpcore.partitions.plan import Estimation, PartitionPlan
-from dpcore.partitions.planner import plan_partition, plan_privtree
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dptrees.dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
+from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
+from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 SHARED_DATA = Path("../shared/data")
 # n epsilon; n is that of the data.

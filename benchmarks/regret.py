@@ -23,12 +23,12 @@ from functools import lru_cache
 import numpy as np
 
 from benchmarks.adaptive import AMOUNTS, PRODUCTS, released_cells
-from dpcore.arrays import Floats, Integers
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.questions.workload import ReleaseTerms, Share
-from pipelines.ordered.section import OrderedTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.pipelines.ordered.section import OrderedTree
 
 COUNTS = {"for": "counts"}
 # By what the tree is for: the keys of its section; ROWS: a right guess of the rows.

@@ -31,19 +31,23 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.papers.relative_estimation import smallest_threshold
-from dpcore.arrays import Integers
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import finding_rounds
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_planner import (
+    RelativeCandidate,
+    noise_candidates,
+    threshold_candidate,
+)
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.thresholds.rounds import finding_rounds
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 EPSILON = Fraction(1)
 RELEASES = 10

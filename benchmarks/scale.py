@@ -224,9 +224,9 @@ def watch_steps(watch: Watch) -> None:
     """Watch every DoFn of the package transforms."""
     import apache_beam as beam
 
-    import transforms
+    import dptrees.transforms
 
-    for found in pkgutil.walk_packages(transforms.__path__, "transforms."):
+    for found in pkgutil.walk_packages(dptrees.transforms.__path__, "dptrees.transforms."):
         module = importlib.import_module(found.name)
         for kind in vars(module).values():
             if not (isinstance(kind, type) and issubclass(kind, beam.DoFn)):
@@ -240,7 +240,7 @@ def watched_release(config: str) -> Profile:
     """Make the release of a configuration in this process, and report how it went."""
     watch = Watch()
     watch_steps(watch)
-    from pipelines.command import main as command
+    from dptrees.pipelines.command import main as command
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         # One thread: the clock is of the whole process.
@@ -268,7 +268,7 @@ class Run:
 def run_command(arguments: Sequence[str]) -> Run:
     """Run `dptrees` in a process of its own."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", "pipelines.command", *arguments]
+    command = [sys.executable, "-m", "dptrees", *arguments]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, cwd=PROJECT, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
@@ -396,11 +396,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.profile:
         if chosen.sparse_counts:
-            from transforms import counting
+            from dptrees.transforms import counting
 
             counting.DENSE_CELLS = 0
         if chosen.parts:
-            from dpcore.hierarchy import universe
+            from dptrees.dpcore.hierarchy import universe
 
             universe.MOST_WHOLE_LEAVES = 0
         profile = watched_release(chosen.profile)

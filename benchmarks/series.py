@@ -47,26 +47,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.place import STATE, UNIT_SHARDS, Place
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.keys import KeyList
-from dpcore.series.carried_counts import CarriedCounts
-from dpcore.series.linear import scaled
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.runs import Series
-from dpcore.series.spans import select_span
-from dpcore.series.temporal import (
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.place import STATE, UNIT_SHARDS, Place
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.series.carried_counts import CarriedCounts
+from dptrees.dpcore.series.linear import scaled
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.series.temporal import (
     MOST_PERIODS,
     Span,
     TemporalSetting,
@@ -76,13 +76,13 @@ from dpcore.series.temporal import (
     estimated_variances,
     split_of_fanout,
 )
-from dpcore.series.weighted import WeightedPeriods
-from dpcore.series.window_tables import WindowTables
-from dpcore.series.windows import Window
-from dpcore.series.workload import SeriesWorkload
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from pipelines.releasing import run_release
+from dptrees.dpcore.series.weighted import WeightedPeriods
+from dptrees.dpcore.series.window_tables import WindowTables
+from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.pipelines.releasing import run_release
 
 PREDICTED = (14, 90, 365, 3650)
 LONGER = (1, 2, 4, 10)
@@ -263,7 +263,7 @@ def _process(settings: dict[str, object], folder: Path) -> resource.struct_rusag
     """Release in a process of its own, and return what it used."""
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "pipelines.command", "release", str(path)]
+    command = [sys.executable, "-m", "dptrees", "release", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.papers.text_codes import TextHash
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.sketches.hashing import Codes
-from dpcore.sketches.prefixes import PrefixSketches
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.sketches.hashing import Codes
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import update
 
 RUNS = 3
 BATCH = 2**16

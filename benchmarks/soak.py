@@ -131,7 +131,7 @@ def command(folder: Path, name: str, *options: str) -> list[str]:
     path = folder / f"{name}.yaml"
     path.write_text(CONFIG.format(folder=folder, output=folder / name))
     words = ["release", str(path), f"--nonce={NONCE}", *options]
-    return [sys.executable, "-m", "pipelines.command", *words]
+    return [sys.executable, "-m", "dptrees", *words]
 
 
 def files_of_release(folder: Path) -> dict[str, bytes]:
@@ -227,7 +227,7 @@ def run(folder: Path, releases: int, minutes: float) -> list[str]:
         "PYTHONPATH": str(PROJECT),
         "TMPDIR": str(folder / "tmp"),
     }
-    run_here = [sys.executable, "-m", "pipelines.command", "keygen", str(folder / "release.key")]
+    run_here = [sys.executable, "-m", "dptrees", "keygen", str(folder / "release.key")]
     subprocess.run(run_here, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(command(folder, "wanted"), cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     servers = Servers(folder, environment)

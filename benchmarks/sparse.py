@@ -21,17 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, combine_digests
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Increments, Place
-from dpcore.sparse.counter import SparseCounter, merge_shard
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain
-from dpcore.sparse.plan import SparsePlan, plan_sparse
-from dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
-from dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, combine_digests
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Increments, Place
+from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain
+from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse
+from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
+from dptrees.dpcore.sparse.publication import publish_shard
 
 TREES: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 8, 8)),

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import parse_configuration
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import parse_configuration
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -105,7 +105,7 @@ def read(kind: str, folder: Path) -> int:
     plan = configuration.plan()
     if configuration.table is None:
         return _read_files(configuration.input_paths, plan)
-    from transforms.tables.read import table_batches, table_splits
+    from dptrees.transforms.tables.read import table_batches, table_splits
 
     with configuration.table.pinned() as table:
         splits = table_splits(table, plan)
@@ -113,9 +113,9 @@ def read(kind: str, folder: Path) -> int:
 
 
 def _read_files(paths: tuple[str, ...], plan: ReleasePlan) -> int:
-    from transforms.readers import parquet_rows
-    from transforms.readers.listing import match_files
-    from transforms.readers.read import FileSplit
+    from dptrees.transforms.readers import parquet_rows
+    from dptrees.transforms.readers.listing import match_files
+    from dptrees.transforms.readers.read import FileSplit
 
     total = 0
     for path, size in match_files(paths):

@@ -33,13 +33,13 @@ print(0.0, time.perf_counter() - start, peak())
 RELEASE = """
 import sys, time
 start = time.perf_counter()
-from pipelines.quick_start import import_beam, start_quickly, without_collections
+from dptrees.pipelines.quick_start import import_beam, start_quickly, without_collections
 start_quickly()
 with without_collections():
     import_beam()
-    from pipelines.command import main
-    import pipelines.operations.watch
-    import pipelines.releasing
+    from dptrees.pipelines.command import main
+    import dptrees.pipelines.operations.watch
+    import dptrees.pipelines.releasing
 begun = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 code = main(["release", "{config}"])
@@ -84,7 +84,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"],
+            [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"],
             check=True,
             capture_output=True,
         )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.synthetic.machine_learning import read_codes
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 from examples.flights import flights_archive, read_flights
 
 

@@ -17,10 +17,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.noise.randomness import RandomStream
-from dpcore.value_bounds.question import ValueBoundsQuestion
-from pipelines.configuration import parse_configuration
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.pipelines.configuration import parse_configuration
 
 RUNS = 200
 ROWS = 10_000

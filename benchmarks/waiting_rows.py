@@ -53,7 +53,7 @@ def measured(folder: Path, rows: int) -> tuple[float, float]:
         pq.write_table(pa.table(columns), folder / "rows" / f"{number:02}.parquet")
     config = folder / "release.yaml"
     config.write_text(CONFIG.format(folder=folder, cells=CELLS))
-    command = [sys.executable, "-m", "pipelines.command"]
+    command = [sys.executable, "-m", "dptrees"]
     silent = {"stdout": subprocess.DEVNULL, "cwd": Path(__file__).parents[1]}
     subprocess.run([*command, "keygen", str(folder / "release.key")], check=True, **silent)  # type: ignore[call-overload]
     release = subprocess.Popen([*command, "release", str(config)], **silent)  # type: ignore[call-overload]

@@ -39,17 +39,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reproduction.markdown import table
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.measuring import measure_tables
-from dpcore.marginals.model import TableModel
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.measured import MeasuredTables
+from dptrees.dpcore.marginals.measuring import measure_tables
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ORDERED_OF_ADULT = {

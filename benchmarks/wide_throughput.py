@@ -85,7 +85,7 @@ def main() -> int:
     given = parser.parse_args()
     print(f"{'rows':>12} {'what':<16} {'work s':>7} {'M rows/s':>9} {'MB':>6}")
     with tempfile.TemporaryDirectory() as folder:
-        keygen = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+        keygen = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
         subprocess.run(keygen, check=True, capture_output=True)
         startup = _compare(folder, 1_000, given.columns, given.repeat)
         seconds = _compare(folder, given.rows, given.columns, given.repeat)

@@ -4,9 +4,14 @@ Domains, trees, planning, noise, estimation, consistency and the release object.
 reads a file or the clock, and nothing knows Apache Beam: each module works alone in a notebook.
 This file imports nothing, so that the version is known without loading NumPy.
 
->>> from dpcore import __version__
+>>> from dptrees.dpcore import __version__
 >>> __version__.count(".")
 2
 """
 
 __version__ = "0.1.0"
+
+if __name__ == "dpcore":
+    from dptrees.old_names import import_by_new_name
+
+    import_by_new_name(__name__)

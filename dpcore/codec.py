@@ -19,7 +19,7 @@ from inspect import isabstract
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpcore.refusal import Refusal
+from dptrees.dpcore.refusal import Refusal
 
 # For each type of plain values, which values it has; a whole number is a number, and stays whole.
 _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {

@@ -11,27 +11,27 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dpcore import __version__
-from pipelines.commands.check import add_check
-from pipelines.commands.command_parser import CommandParser
-from pipelines.commands.completion import add_completion
-from pipelines.commands.export import add_export
-from pipelines.commands.init import add_init
-from pipelines.commands.keygen import add_keygen
-from pipelines.commands.ledger import add_ledger
-from pipelines.commands.plan import add_plan
-from pipelines.commands.query import add_query
-from pipelines.commands.release import add_release
-from pipelines.commands.report import add_report
-from pipelines.commands.sample import add_sample
-from pipelines.commands.schema import add_schema
-from pipelines.commands.series import add_series
-from pipelines.commands.verify import add_verify
-from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.log import report_outcome, use_format
-from pipelines.faults.outcome import failure_outcome
-from pipelines.faults.stopping import stopping
-from pipelines.quick_start import end_quickly, start_quickly
+from dptrees.dpcore import __version__
+from dptrees.pipelines.commands.check import add_check
+from dptrees.pipelines.commands.command_parser import CommandParser
+from dptrees.pipelines.commands.completion import add_completion
+from dptrees.pipelines.commands.export import add_export
+from dptrees.pipelines.commands.init import add_init
+from dptrees.pipelines.commands.keygen import add_keygen
+from dptrees.pipelines.commands.ledger import add_ledger
+from dptrees.pipelines.commands.plan import add_plan
+from dptrees.pipelines.commands.query import add_query
+from dptrees.pipelines.commands.release import add_release
+from dptrees.pipelines.commands.report import add_report
+from dptrees.pipelines.commands.sample import add_sample
+from dptrees.pipelines.commands.schema import add_schema
+from dptrees.pipelines.commands.series import add_series
+from dptrees.pipelines.commands.verify import add_verify
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.log import report_outcome, use_format
+from dptrees.pipelines.faults.outcome import failure_outcome
+from dptrees.pipelines.faults.stopping import stopping
+from dptrees.pipelines.quick_start import end_quickly, start_quickly
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,41 +16,41 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Workload
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee, TreeRefused, plan_release
-from dpcore.release.plan import ReleasePlan, UnitBounds
-from dpcore.release.split import BudgetSplit
-from dpcore.rows.key_table import INTEGER, KeyTable
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.series.runs import Series
-from pipelines.draft.placeholders import check_filled
-from pipelines.ledger.url import LedgerUrl
-from pipelines.sections.aliases import Spelling, translated
-from pipelines.sections.by import PrivateKeys
-from pipelines.sections.error import (
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
+from dptrees.dpcore.release.plan import ReleasePlan, UnitBounds
+from dptrees.dpcore.release.split import BudgetSplit
+from dptrees.dpcore.rows.key_table import INTEGER, KeyTable
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.series.runs import Series
+from dptrees.pipelines.draft.placeholders import check_filled
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.aliases import Spelling, translated
+from dptrees.pipelines.sections.by import PrivateKeys
+from dptrees.pipelines.sections.error import (
     ConfigurationError,
     RuleBroken,
     configuration_error,
     to_refusal,
 )
-from pipelines.sections.parameters import Substitution
-from pipelines.sections.privacy import AutoBound
-from pipelines.sections.release import kinds_in, release_section
-from pipelines.sections.request import privacy_request, requested
-from pipelines.sections.shared_columns import check_shared_columns
-from pipelines.sections.tree import MAX_LEAVES, TreeSection
-from pipelines.sections.yaml_document import parse_document, read_document
-from pipelines.selection.plan import (
+from dptrees.pipelines.sections.parameters import Substitution
+from dptrees.pipelines.sections.privacy import AutoBound
+from dptrees.pipelines.sections.release import kinds_in, release_section
+from dptrees.pipelines.sections.request import privacy_request, requested
+from dptrees.pipelines.sections.shared_columns import check_shared_columns
+from dptrees.pipelines.sections.tree import MAX_LEAVES, TreeSection
+from dptrees.pipelines.sections.yaml_document import parse_document, read_document
+from dptrees.pipelines.selection.plan import (
     DELTA_SHARE,
     distinct,
     left_for_trees,
     selected_keys,
     selection_plan,
 )
-from pipelines.unit_bounds.plan import (
+from dptrees.pipelines.unit_bounds.plan import (
     UnitKeys,
     bounds_plan,
     counts_units,
@@ -58,18 +58,18 @@ from pipelines.unit_bounds.plan import (
     mean_error,
     with_bounds,
 )
-from pipelines.value_bounds.plan import RangeChoice, range_choices
-from transforms.errors import InputError
-from transforms.key_reference import KeyReference
-from transforms.layout import run_folder
-from transforms.readers.arrival import AT_ONCE, Arrival
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_rows import check_dialect
-from transforms.readers.json_format import JsonFormat
+from dptrees.pipelines.value_bounds.plan import RangeChoice, range_choices
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import run_folder
+from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_rows import check_dialect
+from dptrees.transforms.readers.json_format import JsonFormat
 
 if TYPE_CHECKING:
-    from transforms.tables.table import InputTable
+    from dptrees.transforms.tables.table import InputTable
 
 __all__ = [
     "Configuration",
@@ -183,7 +183,7 @@ class Configuration:
         if self.series is None:
             return workloads
         # Imported here: few releases are of a series.
-        from dpcore.series.workload import SeriesWorkload
+        from dptrees.dpcore.series.workload import SeriesWorkload
 
         return tuple(SeriesWorkload.from_workload(each, self.series) for each in workloads)
 

@@ -7,11 +7,11 @@ import fcntl
 import os
 from collections.abc import Iterator
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.terminal_text import print_line
-from pipelines.user_error import UserError
-from transforms.key_reference import KeyReference
-from transforms.key_ring import LARGEST_TEXT
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.key_ring import LARGEST_TEXT
 
 
 def run_keygen(path: str) -> int:
@@ -34,7 +34,7 @@ def run_signing_keygen(path: str) -> int:
     Raises:
         UserError: one of the files exists already, or cannot be made.
     """
-    from pipelines.proof.signature import PUBLIC_SUFFIX, new_signing_key
+    from dptrees.pipelines.proof.signature import PUBLIC_SUFFIX, new_signing_key
 
     private, public = new_signing_key()
     write_new(path, private)

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcore.questions.question import Question
-from dpcore.release.kinds import kind_named
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.kinds import kind_named
 
 if TYPE_CHECKING:
-    from pipelines.description.description import Description
-    from pipelines.page.nodes import ReleasedTables
-    from pipelines.page.tree_page import PageRoom, TreePage
-    from pipelines.plain.kind_lines import KindLines
-    from pipelines.sections.tree import TreeSection
+    from dptrees.pipelines.description.description import Description
+    from dptrees.pipelines.page.nodes import ReleasedTables
+    from dptrees.pipelines.page.tree_page import PageRoom, TreePage
+    from dptrees.pipelines.plain.kind_lines import KindLines
+    from dptrees.pipelines.sections.tree import TreeSection
 
 # Of a tree whose section names no kind.
 DEFAULT_KIND = "ordered"
@@ -30,92 +30,92 @@ DEFAULT_KIND = "ordered"
 
 
 def _section_distinct() -> type[TreeSection]:
-    from pipelines.distinct.section import DistinctTree
+    from dptrees.pipelines.distinct.section import DistinctTree
 
     return DistinctTree
 
 
 def _section_hierarchy() -> type[TreeSection]:
-    from pipelines.hierarchy.section import HierarchyTree
+    from dptrees.pipelines.hierarchy.section import HierarchyTree
 
     return HierarchyTree
 
 
 def _section_hypercube() -> type[TreeSection]:
-    from pipelines.hypercube.section import HypercubeTree
+    from dptrees.pipelines.hypercube.section import HypercubeTree
 
     return HypercubeTree
 
 
 def _section_ordered() -> type[TreeSection]:
-    from pipelines.ordered.section import OrderedTree
+    from dptrees.pipelines.ordered.section import OrderedTree
 
     return OrderedTree
 
 
 def _section_sparse() -> type[TreeSection]:
-    from pipelines.sparse.section import SparseTree
+    from dptrees.pipelines.sparse.section import SparseTree
 
     return SparseTree
 
 
 def _section_table() -> type[TreeSection]:
-    from pipelines.table.section import TableTree
+    from dptrees.pipelines.table.section import TableTree
 
     return TableTree
 
 
 def _lines_distinct() -> KindLines:
-    from pipelines.distinct.lines import DISTINCT_LINES
+    from dptrees.pipelines.distinct.lines import DISTINCT_LINES
 
     return DISTINCT_LINES
 
 
 def _lines_exponential() -> KindLines:
-    from pipelines.exponential.lines import EXPONENTIAL_LINES
+    from dptrees.pipelines.exponential.lines import EXPONENTIAL_LINES
 
     return EXPONENTIAL_LINES
 
 
 def _lines_hierarchy() -> KindLines:
-    from pipelines.hierarchy.lines import HIERARCHY_LINES
+    from dptrees.pipelines.hierarchy.lines import HIERARCHY_LINES
 
     return HIERARCHY_LINES
 
 
 def _lines_hypercube() -> KindLines:
-    from pipelines.hypercube.lines import HYPERCUBE_LINES
+    from dptrees.pipelines.hypercube.lines import HYPERCUBE_LINES
 
     return HYPERCUBE_LINES
 
 
 def _lines_mean() -> KindLines:
-    from pipelines.mean.lines import MEAN_LINES
+    from dptrees.pipelines.mean.lines import MEAN_LINES
 
     return MEAN_LINES
 
 
 def _lines_ordered() -> KindLines:
-    from pipelines.ordered.lines import ORDERED_LINES
+    from dptrees.pipelines.ordered.lines import ORDERED_LINES
 
     return ORDERED_LINES
 
 
 def _lines_sparse() -> KindLines:
-    from pipelines.sparse.lines import SPARSE_LINES
+    from dptrees.pipelines.sparse.lines import SPARSE_LINES
 
     return SPARSE_LINES
 
 
 def _lines_table() -> KindLines:
-    from pipelines.table.lines import TABLE_LINES
+    from dptrees.pipelines.table.lines import TABLE_LINES
 
     return TABLE_LINES
 
 
 def _lines_series() -> KindLines:
-    from pipelines.plain.kind_lines import KindLines
-    from pipelines.series.lines import series_description, series_target
+    from dptrees.pipelines.plain.kind_lines import KindLines
+    from dptrees.pipelines.series.lines import series_description, series_target
 
     def describe(question: Any) -> Description:
         period = question.shown(0)
@@ -130,79 +130,79 @@ def _lines_series() -> KindLines:
 
 
 def _lines_plain() -> KindLines:
-    from pipelines.plain.kind_lines import KindLines
+    from dptrees.pipelines.plain.kind_lines import KindLines
 
     return KindLines()
 
 
 def _page_distinct(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.distinct.page import distinct_tree
+    from dptrees.pipelines.distinct.page import distinct_tree
 
     return distinct_tree(release, question, room)
 
 
 def _page_exponential(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.exponential.page import exponential_tree
+    from dptrees.pipelines.exponential.page import exponential_tree
 
     return exponential_tree(release, question, room)
 
 
 def _page_hierarchy(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.hierarchy.page import hierarchy_tree
+    from dptrees.pipelines.hierarchy.page import hierarchy_tree
 
     return hierarchy_tree(release, question, room)
 
 
 def _page_hypercube(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.hypercube.page import hypercube_tree
+    from dptrees.pipelines.hypercube.page import hypercube_tree
 
     return hypercube_tree(release, question, room)
 
 
 def _page_mean(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.mean.page import mean_tree
+    from dptrees.pipelines.mean.page import mean_tree
 
     return mean_tree(release, question, room)
 
 
 def _page_ordered(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.ordered.page import ordered_tree
+    from dptrees.pipelines.ordered.page import ordered_tree
 
     return ordered_tree(release, question, room)
 
 
 def _page_sparse(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.sparse.page import sparse_tree
+    from dptrees.pipelines.sparse.page import sparse_tree
 
     return sparse_tree(release, question, room)
 
 
 def _page_table(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.table.page import table_tree
+    from dptrees.pipelines.table.page import table_tree
 
     return table_tree(release, question, room)
 
 
 def _page_plain(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.plain.page import plain_tree
+    from dptrees.pipelines.plain.page import plain_tree
 
     return plain_tree(release, question, room)
 
 
 def _page_series(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    from pipelines.series.page import period_tree
+    from dptrees.pipelines.series.page import period_tree
 
     return period_tree(release, question, room, find_kind(question.shown(0)).page)
 
 
 def _check_hierarchy(release: ReleasedTables, question: Any, room: PageRoom) -> None:
-    from pipelines.hierarchy.chosen_nodes import check_paths
+    from dptrees.pipelines.hierarchy.chosen_nodes import check_paths
 
     check_paths(release, question, room)
 
 
 def _check_sparse(release: ReleasedTables, question: Any, room: PageRoom) -> None:
-    from pipelines.sparse.nodes import check_sparse_paths
+    from dptrees.pipelines.sparse.nodes import check_sparse_paths
 
     check_sparse_paths(release, question, room)
 

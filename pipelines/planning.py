@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcore.privacy.budget import Measure
-from dpcore.release.guarantee import stated_guarantee
-from dpcore.release.plan import ReleasePlan
-from pipelines.accounting.composition import composition_entry, composition_lines
-from pipelines.accounting.target import check_bounds_given, target_lines, whole_target
-from pipelines.accounting.target_errors import TargetErrors
-from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
-from pipelines.accounting.trees import tree_entries, tree_lines
-from pipelines.configuration import Configuration, load_configuration
-from pipelines.faults.log import remark
-from pipelines.kinds import find_kind
-from pipelines.selection.plan import selection_entries, selection_lines
-from pipelines.summary import guarantee_warnings
-from pipelines.target import ErrorTarget
-from pipelines.terminal_text import print_json, print_line
-from pipelines.unit_bounds.plan import bounds_entries, bounds_lines
-from pipelines.user_error import UserError
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.release.guarantee import stated_guarantee
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.accounting.composition import composition_entry, composition_lines
+from dptrees.pipelines.accounting.target import check_bounds_given, target_lines, whole_target
+from dptrees.pipelines.accounting.target_errors import TargetErrors
+from dptrees.pipelines.accounting.totals import totals_entry, totals_lines, with_condition
+from dptrees.pipelines.accounting.trees import tree_entries, tree_lines
+from dptrees.pipelines.configuration import Configuration, load_configuration
+from dptrees.pipelines.faults.log import remark
+from dptrees.pipelines.kinds import find_kind
+from dptrees.pipelines.selection.plan import selection_entries, selection_lines
+from dptrees.pipelines.summary import guarantee_warnings
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.terminal_text import print_json, print_line
+from dptrees.pipelines.unit_bounds.plan import bounds_entries, bounds_lines
+from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from pipelines.cluster.needs import ClusterNeeds
+    from dptrees.pipelines.cluster.needs import ClusterNeeds
 
 # More than anybody has.
 _MOST_ROWS = 1e15
@@ -75,7 +75,7 @@ def run_plan(
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
         # Imported here: few plans read a release.
-        from pipelines.accounting.unit_bounds import unit_bounds_entry
+        from dptrees.pipelines.accounting.unit_bounds import unit_bounds_entry
 
         entry["units"] = unit_bounds_entry(configuration, units)
     needs: ClusterNeeds | None = None
@@ -89,7 +89,7 @@ def run_plan(
         remark(line)
     _print(plan, entry, wanted_delta=configuration.guarantee.delta is not None)
     if needs is not None:
-        from pipelines.cluster.lines import cluster_lines
+        from dptrees.pipelines.cluster.lines import cluster_lines
 
         for line in cluster_lines(needs):
             print_line(line)
@@ -102,7 +102,9 @@ def _needs(
     configuration: Configuration, plan: ReleasePlan, workers: int, rows: float
 ) -> ClusterNeeds:
     """What a release takes on so many workers."""
-    from pipelines.cluster.needs import predicted_needs  # no plan without --workers needs it
+    from dptrees.pipelines.cluster.needs import (
+        predicted_needs,  # no plan without --workers needs it
+    )
 
     return predicted_needs(configuration, plan, workers=workers, rows=rows)
 
@@ -161,7 +163,7 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
         for line in target_lines(entry["target"]):
             print_line(line)
     if "units" in entry:
-        from pipelines.accounting.unit_bounds import unit_bounds_lines
+        from dptrees.pipelines.accounting.unit_bounds import unit_bounds_lines
 
         for line in unit_bounds_lines(entry["units"]):
             print_line(line)

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
 
-from pipelines.faults.log import LOG, remark
-from transforms.metrics import listen
+from dptrees.pipelines.faults.log import LOG, remark
+from dptrees.transforms.metrics import listen
 
 # Seconds between two looks at the output.
 LOOK_EVERY = 2.0

@@ -9,19 +9,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcore.questions.released import Answer, Released
-from dpcore.questions.statistics import StatisticKind
-from pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
-from pipelines.answers.overview import Figure, overview, overview_table
-from pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table
-from pipelines.answers.table import csv_lines
-from pipelines.release_folder import ReleaseFolder
-from pipelines.series.opening import Opened, opened
-from pipelines.terminal_text import print_csv, print_json, print_line
-from pipelines.user_error import UserError
+from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
+from dptrees.pipelines.answers.overview import Figure, overview, overview_table
+from dptrees.pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table
+from dptrees.pipelines.answers.table import csv_lines
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.series.opening import Opened, opened
+from dptrees.pipelines.terminal_text import print_csv, print_json, print_line
+from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from pipelines.series.series_folder import WindowFolder
+    from dptrees.pipelines.series.series_folder import WindowFolder
 
 # This value of --key queries every key.
 ALL_KEYS = "all"

@@ -18,21 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpcore import __version__
-from dpcore.hierarchy.universe import Universe
-from dpcore.questions.place import Part
-from dpcore.questions.tables import QUANTILES
-from dpcore.release.guarantee import (
+from dptrees.dpcore import __version__
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.release.guarantee import (
     CHECKSUM,
     LATER_NUMBERS,
     guarantee_numbers,
     manifest_checksum,
 )
-from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.key_table import KeyTable
-from transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
-from transforms.universe_parts import universe_of_parquet
+from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
+from dptrees.transforms.universe_parts import universe_of_parquet
 
 QUANTILES_FILE = concluded_file(QUANTILES)
 
@@ -227,7 +227,7 @@ def beam_files() -> ModuleType:
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        from transforms import files
+        from dptrees.transforms import files
     finally:
         logging.disable(disabled)
     return files

@@ -10,40 +10,40 @@ from io import StringIO
 
 from apache_beam.options.pipeline_options import StandardOptions
 
-from dpcore.release.guarantee import CHECKSUM
-from pipelines.configuration import load_configuration
-from pipelines.faults.log import event, remark
-from pipelines.operations.watch import Watch
-from pipelines.proof.check import run_checks
-from pipelines.proof.signature import SigningKey, sign_release
-from pipelines.proof.verified import Verified, raise_first
-from pipelines.release_folder import ReleaseFolder
-from pipelines.reporting import REPORT, write_report
-from pipelines.running.bounding import with_unit_bounds
-from pipelines.running.described import check_described, described
-from pipelines.running.due import Due
-from pipelines.running.job import beam_options
-from pipelines.running.job_jar import check_job_jar
-from pipelines.running.made import print_made
-from pipelines.running.output import FolderRequest
-from pipelines.running.planned_once import (
+from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.faults.log import event, remark
+from dptrees.pipelines.operations.watch import Watch
+from dptrees.pipelines.proof.check import run_checks
+from dptrees.pipelines.proof.signature import SigningKey, sign_release
+from dptrees.pipelines.proof.verified import Verified, raise_first
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.reporting import REPORT, write_report
+from dptrees.pipelines.running.bounding import with_unit_bounds
+from dptrees.pipelines.running.described import check_described, described
+from dptrees.pipelines.running.due import Due
+from dptrees.pipelines.running.job import beam_options
+from dptrees.pipelines.running.job_jar import check_job_jar
+from dptrees.pipelines.running.made import print_made
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.running.planned_once import (
     planned_once,
     with_kept_selection,
     with_kept_stages,
 )
-from pipelines.running.run_record import RunRecord
-from pipelines.running.selecting import with_keys
-from pipelines.running.stage import Stage
-from pipelines.series.to_date import add_to_date
-from pipelines.summary import print_summary, total_warnings
-from pipelines.tables.rows import table_rows
-from pipelines.terminal_text import print_line
-from pipelines.user_error import UserError
-from transforms import files
-from transforms.files import OutputError
-from transforms.kept_plan import sweep_undrawn
-from transforms.layout import SIGNATURE
-from transforms.sweep import sweep_temporary, sweep_unnamed
+from dptrees.pipelines.running.run_record import RunRecord
+from dptrees.pipelines.running.selecting import with_keys
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.series.to_date import add_to_date
+from dptrees.pipelines.summary import print_summary, total_warnings
+from dptrees.pipelines.tables.rows import table_rows
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
+from dptrees.transforms.files import OutputError
+from dptrees.transforms.kept_plan import sweep_undrawn
+from dptrees.transforms.layout import SIGNATURE
+from dptrees.transforms.sweep import sweep_temporary, sweep_unnamed
 
 
 def run_release(

@@ -20,23 +20,23 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from dpcore.arithmetic.elementary import exp
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import zcdp_epsilon
-from dpcore.questions.question import Question
-from dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
-from dpcore.release.plan import ReleasePlan
-from pipelines.answers.figures import percent
-from pipelines.charts.bars import capitalized
-from pipelines.kinds import find_kind
-from pipelines.page.content_security_policy import content_security_policy
-from pipelines.page.extent import MAX_TREES, clip
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.reading import merged
-from pipelines.page.tree_page import PageRoom, TreePage
-from pipelines.page.words import guarantee_in_short, protected_in_words, word_meanings
-from pipelines.plain.titles import column_titles, titled
-from pipelines.series.lines import cost_in_words
+from dptrees.dpcore.arithmetic.elementary import exp
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.charts.bars import capitalized
+from dptrees.pipelines.kinds import find_kind
+from dptrees.pipelines.page.content_security_policy import content_security_policy
+from dptrees.pipelines.page.extent import MAX_TREES, clip
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.reading import merged
+from dptrees.pipelines.page.tree_page import PageRoom, TreePage
+from dptrees.pipelines.page.words import guarantee_in_short, protected_in_words, word_meanings
+from dptrees.pipelines.plain.titles import column_titles, titled
+from dptrees.pipelines.series.lines import cost_in_words
 
 TEMPLATES = Path(__file__).parent
 

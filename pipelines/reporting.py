@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpcore.questions.question import Question
-from dpcore.unit_bounds.question import BoundQuestion
-from dpcore.value_bounds.question import ValueBoundsQuestion
-from pipelines.kinds import find_kind, is_tree
-from pipelines.release_folder import ReleaseFolder, beam_files
-from pipelines.terminal_text import print_line
-from pipelines.user_error import UserError
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.unit_bounds.question import BoundQuestion
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.pipelines.kinds import find_kind, is_tree
+from dptrees.pipelines.release_folder import ReleaseFolder, beam_files
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.pipelines.user_error import UserError
 
 REPORT = "report.html"
 
@@ -49,7 +49,7 @@ def write_report(path: str) -> str:
 
 
 def _write(folder: ReleaseFolder, requested_paths: Mapping[str, Sequence[str]]) -> str:
-    from pipelines.report import write_report_html
+    from dptrees.pipelines.report import write_report_html
 
     page, files = write_report_html(folder, requested_paths), beam_files()
     name = str(files.join(folder.path, REPORT))
@@ -61,7 +61,7 @@ def _chosen_paths(
     folder: ReleaseFolder, paths: Sequence[str], tree: str | None
 ) -> Mapping[str, Sequence[str]]:
     """The paths by the name of their tree, seen to lead to nodes."""
-    from pipelines.report import check_chosen_paths
+    from dptrees.pipelines.report import check_chosen_paths
 
     question = _question(folder, tree)
     try:

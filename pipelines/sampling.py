@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
-from pipelines.querying import tree_name
-from pipelines.release_folder import FolderError, ReleaseFolder
-from pipelines.series.opening import opened
-from pipelines.terminal_text import escaped, print_line
-from pipelines.user_error import UserError
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
+from dptrees.pipelines.querying import tree_name
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.series.opening import opened
+from dptrees.pipelines.terminal_text import escaped, print_line
+from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from pipelines.series.series_folder import WindowFolder
+    from dptrees.pipelines.series.series_folder import WindowFolder
 
 MOST_ROWS = 10**12
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dpcore.release.guarantee import stated_guarantee, weak_guarantees
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.totals import full_edge, odd_totals
-from pipelines.kinds import find_kind
-from pipelines.terminal_text import print_line
+from dptrees.dpcore.release.guarantee import stated_guarantee, weak_guarantees
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.totals import full_edge, odd_totals
+from dptrees.pipelines.kinds import find_kind
+from dptrees.pipelines.terminal_text import print_line
 
 if TYPE_CHECKING:
-    from pipelines.release_folder import ReleaseFolder
+    from dptrees.pipelines.release_folder import ReleaseFolder
 
 _NO_LEDGER = "no ledger: the total budget of all releases of the same data is not tracked"
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from pipelines.sections.error import to_refusal
-from pipelines.sections.tree import TreeSection
-from pipelines.user_error import UserError
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.pipelines.sections.error import to_refusal
+from dptrees.pipelines.sections.tree import TreeSection
+from dptrees.pipelines.user_error import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class ErrorTarget:
             UserError: there is none.
         """
         # Imported here: few plans are for an error.
-        from dpcore.levels.planner import budget_for_target
+        from dptrees.dpcore.levels.planner import budget_for_target
 
         workload = self._workload
         try:

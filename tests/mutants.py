@@ -223,6 +223,9 @@ def copy_project(folder: Path) -> None:
         if path and (PROJECT / path).is_file():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(PROJECT / path, folder / path)
+        elif path and (PROJECT / path).is_symlink():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).symlink_to((PROJECT / path).readlink())
 
 
 def limit() -> None:
@@ -238,7 +241,7 @@ def folder_tests(module: str, project: Path) -> list[str]:
     found = folder.glob("test_*.py") if module.count("/") == 1 else folder.rglob("test_*.py")
     beside = {path.relative_to(project).as_posix() for path in found}
     first = sorted(find_tests(module, beside))
-    return [*first, module, *sorted(beside.difference(first))]
+    return [*first, f"dptrees/{module}", *sorted(beside.difference(first))]
 
 
 class Copy:

@@ -69,7 +69,7 @@ def find_crossings(path: str, source: str) -> list[Crossing]:
     own = place[1] if place[0] == "dpcore" and len(place) > 2 else ""
     found = []
     for module, name in find_imports(source):
-        parts = module.split(".")
+        parts = module.removeprefix("dptrees.").split(".")
         if parts[0] == "dpcore" and len(parts) > 1 and parts[1] in FLOOR and parts[1] != own:
             inner = ".".join(parts[2:]) or name
             found.append(
@@ -104,7 +104,7 @@ def climbs(crossing: Crossing) -> bool:
 
 def public_names(room: str) -> dict[str, tuple[str, ...]]:
     """The public API of a package: names by module, from its ``__init__``."""
-    return dict(import_module(f"dpcore.{room}").FACE)
+    return dict(import_module(f"dptrees.dpcore.{room}").FACE)
 
 
 def list_modules(room: str) -> list[str]:
@@ -132,7 +132,9 @@ def drawing() -> str:
     ]
     for number in reversed(range(len(FLOORS))):
         for room in FLOORS[number]:
-            title = (import_module(f"dpcore.{room}").__doc__ or "").splitlines()[0].rstrip(".")
+            title = (
+                (import_module(f"dptrees.dpcore.{room}").__doc__ or "").splitlines()[0].rstrip(".")
+            )
             below = ", ".join(sorted(uses[room])) or "arrays alone"
             size, face = len(list_modules(room)), len(names[room])
             lines.append(f"| {number} | `{room}` | {title} | {size} | {face} | {below} |")

@@ -448,7 +448,7 @@ ALLOWED_SOURCES = (
     "y = x**2",
     "y = pow(3, n, 7)",
     "head, _, tail = text.partition(':')",
-    "from dpcore.arithmetic.elementary import exp, log\ny = exp(x) + log(x)",
+    "from dptrees.dpcore.arithmetic.elementary import exp, log\ny = exp(x) + log(x)",
     "import pyarrow.compute as pc\ny = pc.floor(x)",
     '"""np.exp, x @ y and x**0.5 in a docstring."""',
 )

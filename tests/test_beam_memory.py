@@ -11,8 +11,8 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms import core
 
+from dptrees.transforms.count import _CountRows, _EmptyPlaces, _MergePlace
 from tests import beam_memory
-from transforms.count import _CountRows, _EmptyPlaces, _MergePlace
 
 FLAGS = ["--runner=FnApiRunner", "--experiments=one", "--direct_num_workers=2"]
 KINDS = [each for each in vars(pipeline_options).values() if isinstance(each, type)]

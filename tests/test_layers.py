@@ -23,7 +23,9 @@ SIGNATURE = PurePosixPath("pipelines/proof/signature.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
-DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting", "dpcore"}
+DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting"} | {
+    *("dpcore", "old_names")
+}
 FILES_CLOCK_COMMAND_LINE = {
     *("argparse", "builtins", "fileinput", "getopt", "glob", "importlib", "logging", "mmap", "os"),
     *("pathlib", "shutil", "socket", "sqlite3", "subprocess", "sys", "tempfile", "time", "urllib"),
@@ -42,8 +44,16 @@ STREAM_WRITES = {
 }
 
 FORBIDDEN_BELOW = {
-    "dpcore": {"apache_beam", "benchmarks", "examples", "pipelines", "tests", "transforms"},
-    "transforms": {"benchmarks", "examples", "pipelines", "tests"},
+    "dpcore": {
+        "apache_beam",
+        "benchmarks",
+        "dptrees",
+        "examples",
+        "pipelines",
+        "tests",
+        "transforms",
+    },
+    "transforms": {"benchmarks", "dptrees", "examples", "pipelines", "tests"},
     "pipelines": {"benchmarks", "examples", "tests"},
 }
 UNKEYED_RANDOMNESS = {"random", "numpy.random", "scipy.stats.sampling", "scipy.stats.qmc"}
@@ -146,7 +156,7 @@ def violations(path: str, source: str) -> list[str]:
     """Return every rule that the source of one module of the three packages breaks."""
     where = PurePosixPath(path)
     tree = ast.parse(source)
-    names = set(imported(tree, where))
+    names = {name.removeprefix("dptrees.") for name in imported(tree, where)}
     found = [*layer_violations(where, names), *randomness_violations(where, tree, names)]
     if where.parts[0] == "dpcore":
         found += purity_violations(where, tree, names)
@@ -181,11 +191,11 @@ def test_every_module_keeps_to_its_layer() -> None:
     ("path", "source"),
     [
         ("dpcore/trees/uniform.py", "import apache_beam as beam"),
-        ("dpcore/trees/uniform.py", "from transforms.count import merged"),
-        ("dpcore/trees/uniform.py", "import pipelines"),
+        ("dpcore/trees/uniform.py", "from dptrees.transforms.count import merged"),
+        ("dpcore/trees/uniform.py", "import dptrees.pipelines"),
         ("dpcore/trees/uniform.py", "from ... import transforms"),
         ("dpcore/trees/uniform.py", "def late():\n    import apache_beam"),
-        ("dpcore/trees/uniform.py", "if False:\n    from pipelines import command"),
+        ("dpcore/trees/uniform.py", "if False:\n    from dptrees.pipelines import command"),
         ("dpcore/trees/uniform.py", "import importlib\nimportlib.import_module('apache_beam')"),
         ("dpcore/trees/uniform.py", "__import__('apache_beam')"),
         ("dpcore/trees/uniform.py", "import pandas"),
@@ -215,7 +225,7 @@ def test_every_module_keeps_to_its_layer() -> None:
         ("transforms/noise.py", "from os import urandom"),
         ("transforms/noise.py", "import os\nx = os.urandom(8)"),
         ("transforms/noise.py", "import random"),
-        ("transforms/noise.py", "from pipelines import command"),
+        ("transforms/noise.py", "from dptrees.pipelines import command"),
         ("transforms/noise.py", "from tests import conftest"),
         ("transforms/noise.py", "from __future__ import annotations"),
         ("transforms/noise.py", "print(1)"),
@@ -245,7 +255,7 @@ def test_planted_violation_is_found(path: str, source: str) -> None:
         ("dpcore/trees/uniform.py", "import io\nimport pyarrow.compute as pc\nx = io.BytesIO()"),
         ("dpcore/trees/uniform.py", '"""random, os.urandom and open() in a docstring."""'),
         ("dpcore/trees/uniform.py", "from datetime import date\nx = date(2013, 1, 1)"),
-        ("dpcore/trees/uniform.py", "from dpcore.noise.randomness import RandomStream"),
+        ("dpcore/trees/uniform.py", "from dptrees.dpcore.noise.randomness import RandomStream"),
         ("dpcore/noise/randomness.py", "import os\nx = os.urandom(32)"),
         ("dpcore/noise/randomness.py", "from os import urandom\nimport secrets, hmac"),
         ("dpcore/noise/randomness.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
@@ -306,7 +316,10 @@ def first_circle(sources: Mapping[str, str]) -> list[str]:
 
 def test_no_modules_import_each_other() -> None:
     paths = [path for layer in LAYERS for path in (PROJECT / layer).rglob("*.py")]
-    modules = {path: ".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in paths}
+    modules = {
+        path: ".".join(["dptrees", *path.relative_to(PROJECT).with_suffix("").parts])
+        for path in paths
+    }
     assert len(paths) > 500
     assert first_circle({modules[path]: path.read_text() for path in paths}) == []
 

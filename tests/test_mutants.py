@@ -17,7 +17,7 @@ HALF = """def half(x, *, up):
     return 0.5 * x
 """
 PATH = "dpcore/room/half.py"
-CHECK = """from dpcore.room.half import half
+CHECK = """from dptrees.dpcore.room.half import half
 
 def test_half():
     assert half(7, up=False) == 3 and half(3, up=True) == 1.5
@@ -73,6 +73,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
     for path, text in ((PATH, HALF), ("tests/dpcore/room/test_half.py", CHECK)):
         (project / path).parent.mkdir(parents=True)
         (project / path).write_text(text)
+    (project / "dptrees").mkdir()
+    (project / "dptrees" / "dpcore").symlink_to("../dpcore")
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
     monkeypatch.setattr(mutants, "PROJECT", project)
@@ -102,7 +104,7 @@ def test_tests_that_fail_without_a_fault_end_the_run(
 
 def test_tests_of_a_module_come_before_the_others_of_its_folder() -> None:
     tests = folder_tests("dpcore/rows/sums.py", mutants.PROJECT)
-    assert tests[:2] == ["tests/dpcore/rows/test_sums.py", "dpcore/rows/sums.py"]
+    assert tests[:2] == ["tests/dpcore/rows/test_sums.py", "dptrees/dpcore/rows/sums.py"]
     assert "tests/dpcore/rows/test_column.py" in tests[2:]
     assert len(tests) == len(set(tests))
     beside = folder_tests("dpcore/arrays.py", mutants.PROJECT)

@@ -1,8 +1,9 @@
-"""What ships: exactly the three packages and the module above them, typed and versioned, with a
-command that starts fast."""
+"""What ships: one package with the three of the checkout in it, typed and versioned, with a command
+that starts fast."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from email import message_from_string
@@ -10,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import dpcore
+import dptrees.dpcore
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dpcore", "transforms", "pipelines"}
-MODULE = "dptrees.py"
 SLOW_TO_IMPORT = {"apache_beam", "alembic", "pandas", "scipy.stats", "sqlalchemy"}
 
 
@@ -44,10 +44,11 @@ def sources(folder: Path) -> set[str]:
 
 
 def package_files() -> set[str]:
-    """Return the files of the three packages as they are in the project."""
-    paths = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
+    """Return the files of dptrees and its three packages, by their paths in a wheel."""
+    paths = [*(PROJECT / "dptrees").iterdir()]
+    paths += (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
     return {
-        path.relative_to(PROJECT).as_posix()
+        f"dptrees/{path.relative_to(PROJECT).as_posix().removeprefix('dptrees/')}"
         for path in paths
         if path.suffix in {".py", ".j2", ".js", ".css"} or path.name == "py.typed"
     }
@@ -55,48 +56,73 @@ def package_files() -> set[str]:
 
 def test_source_distribution_holds_the_packages_and_no_tests(built: Path) -> None:
     folders = {path.split("/")[0] for path in sources(built) if "/" in path}
-    assert folders == PACKAGES
-    assert package_files() <= sources(built)
-    assert {MODULE, "setup.py", "pyproject.toml", "LICENSE"} <= sources(built)
+    assert folders == PACKAGES | {"dptrees"}
+    inside = {path if path.startswith("dptrees/") else f"dptrees/{path}" for path in sources(built)}
+    assert package_files() <= inside
+    assert {"setup.py", "pyproject.toml", "LICENSE"} <= sources(built)
 
 
-def test_wheel_holds_exactly_the_packages(built: Path) -> None:
+def test_wheel_has_one_name(built: Path) -> None:
     wheel = built / "wheel"
     shipped = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
-    assert shipped == package_files() | {MODULE}
-    assert {f"{package}/py.typed" for package in PACKAGES} <= shipped
+    assert shipped == package_files()
+    assert "dptrees/py.typed" in shipped
 
 
 def test_version_has_a_single_source(built: Path) -> None:
     text = (built / "dptrees.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
     metadata = message_from_string(text)
-    assert (metadata["Name"], metadata["Version"]) == ("dptrees", dpcore.__version__)
+    assert (metadata["Name"], metadata["Version"]) == ("dptrees", dptrees.dpcore.__version__)
     assert metadata["Requires-Python"] == ">=3.10"
 
 
 def test_console_command_is_declared(built: Path) -> None:
     text = (built / "dptrees.egg-info" / "entry_points.txt").read_text(encoding="utf-8")
-    assert "dptrees = pipelines.command:main" in text.splitlines()
+    assert "dptrees = dptrees.pipelines.command:main" in text.splitlines()
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
 def test_package_itself_imports_nothing(package: str) -> None:
-    loaded = run_python("-c", f"import sys, {package}; print(*sys.modules)").split()
-    assert package in loaded
+    loaded = run_python("-c", f"import sys, dptrees.{package}; print(*sys.modules)").split()
+    assert f"dptrees.{package}" in loaded
     assert not {"numpy", "pyarrow", "apache_beam"} & set(loaded)
 
 
 def test_python_door_opens_quickly() -> None:
     loaded = run_python("-c", "import sys, dptrees; print(*sys.modules)").split()
-    assert "pipelines.python.config" in loaded
+    assert {each for each in loaded if each.startswith("dptrees")} == {"dptrees", "dptrees.dpcore"}
     assert not SLOW_TO_IMPORT & set(loaded) and not {"numpy", "pyarrow", "pydantic"} & set(loaded)
 
 
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_an_old_name_is_the_same_module_and_warns(package: str) -> None:
+    module = {"dpcore": "noise.laws", "transforms": "files", "pipelines": "command"}[package]
+    shown = run_python(
+        *("-W", "error::FutureWarning", "-c"),
+        f"import warnings; warnings.simplefilter('ignore'); import {package}.{module} as old\n"
+        f"import dptrees.{package}.{module} as new; print(old is new, new.__spec__.name)",
+    )
+    assert shown == f"True dptrees.{package}.{module}\n"
+    warned = subprocess.run(
+        [sys.executable, "-c", f"import {package}"], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert f"{package} is an old name: import dptrees.{package}" in warned.stderr
+
+
+def test_packages_are_found_without_symbolic_links(tmp_path: Path) -> None:
+    for folder in (*PACKAGES, "dptrees"):
+        kept = shutil.ignore_patterns("__pycache__", *PACKAGES)
+        shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=kept)
+    command = [sys.executable, "-c", "import dptrees.pipelines.keygen as found; print(found)"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"{tmp_path}/pipelines/keygen.py" in done.stdout, done.stderr
+
+
 def test_python_door_is_the_command() -> None:
-    assert run_python("-m", "dptrees", "--version") == f"dptrees {dpcore.__version__}\n"
+    assert run_python("-m", "dptrees", "--version") == f"dptrees {dptrees.dpcore.__version__}\n"
 
 
 def test_command_starts_without_beam() -> None:
-    loaded = run_python("-c", "import sys, pipelines.command; print(*sys.modules)").split()
-    assert "pipelines.command" in loaded
+    loaded = run_python("-c", "import sys, dptrees.pipelines.command; print(*sys.modules)").split()
+    assert "dptrees.pipelines.command" in loaded
     assert not SLOW_TO_IMPORT & set(loaded)

@@ -51,7 +51,7 @@ def run_imports(path: Path) -> set[str]:
     """The modules of dpcore that a file imports when it runs; those for annotations alone aside."""
     found = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpcore"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dptrees.dpcore"):
             found.add(str(node.module))
     return found
 
@@ -70,7 +70,7 @@ def test_no_import_climbs() -> None:
 def test_no_imports_go_in_a_circle() -> None:
     modules = {}
     for path in (PROJECT / "dpcore").rglob("*.py"):
-        name = path.relative_to(PROJECT).with_suffix("").as_posix().replace("/", ".")
+        name = ".".join(["dptrees", *path.relative_to(PROJECT).with_suffix("").parts])
         modules[name] = run_imports(path)
     assert circles(modules) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
@@ -84,7 +84,7 @@ def test_only_what_a_face_names_crosses() -> None:
 def test_a_face_names_what_is_there_and_used(room: str) -> None:
     used = {(each.module, each.name) for each in crossings() if each.room == room}
     for module, names in public_names(room).items():
-        inside = import_module(f"dpcore.{room}.{module}")
+        inside = import_module(f"dptrees.dpcore.{room}.{module}")
         for name in names:
             assert hasattr(inside, name), f"{module}.{name}"
             assert not name.startswith("_")
@@ -94,25 +94,25 @@ def test_a_face_names_what_is_there_and_used(room: str) -> None:
 @pytest.mark.parametrize("room", FLOOR)
 def test_a_room_is_small_and_says_what_it_is_for(room: str) -> None:
     assert line_count(room) <= LARGEST_ROOM
-    words = import_module(f"dpcore.{room}").__doc__ or ""
+    words = import_module(f"dptrees.dpcore.{room}").__doc__ or ""
     assert f"Floor {FLOOR[room]}" in words
 
 
 PLANTED = {
-    "climbs": ("dpcore/noise/laws.py", "from dpcore.trees.uniform import Tree", climbs),
+    "climbs": ("dpcore/noise/laws.py", "from dptrees.dpcore.trees.uniform import Tree", climbs),
     "climbs to its own floor": (
         "dpcore/noise/laws.py",
-        "from dpcore.rows.keys import KeyList",
+        "from dptrees.dpcore.rows.keys import KeyList",
         climbs,
     ),
     "is not in the face": (
         "transforms/draw.py",
-        "from dpcore.noise.laws import _secret",
+        "from dptrees.dpcore.noise.laws import _secret",
         lambda crossing: bool(unfaced([crossing])),
     ),
     "is a whole module": (
         "pipelines/report.py",
-        "from dpcore.noise import digit_tables",
+        "from dptrees.dpcore.noise import digit_tables",
         lambda crossing: bool(unfaced([crossing])),
     ),
 }

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
-from pipelines.configuration import load_configuration
+from dptrees.dpcore.noise.laws import DiscreteGaussian, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.pipelines.configuration import load_configuration
 from tests import toy_mechanism
 from tests.pipelines.conftest import Workspace
 

@@ -28,7 +28,7 @@ CLEAN = (
     "examples",
     "benchmarks",
     "dpcore",
-    "dptrees.py",
+    "dptrees",
     "transforms",
     "pipelines",
     "tests/accuracy",

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from pydantic import PlainValidator
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import level_law
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import (
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import level_law
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -32,13 +32,13 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, Released
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.release import kinds as release_kinds
-from dpcore.rows.keys import KeyList, make_key_list
-from pipelines import kinds as command_kinds
-from pipelines.sections.tree import TreeSection
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release import kinds as release_kinds
+from dptrees.dpcore.rows.keys import KeyList, make_key_list
+from dptrees.pipelines import kinds as command_kinds
+from dptrees.pipelines.sections.tree import TreeSection
 
 ROOT = Place(0, 0)
 

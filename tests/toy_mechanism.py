@@ -15,26 +15,26 @@ import pyarrow as pa
 import pytest
 from pydantic import PlainValidator, create_model
 
-from dpcore.codec import INLINE
-from dpcore.levels.answer_errors import UniformAnswerErrors
-from dpcore.levels.candidate import Candidate
-from dpcore.levels.uniform import UniformIntervals
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.release import mechanisms as release_mechanisms
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan, level_entries, moved_counts
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import IntervalWidths, interval_widths
-from pipelines import kinds as command_kinds
-from pipelines.description.description import Description, Table, level_noise, spent_columns
-from pipelines.mechanisms import mechanisms as described_mechanisms
-from pipelines.ordered import mechanisms as ordered_mechanisms
-from pipelines.ordered.mechanisms import MechanismSection, OrderedChoices
-from pipelines.ordered.section import OrderedTree
-from pipelines.sections import rules
+from dptrees.dpcore.codec import INLINE
+from dptrees.dpcore.levels.answer_errors import UniformAnswerErrors
+from dptrees.dpcore.levels.candidate import Candidate
+from dptrees.dpcore.levels.uniform import UniformIntervals
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.release import mechanisms as release_mechanisms
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan, level_entries, moved_counts
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import IntervalWidths, interval_widths
+from dptrees.pipelines import kinds as command_kinds
+from dptrees.pipelines.description.description import Description, Table, level_noise, spent_columns
+from dptrees.pipelines.mechanisms import mechanisms as described_mechanisms
+from dptrees.pipelines.ordered import mechanisms as ordered_mechanisms
+from dptrees.pipelines.ordered.mechanisms import MechanismSection, OrderedChoices
+from dptrees.pipelines.ordered.section import OrderedTree
+from dptrees.pipelines.sections import rules
 
 ROOT_PART = Fraction(1, 5)
 

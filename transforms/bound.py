@@ -24,26 +24,26 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
-from dpcore.bounding.unit_rows import (
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
+from dptrees.dpcore.bounding.unit_rows import (
     MOST_SHARDS,
     SHARDS,
     WAITING_ROWS,
     TreeBounding,
     planned_shards,
 )
-from dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dpcore.questions.leaf_counts import BUFFERED_ROWS
-from dpcore.questions.place import UNIT_SHARDS
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import unit_rows, unit_shards
-from transforms.counting import CountingDoFn, PlaceKey, in_window, read_rows
-from transforms.errors import InputError
-from transforms.key_reference import KeyReference
-from transforms.readers.read import BALANCE
-from transforms.record import pack_digest
-from transforms.unit_periods import EARLIER, ShardKey
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.leaf_counts import BUFFERED_ROWS
+from dptrees.dpcore.questions.place import UNIT_SHARDS
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import unit_rows, unit_shards
+from dptrees.transforms.counting import CountingDoFn, PlaceKey, in_window, read_rows
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.record import pack_digest
+from dptrees.transforms.unit_periods import EARLIER, ShardKey
 
 _COUNTS, _DIGEST, _UNITS = "counts", "digest", "units"
 # Sorted counts wait for so many shards; how many must not depend on their rows.

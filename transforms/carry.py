@@ -20,17 +20,17 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.questions.place import STATE, Place
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import SeriesQuestion
-from transforms import files
-from transforms.conservation import tree_carried, tree_partials
-from transforms.errors import ReleaseError
-from transforms.existing_release import read_manifest
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.layout import MANIFEST, period_folder, sha256
-from transforms.readers.read import BALANCE
+from dptrees.dpcore.questions.place import STATE, Place
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.transforms import files
+from dptrees.transforms.conservation import tree_carried, tree_partials
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.layout import MANIFEST, period_folder, sha256
+from dptrees.transforms.readers.read import BALANCE
 
 
 class SeriesError(ReleaseError):

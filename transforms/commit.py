@@ -14,18 +14,18 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.noise.source import NoiseSource
-from dpcore.questions.place import Part
-from dpcore.questions.roles import TreeTables
-from dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.conservation import check_once
-from transforms.errors import ConservationError, ReleaseError
-from transforms.existing_release import read_manifest
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.layout import (
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.roles import TreeTables
+from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.conservation import check_once
+from dptrees.transforms.errors import ConservationError, ReleaseError
+from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.layout import (
     MANIFEST,
     Receipt,
     concluded_file,
@@ -33,9 +33,9 @@ from transforms.layout import (
     planned_parts,
     sha256,
 )
-from transforms.record import check_recorded, is_recorded_manifest
-from transforms.sweep import sweep_unnamed
-from transforms.universe_file import universe_files
+from dptrees.transforms.record import check_recorded, is_recorded_manifest
+from dptrees.transforms.sweep import sweep_unnamed
+from dptrees.transforms.universe_file import universe_files
 
 
 class Commit(beam.PTransform):

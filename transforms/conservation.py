@@ -9,10 +9,10 @@ stay inside the job. How many increments a bundle gives follows from the plan al
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dpcore.questions.place import UNIT_SHARDS, Place
-from dpcore.questions.roles import TreeCounting
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import ConservationError
+from dptrees.dpcore.questions.place import UNIT_SHARDS, Place
+from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import ConservationError
 
 # A prime, so small that 2^32 increments add up within 64 bits.
 _MODULUS = 2**31 - 1

@@ -19,23 +19,23 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.questions.leaf_counts import BUFFERED_ROWS
-from dpcore.questions.place import Place
-from dpcore.release.plan import ReleasePlan
-from transforms.bound import BoundRows
-from transforms.conservation import (
+from dptrees.dpcore.questions.leaf_counts import BUFFERED_ROWS
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.bound import BoundRows
+from dptrees.transforms.conservation import (
     balance_name,
     residue,
     taken_off,
     tree_chunks,
     tree_partials,
 )
-from transforms.counting import SLOTS, CountingDoFn, PlaceKey, read_rows
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.match import MatchLeaves, matched_trees
-from transforms.readers.read import BALANCE
-from transforms.record import pack_digest
+from dptrees.transforms.counting import SLOTS, CountingDoFn, PlaceKey, read_rows
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.match import MatchLeaves, matched_trees
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.record import pack_digest
 
 _DIGEST = "digest"
 

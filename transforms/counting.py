@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.noise.source import KeyedChoices
-from dpcore.questions.leaf_counts import DENSE_CELLS
-from dpcore.questions.place import Counter, Increments
-from dpcore.questions.roles import TreeCounting
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import (
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.questions.leaf_counts import DENSE_CELLS
+from dptrees.dpcore.questions.place import Counter, Increments
+from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import (
     balance_name,
     residue,
     slot_partials,
@@ -20,10 +20,10 @@ from transforms.conservation import (
     tree_rows,
     tree_slots,
 )
-from transforms.errors import InputError
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.readers.read import BALANCE
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.readers.read import BALANCE
 
 Read = TypeVar("Read")
 # The output of partial counts that are yet to be matched with the leaves of their tree.

@@ -20,16 +20,16 @@ from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from dpcore.questions.place import Gathered, Place, ReleasedPart
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.packing import pack_many, unpack_many
-from transforms import files
-from transforms.conservation import check_once
-from transforms.counting import PlaceKey
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
-from transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN, advance
+from dptrees.dpcore.questions.place import Gathered, Place, ReleasedPart
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.packing import pack_many, unpack_many
+from dptrees.transforms import files
+from dptrees.transforms.conservation import check_once
+from dptrees.transforms.counting import PlaceKey
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
+from dptrees.transforms.metrics import BYTES_WRITTEN, CHUNKS_MEASURED, PARTS_WRITTEN, advance
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
 

@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.errors import ReleaseError
-from transforms.layout import MANIFEST
+from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.layout import MANIFEST
 
 
 class ExistingReleaseError(ReleaseError):

@@ -16,9 +16,9 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms import s3_client
-from transforms.errors import ReleaseError
-from transforms.passing import may_pass
+from dptrees.transforms import s3_client
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.passing import may_pass
 
 TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 3

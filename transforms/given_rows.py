@@ -12,9 +12,9 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from transforms.errors import InputError
-from transforms.metrics import advance
-from transforms.readers.read import BALANCE
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.metrics import advance
+from dptrees.transforms.readers.read import BALANCE
 
 _held: dict[int, Sequence[pa.RecordBatch]] = {}
 _numbers = count()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
-from transforms.layout import PART_KINDS, sha256
+from dptrees.transforms.layout import PART_KINDS, sha256
 
 SCHEME, KEPT_SCHEME = "held", "memory"
 

@@ -36,17 +36,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore import __version__
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import CHECKSUM, manifest_checksum, plan_manifest
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.carry import run_folder_before
-from transforms.errors import ReleaseError
-from transforms.existing_release import read_manifest
-from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, PLAN
-from transforms.sweep import drawn
+from dptrees.dpcore import __version__
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum, plan_manifest
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.carry import run_folder_before
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import MANIFEST, PLAN
+from dptrees.transforms.sweep import drawn
 
 FORMATS = (1, 2)
 _TEXTS = ("dptrees", "digest", "key_id", "seal")

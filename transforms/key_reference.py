@@ -12,11 +12,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dpcore.noise.randomness import ReleaseKey, key_id_from_check
-from transforms.errors import ReleaseError
-from transforms.key_ring import KeyRing
-from transforms.secrets.scheme import SecretError
-from transforms.secrets.schemes import find_scheme
+from dptrees.dpcore.noise.randomness import ReleaseKey, key_id_from_check
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.key_ring import KeyRing
+from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms.secrets.schemes import find_scheme
 
 # What services gave this process, by reference: each step of each thread of a worker loads the key.
 _held: dict[str, KeyRing] = {}

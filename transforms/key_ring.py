@@ -15,7 +15,7 @@ verified under that one, by its public id: a retry must draw the same bits.
 
 from dataclasses import dataclass
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 
 # Of the text; some hundred keys.
 LARGEST_TEXT = 2**16

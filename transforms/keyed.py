@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 
-from dpcore.noise.randomness import NONCE_BYTES
-from dpcore.noise.source import NoiseSource
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import check_once
-from transforms.key_reference import KeyReference
+from dptrees.dpcore.noise.randomness import NONCE_BYTES
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import check_once
+from dptrees.transforms.key_reference import KeyReference
 
 
 class KeyedDoFn(beam.DoFn):

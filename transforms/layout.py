@@ -27,11 +27,11 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from dpcore.questions.place import STATE, UNITS, Part
-from dpcore.questions.tables import CDF, NODES
-from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import branch_index
-from dpcore.trees.forest import SPINE
+from dptrees.dpcore.questions.place import STATE, UNITS, Part
+from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.trees.chunks import branch_index
+from dptrees.dpcore.trees.forest import SPINE
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
 PLAN = "plan.json"

@@ -17,10 +17,10 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.questions.place import Place
-from dpcore.questions.roles import TreeCounting
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import (
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import (
     balance_name,
     residue,
     slot_partials,
@@ -29,10 +29,10 @@ from transforms.conservation import (
     tree_partials,
     tree_slots,
 )
-from transforms.counting import PlaceKey
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.readers.read import BALANCE
+from dptrees.transforms.counting import PlaceKey
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.readers.read import BALANCE
 
 
 def matched_trees(plan: ReleasePlan) -> list[TreeCounting]:

@@ -8,10 +8,10 @@ id of the key, which may have been rotated meanwhile.
 
 import json
 
-from dpcore.noise.randomness import NONCE_BYTES, draw_nonce
-from transforms import files
-from transforms.errors import ReleaseError
-from transforms.layout import MANIFEST, NONCE
+from dptrees.dpcore.noise.randomness import NONCE_BYTES, draw_nonce
+from dptrees.transforms import files
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.layout import MANIFEST, NONCE
 
 
 class NonceError(ReleaseError):

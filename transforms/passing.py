@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.errors import InputError
+from dptrees.transforms.errors import InputError
 
 # Of the system: no space, no memory, too many files, a network or a disk that does not answer.
 _PASSING = frozenset(

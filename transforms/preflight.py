@@ -16,9 +16,9 @@ from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore import __version__
-from transforms.errors import ReleaseError
-from transforms.key_reference import KeyReference
+from dptrees.dpcore import __version__
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.key_reference import KeyReference
 
 _PYTHON, _DPTREES, _KEY = (f"dptrees preflight {each}" for each in ("python", "dptrees", "key"))
 

@@ -17,16 +17,16 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.noise.source import combine_digests
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.conservation import check_balance, check_digests
-from transforms.errors import ReleaseError
-from transforms.kept_plan import check_kept
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.layout import MANIFEST, RECORD
-from transforms.nonce import check_begun
+from dptrees.dpcore.noise.source import combine_digests
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.conservation import check_balance, check_digests
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.kept_plan import check_kept
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.layout import MANIFEST, RECORD
+from dptrees.transforms.nonce import check_begun
 
 # Who learns of a draw, by its record, before its noise is drawn, and may refuse it by raising. It
 # travels to the worker, and every retry calls it again.

@@ -6,31 +6,31 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.release.guarantee import plan_manifest
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.carry import Carry, carries, check_turn
-from transforms.commit import Commit
-from transforms.count import CountRows
-from transforms.draw import DrawTrees
-from transforms.errors import InputError
-from transforms.existing_release import is_released, read_manifest
-from transforms.kept_plan import another_plan, kept_by
-from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST
-from transforms.nonce import folder_nonce, restored_nonce
-from transforms.readers.collection import ReadCollection
-from transforms.readers.read import BALANCE
-from transforms.record import RecordDraw, Witness
-from transforms.rounds import Rounds, round_count
-from transforms.unit_periods import (
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.carry import Carry, carries, check_turn
+from dptrees.transforms.commit import Commit
+from dptrees.transforms.count import CountRows
+from dptrees.transforms.draw import DrawTrees
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.existing_release import is_released, read_manifest
+from dptrees.transforms.kept_plan import another_plan, kept_by
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import MANIFEST
+from dptrees.transforms.nonce import folder_nonce, restored_nonce
+from dptrees.transforms.readers.collection import ReadCollection
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.record import RecordDraw, Witness
+from dptrees.transforms.rounds import Rounds, round_count
+from dptrees.transforms.unit_periods import (
     OpenUnits,
     SealUnits,
     begun_key_id,
     has_earlier_units,
     leaves_units,
 )
-from transforms.universe_file import share_universes
+from dptrees.transforms.universe_file import share_universes
 
 
 class ReleaseTrees(beam.PTransform):

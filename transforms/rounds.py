@@ -14,14 +14,14 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.questions.place import Place
-from dpcore.questions.roles import TreeRounds
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import check_once
-from transforms.counting import PlaceKey
-from transforms.draw import GroupKey, from_place, listed, sent_by
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.roles import TreeRounds
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import check_once
+from dptrees.transforms.counting import PlaceKey
+from dptrees.transforms.draw import GroupKey, from_place, listed, sent_by
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
 
 _LAST = "last"
 

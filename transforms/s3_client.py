@@ -12,7 +12,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 
-from transforms.passing import NO_ANSWER
+from dptrees.transforms.passing import NO_ANSWER
 
 # Beam tries again what has no status, or one of 500 and more.
 _CANNOT_ASK = 400

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 import apache_beam as beam
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.sketches.hashing import Codes
-from dpcore.sketches.prefixes import PrefixSketches
-from transforms.key_reference import KeyReference
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.sketches.hashing import Codes
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.transforms.key_reference import KeyReference
 
 Counters = Integers | bytes  # packed once they are done with
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from dpcore.questions.tables import QUANTILES
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.errors import ReleaseError
-from transforms.existing_release import ExistingReleaseError, read_manifest
-from transforms.layout import (
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.existing_release import ExistingReleaseError, read_manifest
+from dptrees.transforms.layout import (
     INPUT_LIST_NAMES,
     MANIFEST,
     NONCE,

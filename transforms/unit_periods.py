@@ -13,22 +13,22 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.questions.place import UNITS
-from dpcore.release.plan import ReleasePlan
-from transforms import files
-from transforms.carry import (
+from dptrees.dpcore.questions.place import UNITS
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import files
+from dptrees.transforms.carry import (
     SeriesError,
     left_by_run,
     run_before,
     run_folder_before,
     sealed_part,
 )
-from transforms.conservation import tree_units, unit_rows
-from transforms.draw import write_part
-from transforms.key_reference import KeyReference
-from transforms.keyed import KeyedDoFn
-from transforms.nonce import key_id_of_folder
-from transforms.readers.read import BALANCE
+from dptrees.transforms.conservation import tree_units, unit_rows
+from dptrees.transforms.draw import write_part
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.nonce import key_id_of_folder
+from dptrees.transforms.readers.read import BALANCE
 
 ShardKey = tuple[str, int]  # tree, and the shard of units
 # No rows of a shard begin so: it would be a length of 4 GB.

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.hierarchy.universe import Universe
-from dpcore.hierarchy.universe_table import universe_from_table
-from dpcore.questions.question import PublicTable
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.key_table import KeyTable
-from transforms import files
-from transforms.errors import UniverseError
-from transforms.layout import keys_name, parquet_bytes, sha256, universe_name
-from transforms.universe_parts import part_checksums, universe_of_parquet, write_universe
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.universe_table import universe_from_table
+from dptrees.dpcore.questions.question import PublicTable
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.transforms import files
+from dptrees.transforms.errors import UniverseError
+from dptrees.transforms.layout import keys_name, parquet_bytes, sha256, universe_name
+from dptrees.transforms.universe_parts import part_checksums, universe_of_parquet, write_universe
 
 # Of this process, by digest: steps of one worker share what they read.
 _LOADED: "dict[str, Shared]" = {}

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.level_labels import read_labels
-from dpcore.hierarchy.universe import Universe
-from dpcore.hierarchy.universe_table import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.level_labels import read_labels
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.universe_table import (
     leaf_picture,
     parted_universe,
     universe_from_table,
     universe_tables,
 )
-from dpcore.rows.parted import PartedIntegers
-from transforms.errors import UniverseError
+from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.transforms.errors import UniverseError
 
 _LABEL = "label"
 _UNREADABLE = "output: the leaves of a universe cannot be read where the launcher wrote them"

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import sqrt
 
 from benchmarks.accuracy.sets import DataSet
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 PERCENTILES = tuple(Fraction(percent, 100) for percent in range(1, 100))
 # Numbers of evenly spread quantiles that a user may request.

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.accuracy.cases import Privacy
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 def noise(

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from benchmarks.accuracy.cases import QUANTILES, Answers, Case
 from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
 from benchmarks.accuracy.sets import LEVELS, PROJECT, DataSet
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from pipelines.configuration import checked_configuration
-from pipelines.python.config import plain
-from pipelines.sections.error import ConfigurationError
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.pipelines.configuration import checked_configuration
+from dptrees.pipelines.python.config import plain
+from dptrees.pipelines.sections.error import ConfigurationError
 
 _TREE = "x"
 _KEY = ReleaseKey(b"accuracy: a public constant key.")

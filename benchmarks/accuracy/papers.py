@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.accuracy import linear, partitions
 from benchmarks.accuracy.cases import Answers, Case, Privacy
 from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 Estimate = Callable[[np.random.Generator, Floats, Privacy], Floats]
 

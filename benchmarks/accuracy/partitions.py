@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from benchmarks.accuracy.greedy import WeightedTree, greedy_tree, range_gram
 from benchmarks.accuracy.tasks import draw_ranges
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # Shares of the first stages, as their authors and DPBench have them.
 _DAWA_SHARE, _AHP_SHARE, _AHP_ETA = 0.25, 0.85, 0.35

@@ -12,7 +12,7 @@ from scipy.optimize import isotonic_regression
 
 from benchmarks.accuracy.cases import QUANTILES, Answers, Case
 from benchmarks.accuracy.sets import LEVELS
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 RANGES = 2000
 # Of a task: whether a release has a mean square error or a mean absolute one.

@@ -30,13 +30,13 @@ from scipy import stats
 from benchmarks.audit.claim import Claim
 from benchmarks.audit.recording import LAWS
 from benchmarks.audit.targets import TARGETS
-from dpcore.arrays import Floats
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.selection.plan import SelectionPlan
-from dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.selection.plan import SelectionPlan
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
 
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).
 NOTHING = "nothing"

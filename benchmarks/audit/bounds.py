@@ -18,14 +18,14 @@ import pyarrow as pa
 from benchmarks.audit.choice_laws import law_loss
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.recording import SECRET
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundOf, BoundQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
 
 Row = tuple[str, str]  # its unit and its key
 SIZES = (1, 2, 4, 7)

@@ -9,18 +9,18 @@ from random import Random
 from typing import Any
 
 from benchmarks.audit.trees import Draft, Palettes, ordered_domain
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 
 # Averages are of adaptive partitions.
 WHOLE_LEVELS = [each for each in Estimation if each is not Estimation.AVERAGED]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.budget import Measure
 
 # Orders of Renyi divergences: a claim of rho bounds the divergence of order a by a rho.
 ORDERS = (1.5, 2.0, 5.0, 8.0, 30.0, 40.0)

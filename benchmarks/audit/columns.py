@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from benchmarks.audit.exact import Finding, Loss
 from benchmarks.audit.recording import Draw, Place, Recorded, public_output, recorded
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.mean.workload import MeanWorkload
-from dpcore.ordered.make import make_domain
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.keys import KeyList
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.keys import KeyList
 
 Row = tuple[str, str, float | None]  # its unit, its key and its value
 KEYS = ("north", "south", "east")

@@ -47,19 +47,19 @@ from benchmarks.audit.rows import (
     tree_counts,
 )
 from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.question import Question
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.plan import ReleasePlan, total_spending
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 
 AMOUNTS = (Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(7, 3))
 STATED = ((Fraction(1), Fraction(1, 10**4)), (Fraction(3), Fraction(1, 10**3)))

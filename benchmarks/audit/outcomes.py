@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 Outcomes = Mapping[Hashable, float]
 # Two losses that differ by rounding are one.

@@ -35,12 +35,12 @@ from benchmarks.audit.rows import (
     sparse_leaf_counts,
 )
 from benchmarks.audit.trees import sparse_draft
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ROW_UNITS
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sparse.publication import publish_shard
 
 STATED = (
     (Fraction(1), Fraction(1, 10**2)),

@@ -19,15 +19,15 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import Bits, PlacedStreams, ReleaseKey
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.sparse import question as sparse_question
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import Bits, PlacedStreams, ReleaseKey
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.sparse import question as sparse_question
 
 # The tree, the key, the chunk, the level, and how many draws that stream had before; of noise that
 # is drawn where nodes are looked at, the purpose is in the key's place, and how often is counted by

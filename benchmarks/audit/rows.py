@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain, TimestampDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.question import Question
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
-from dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.sparse.question import SparseQuestion
 
 Row = tuple[Any, ...]
 NOT_NUMBERS = (None, math.nan, math.inf, -math.inf, 1e300, -1e300)

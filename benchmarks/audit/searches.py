@@ -25,12 +25,12 @@ from benchmarks.audit.recording import NamedStream, Noise, exchanged_samples
 from benchmarks.audit.rows import (
     Integers,
 )
-from dpcore.arrays import Floats
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import RandomStream
-from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 
 # Thresholds are distinguished by multiples of this, larger than every count and threshold here.
 _SPREAD = 2**40

@@ -25,17 +25,17 @@ from benchmarks.audit.outcomes import PrivacyLoss
 from benchmarks.audit.recording import SECRET
 from benchmarks.audit.rows import Palette, Palettes, Row, batches
 from benchmarks.audit.units import COLUMN, UNITS, neighboring_units
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.selection import SelectionLaw
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.selection import question as selection_question
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan, counted_once
-from dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.selection import SelectionLaw
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.selection import question as selection_question
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
+from dptrees.dpcore.selection.question import SelectionQuestion
 
 STATED = (
     (Fraction(1), Fraction(1, 10)),

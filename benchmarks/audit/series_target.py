@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.audit.target import NAME, Target
-from dpcore.arrays import Floats
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.place import STATE, Place
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.series.carried_counts import CarriedCounts
-from dpcore.series.linear import scaled
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import TemporalTree
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.place import STATE, Place
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.series.carried_counts import CarriedCounts
+from dptrees.dpcore.series.linear import scaled
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import TemporalTree
 
 PERIODS = 2
 

@@ -17,24 +17,24 @@ import pyarrow as pa
 
 from benchmarks.audit.exact import Finding, Loss
 from benchmarks.audit.recording import Draw, KnownCounts, Place, Recorded, recorded
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.mean.workload import MeanWorkload
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import STATE, UNITS
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.release.in_memory import RunBefore, release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.keys import KeyList
-from dpcore.series.runs import Series
-from dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.place import STATE, UNITS
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.workload import SeriesWorkload
 
 Row = tuple[str, str, int]  # its unit, its key and its value
 Days = list[list[Row]]  # the rows of each period

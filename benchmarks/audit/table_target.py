@@ -11,17 +11,17 @@ import numpy as np
 
 from benchmarks.audit.claim import Claim
 from benchmarks.audit.target import NAME, Target
-from dpcore.arrays import Floats
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.table.domain import TableDomain
-from dpcore.table.noisy_sums import NoisySum
-from dpcore.table.question import TableQuestion
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.noisy_sums import NoisySum
+from dptrees.dpcore.table.question import TableQuestion
 
 # Rows of cells (0, 0), (0, 1), (1, 0) and (1, 1): so dependent that the pair is chosen for sure.
 _ROWS = (4000, 3, 2, 4000)

@@ -39,20 +39,20 @@ from benchmarks.audit.recording import (
 from benchmarks.audit.rows import Palettes, batches, neighboring_rows
 from benchmarks.audit.trees import ordered_domain
 from benchmarks.audit.units import neighboring_units, with_units
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import Chosen, flipped, weighed
-from dpcore.marginals import choosing
-from dpcore.marginals.plan import MarginalsPlan, PairDesign
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
-from dpcore.release.in_memory import _bounded_increments, _plain_increments
-from dpcore.release.plan import ReleasePlan
-from dpcore.table.counter import ALL_TABLES
-from dpcore.table.domain import TableDomain
-from dpcore.table.question import TableQuestion
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choice import Chosen, flipped, weighed
+from dptrees.dpcore.marginals import choosing
+from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.release.in_memory import _bounded_increments, _plain_increments
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.table.counter import ALL_TABLES
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.question import TableQuestion
 
 NAME = "table"
 AMOUNTS = (Fraction(1, 10), Fraction(1), Fraction(7, 3), Fraction(20))

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.audit.claim import Claim
-from dpcore.arrays import Floats
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
 
 NAME = "tree"
 

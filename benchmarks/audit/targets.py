@@ -21,50 +21,50 @@ from benchmarks.audit.series_target import SeriesTarget
 from benchmarks.audit.table_target import wide_table
 from benchmarks.audit.target import NAME, Target
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.arrays import Floats
-from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.question import ExponentialQuestion
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.planner import listed_tree, plan_strategy
-from dpcore.factorised.read import Read
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular.planner import with_equal_shares
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.sums import MeasureColumn
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan, counted_once
-from dpcore.selection.question import SelectionQuestion
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sparse.labels import PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion
-from dpcore.thresholds.forest import TreeThresholds
-from dpcore.thresholds.plan import ThresholdRound
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Consistency, TreePlan
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundOf, BoundQuestion
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.exponential.mechanism import ExponentialMechanism
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.planner import listed_tree, plan_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.irregular.planner import with_equal_shares
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
+from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sparse.labels import PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.thresholds.forest import TreeThresholds
+from dptrees.dpcore.thresholds.plan import ThresholdRound
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Consistency, TreePlan
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
 
 # Exact counts of a box are in many shards, whatever their number.
 BOX_COST = 3

@@ -25,19 +25,19 @@ from benchmarks.audit.rows import (
     neighboring_rows,
 )
 from benchmarks.audit.searches import threshold_loss
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.keys import KeyList
-from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_paths
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.thresholds.forest import ThresholdForest, TreeThresholds
+from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
 TREES = (("a", "b"), ("a", "b/c", "b/d"), ("a/b",), ("a", "b/c"), ("a",))
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)

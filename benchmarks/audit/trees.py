@@ -25,35 +25,39 @@ from benchmarks.audit.rows import (
     moment_palette,
     number_palette,
 )
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.planner import plan_mechanism, plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain, TimestampDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_paths,
+)
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[[Budget], Question]
 KEYS = ("AA", "DL", "UA")

@@ -30,16 +30,16 @@ from benchmarks.audit.rows import Palette, Palettes, Row, batches, random_row
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import shows_more, threshold_plan, threshold_question
 from benchmarks.audit.trees import sparse_draft
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Increments
-from dpcore.questions.question import Question
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.in_memory import _bounded_increments
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.in_memory import _bounded_increments
+from dptrees.dpcore.release.plan import ReleasePlan
 
 COLUMN, HEAVY = "person", "heavy"
 OTHERS = ("a", "b", "c", "d")

@@ -26,10 +26,10 @@ from benchmarks.audit.rows import (
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
 from benchmarks.audit.trees import hierarchy_draft, ordered_draft, sparse_draft
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.release.plan import ReleasePlan
 
 # What the trees spend that share a rho, and what the pure and the sparse tree spend.
 _SHARED = (Fraction(1), Fraction(1, 10**4))

@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpcore.arithmetic.elementary import expm1, log
-from dpcore.papers.cdf_errors import (
+from dptrees.dpcore.arithmetic.elementary import expm1, log
+from dptrees.dpcore.papers.cdf_errors import (
     Amount,
     checked_leaves,
     positive,
     refined_error_from_variances,
     tree_error_from_variances,
 )
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.trees.uniform import MAX_LEAVES
 
 # Each level at least doubles the leaves.
 _MAX_HEIGHT = MAX_LEAVES.bit_length() - 1

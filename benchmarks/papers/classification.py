@@ -21,12 +21,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.thresholds.heavy_nodes import classify_forest, whole_tree
-from dpcore.thresholds.sparse_vector import SparseVectorParameters
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.thresholds.heavy_nodes import classify_forest, whole_tree
+from dptrees.dpcore.thresholds.sparse_vector import SparseVectorParameters
+from dptrees.dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

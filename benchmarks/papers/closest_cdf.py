@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
-from dpcore.trees.closest_cdf import read_estimates, with_last
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.trees.closest_cdf import read_estimates, with_last
 
 Distance = Callable[[Integers, Floats], npt.ArrayLike]
 

@@ -17,12 +17,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.sums import hypotenuse
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.thresholds.heavy_nodes import tree_weights
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.thresholds.heavy_nodes import tree_weights
+from dptrees.dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,8 @@ def bound_error(
 
     Source: Ghazi et al., Lemma 3.3.
 
-    >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> tree, bound = UniformTree(leaves=2, fanouts=(2,)), ErrorBound(
     ...     depth=2, epsilon=Fraction(8), delta=Fraction(1, 100))
     >>> clipped = bound_error(tree, np.array([5, 9]), [np.array([0]), np.array([5, 99])],

@@ -16,11 +16,11 @@ import numpy as np
 
 from benchmarks.papers.prime_factors import factorised, is_prime
 from benchmarks.papers.real_fanouts import optimal_fanout
-from dpcore.arrays import Integers
-from dpcore.papers.cdf_errors import checked_leaves
-from dpcore.papers.level_budgets import VARIANCE_POWER, integer_root
-from dpcore.privacy.budget import Measure
-from dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.papers.cdf_errors import checked_leaves
+from dptrees.dpcore.papers.level_budgets import VARIANCE_POWER, integer_root
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.trees.uniform import MAX_LEAVES
 
 Fanouts = tuple[int, ...]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.refusal import Refusal
-from dpcore.sketches.hashing import Codes
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.hashing import Codes
 
 Estimate = Callable[[int, Codes], Floats]  # of a level and prefixes of as many bits
 

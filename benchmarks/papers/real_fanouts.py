@@ -15,11 +15,11 @@ from fractions import Fraction
 from functools import cache
 
 from benchmarks.papers.cdf_errors import level_variance
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arithmetic.sums import integer_power
-from dpcore.papers.cdf_errors import Amount, checked_leaves
-from dpcore.papers.level_budgets import VARIANCE_POWER, exact_budget, integer_root
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arithmetic.sums import integer_power
+from dptrees.dpcore.papers.cdf_errors import Amount, checked_leaves
+from dptrees.dpcore.papers.level_budgets import VARIANCE_POWER, exact_budget, integer_root
+from dptrees.dpcore.privacy.budget import Measure
 
 # Binary digits of a root behind its point.
 _ROOT_BITS = 60

@@ -24,10 +24,10 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.papers.classification import Classification, classify
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
+from dptrees.dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,13 +27,13 @@ from functools import cached_property
 
 from benchmarks.papers.classification import Classification
 from benchmarks.papers.reduction import Reduction, reduce_to_classification
-from dpcore.arithmetic.elementary import expm1, log, log1p
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.privacy.group import check_budget, rounded_down
-from dpcore.thresholds.heavy_nodes import tree_weights
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arithmetic.elementary import expm1, log, log1p
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.privacy.group import check_budget, rounded_down
+from dptrees.dpcore.thresholds.heavy_nodes import tree_weights
+from dptrees.dpcore.trees.shape import Shape
 
 # Covers that rounding and float64's.
 _ROUNDING = 1e-9
@@ -214,8 +214,8 @@ def estimate(
     Source: Ghazi et al., Algorithm 4, corrected.
 
     >>> import numpy as np
-    >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> parameters = Estimation(
     ...     depth=2, alpha=Fraction(1, 2), epsilon=Fraction(1), delta=Fraction(1, 10**6),
     ...     eta=Fraction(1, 100), tau_min=Fraction(5 * 10**5))

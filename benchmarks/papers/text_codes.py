@@ -17,9 +17,9 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.randomness import RandomStream
-from dpcore.rows.column import is_text
-from dpcore.sketches.hashing import Codes
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.rows.column import is_text
+from dptrees.dpcore.sketches.hashing import Codes
 
 
 class TextHash:
@@ -28,7 +28,7 @@ class TextHash:
     Args:
         stream: where the seed is drawn from, not read before.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> codes = TextHash(public_stream("doc")).codes(pa.array(["a", "b", "a"]))
     >>> codes.dtype, bool(codes[0] == codes[2]), bool(codes[0] == codes[1])
     (dtype('uint64'), True, False)

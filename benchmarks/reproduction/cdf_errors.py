@@ -16,11 +16,11 @@ from benchmarks.papers.cdf_errors import (
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.uniform.plan import Estimator, TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 LEAVES = 256
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))

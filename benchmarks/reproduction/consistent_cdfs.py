@@ -13,7 +13,7 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, measured, table
 from benchmarks.reproduction.simulation import Floats, Integers, Mean, simulate
-from dpcore.uniform.plan import Consistency, Estimator, TreePlan
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 LEAVES, ROWS, EPSILON = 997, 900, Fraction(1, 10)
 PAPER_RUNS, RERUN_RUNS = 100, 200

@@ -12,13 +12,13 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.papers.cdf_errors import tree_error_from_variances
-from dpcore.papers.level_budgets import optimal_level_budgets
-from dpcore.privacy.budget import Measure
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.prefix_error import mean_prefix_variance
-from dpcore.uniform.strategies import search_strategies
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.papers.cdf_errors import tree_error_from_variances
+from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.uniform.strategies import search_strategies
 
 # Measured by simulation up to here: runs of more leaves are fewer.
 MEASURED_LEAVES = 4096

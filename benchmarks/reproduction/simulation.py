@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.forest import LevelSolution, PrefixSolution
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import Consistency, TreePlan
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import Consistency, TreePlan
 
 # Public, and so of no use for a release: it makes the figures the same in every run.
 KEY = ReleaseKey(bytes(range(32)))

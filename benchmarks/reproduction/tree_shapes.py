@@ -22,9 +22,9 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.papers.level_budgets import optimal_level_budgets
-from dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 Fanouts = tuple[int, ...]
 REFINED_SHAPES: tuple[Fanouts, ...] = ((16, 16), (4,) * 4, (2,) * 8)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.synthetic.hierarchy import diameters
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 NOISE = 10 * math.sqrt(2)
 SKETCH = 5.0

@@ -34,8 +34,8 @@ from benchmarks.synthetic.machine_learning import (
 )
 from benchmarks.synthetic.table_generators import by_peer, by_table, pure_budget, stated_budget
 from benchmarks.wide_tables import ORDERED_OF_ADULT, PEERS
-from dpcore.arrays import Integers
-from dpcore.marginals.shape import TableShape
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.shape import TableShape
 
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORED = Path(__file__).with_name("classifier_scores.json")

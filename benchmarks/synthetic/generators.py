@@ -20,11 +20,11 @@ from benchmarks.synthetic.grown_tree import ExactCounts, Step, above_noise, grow
 from benchmarks.synthetic.hierarchy import depth
 from benchmarks.synthetic.partition import Partition, whole_cube
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
-from dpcore.arrays import Floats
-from dpcore.levels.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 PLANNED_LEAVES = 2**16
 

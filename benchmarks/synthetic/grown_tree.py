@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.synthetic.hierarchy import depth, encode_points, make_partition
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # The variance of what nobody measured.
 UNKNOWN = 1e18

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 
 def depth(dimensions: int) -> int:

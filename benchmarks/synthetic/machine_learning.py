@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.synthetic.generators import Generator
-from dpcore.arrays import Integers
+from dptrees.dpcore.arrays import Integers
 
 # (m, c) rows, as many synthetic ones as there are of these, from an rng.
 Synthesize = Callable[[Integers, np.random.Generator], Integers]

@@ -15,7 +15,7 @@ from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic.hierarchy import box_intervals, depth, encode_points
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 # Ground metrics by the names that SciPy gives them; Holland et al. have l-infinity.
 METRICS = {"linf": "chebyshev", "l1": "cityblock", "l2": "euclidean"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

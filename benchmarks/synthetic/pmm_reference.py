@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.privhp_reference import PrivHP
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 def mechanism(rows: int, epsilon: float) -> PrivHP:

@@ -15,7 +15,7 @@ from benchmarks.synthetic.bounds import level_budgets
 from benchmarks.synthetic.grown_tree import ExactCounts, enforced
 from benchmarks.synthetic.hierarchy import make_partition
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.synthetic.grown_tree import ExactCounts
 from benchmarks.synthetic.hierarchy import depth, make_partition
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 DEEPEST = 40
 

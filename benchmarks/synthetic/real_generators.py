@@ -16,19 +16,19 @@ from benchmarks.synthetic.generators import Generator, Released, sparse_bytes
 from benchmarks.synthetic.grown_tree import ExactCounts
 from benchmarks.synthetic.hierarchy import depth
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.number import NumberDomain
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.plan import Holding
-from dpcore.partitions.planner import plan_partition, plan_privtree
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
 
 TREE = "box"
 # A column's bits: a double's integers of cells, and sides of a part that a double can halve.

@@ -26,7 +26,7 @@ from benchmarks.synthetic.hierarchy import depth as deepest
 from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.sources import SOURCES
 from benchmarks.synthetic.study import COLUMNS, Extent, distance, mapped, streams
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 Steps = Callable[[int, float, int], list[Step]]
 SIZES = ((10_000, 1.0), (100_000, 0.1))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 Source = Callable[[np.random.Generator, int, int], Floats]
 ADULT_COLUMNS = (

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from benchmarks.synthetic.partition import Partition
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 def walk(levels: int, scale: float, rng: np.random.Generator) -> Floats:

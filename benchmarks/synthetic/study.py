@@ -19,7 +19,7 @@ from benchmarks.synthetic.generators import effective_depth
 from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from benchmarks.synthetic.sources import SOURCES, multifractal
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 # Of PMM, one column of Beta(2, 8), epsilon 1: rows and expected W1.
 KNOWN = {1_000: 0.0113, 4_000: 0.0029, 8_000: 0.0017}

@@ -14,16 +14,16 @@ import numpy as np
 
 from benchmarks.synthetic.machine_learning import Synthesize
 from benchmarks.wide_tables import DELTA, peer_rows
-from dpcore.arrays import Integers
-from dpcore.marginals.measuring import measure_tables
-from dpcore.marginals.model import TableModel
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.measuring import measure_tables
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 
 def by_table(shape: TableShape, budget: Budget) -> Synthesize:

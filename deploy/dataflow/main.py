@@ -16,11 +16,11 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.command import main
-from pipelines.faults.outcome import failure_outcome
-from pipelines.terminal_text import print_line
-from transforms import files
-from transforms.errors import ReleaseError
+from dptrees.pipelines.command import main
+from dptrees.pipelines.faults.outcome import failure_outcome
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.transforms import files
+from dptrees.transforms.errors import ReleaseError
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,14 +11,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn import DrawnTree
-from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
-from dpcore.adaptive.intervals import quantile_ends
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.arrays import Floats, Integers
-from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError, merged_runs
-from dpcore.questions.intervals import Ends
+from dptrees.dpcore.adaptive.drawn import DrawnTree
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
+from dptrees.dpcore.adaptive.intervals import quantile_ends
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.answer_errors import (
+    AnswerErrors,
+    LeafRun,
+    SumBounds,
+    SumError,
+    merged_runs,
+)
+from dptrees.dpcore.questions.intervals import Ends
 
 
 class AdaptiveAnswerErrors(AnswerErrors):

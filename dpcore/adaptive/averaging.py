@@ -40,9 +40,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.trees.explanations import PENALTY, weigh_explanations
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.trees.explanations import PENALTY, weigh_explanations
+from dptrees.dpcore.trees.shape import Shape
 
 # A measurement and its variance, infinite where a node has none.
 Measured = tuple[Integers | None, Floats | float]

@@ -7,17 +7,17 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.planner import plan_adaptive, rule_fanouts
-from dpcore.adaptive.predicted_counts import adaptive_count_error
-from dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split, rows_of_adaptive
-from dpcore.levels.candidate import Candidate
-from dpcore.levels.planner import predicted_error
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.repair.error import CountError, assumed_rows
-from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Consistency
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.planner import plan_adaptive, rule_fanouts
+from dptrees.dpcore.adaptive.predicted_counts import adaptive_count_error
+from dptrees.dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split, rows_of_adaptive
+from dptrees.dpcore.levels.candidate import Candidate
+from dptrees.dpcore.levels.planner import predicted_error
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.repair.error import CountError, assumed_rows
+from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.plan import Consistency
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,8 @@ class AdaptiveTree(AdaptiveCandidate):
         consistency: which integers accompany the estimates.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> AdaptiveTree().mechanism(TreeSetting(
     ...     leaves=4096, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))).plan.tree.leaves

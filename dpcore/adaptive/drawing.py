@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import to_children
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.trees.forest import Measurements
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.solving import to_children
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.trees.forest import Measurements
+from dptrees.dpcore.trees.shape import Shape
 
 
 class Kinds(NamedTuple):

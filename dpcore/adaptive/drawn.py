@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import DrawnPrefixes
-from dpcore.adaptive.solving import leaf_spans
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.roots import DrawnPrefixes
+from dptrees.dpcore.adaptive.solving import leaf_spans
+from dptrees.dpcore.arrays import Floats, Integers
 
 
 class DrawnTree:
@@ -31,9 +31,9 @@ class DrawnTree:
     Raises:
         ValueError: as `DrawnTrees`.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> from fractions import Fraction
     >>> plan = AdaptivePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,

@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.adaptive.drawing import Kinds, first_variances, may_end
-from dpcore.adaptive.holders import Holders, Nodes
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
-from dpcore.adaptive.solving import (
+from dptrees.dpcore.adaptive.drawing import Kinds, first_variances, may_end
+from dptrees.dpcore.adaptive.holders import Holders, Nodes
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.solving import (
     FromBelow,
     leaf_from_below,
     leaf_spans,
     one_down,
     parents_from_below,
 )
-from dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
 
 # The rows of one level that a release lists: which nodes, (m,), and of each key their numbers.
 Listed = tuple[Integers, Floats | Integers]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.noise.laws import exact_scale
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 
 def level_entries(plan: AdaptivePlan) -> list[dict[str, object]]:

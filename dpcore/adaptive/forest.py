@@ -15,18 +15,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.adaptive.averaging import (
+from dptrees.dpcore.adaptive.averaging import (
     Average,
     Explained,
     average_down,
     explain_leaf,
     explain_parents,
 )
-from dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
-from dpcore.adaptive.holders import Holders, Nodes
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnLevel, DrawnPrefixes
-from dpcore.adaptive.solving import (
+from dptrees.dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
+from dptrees.dpcore.adaptive.holders import Holders, Nodes
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.solving import (
     FromBelow,
     leaf_from_below,
     leaf_spans,
@@ -34,21 +34,21 @@ from dpcore.adaptive.solving import (
     parents_from_below,
     to_children,
 )
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.refusal import Refusal
-from dpcore.trees.chunks import (
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.trees.chunks import (
     CHUNK_LEAVES,
     Chunk,
     Chunking,
     IrregularChunking,
     UniformChunking,
 )
-from dpcore.trees.consistency import root_count
-from dpcore.trees.exact_sums import level_sums
-from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.consistency import root_count
+from dptrees.dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.uniform import UniformTree
 
 Spans = tuple[Integers, Integers]
 
@@ -68,10 +68,10 @@ class AdaptiveForest:
         Refusal: a tree so large that the roots of its chunks are too many for one worker.
         ValueError: several keys for a plan that pays for one tree.
 
-    >>> from dpcore.adaptive.planner import plan_adaptive
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> from fractions import Fraction
     >>> plan = plan_adaptive(TreeSetting(
     ...     leaves=100, unit=ADD_REMOVE_ROW,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.adaptive.candidate import AdaptiveCandidate
-from dpcore.adaptive.hierarchy_planner import (
+from dptrees.dpcore.adaptive.candidate import AdaptiveCandidate
+from dptrees.dpcore.adaptive.hierarchy_planner import (
     Planned,
     is_worth_it,
     plan_adaptive_hierarchy,
     predicted_rmse,
 )
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.levels.irregular_candidate import IrregularSetting, best_split
-from dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.levels.irregular_candidate import IrregularSetting, best_split
+from dptrees.dpcore.questions.tree_question import TreeQuestion
 
 
 @dataclass(frozen=True, kw_only=True)

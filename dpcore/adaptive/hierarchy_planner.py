@@ -26,18 +26,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import predicted_level_rmse
-from dpcore.irregular.variances import NodeVariances
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Measure
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import predicted_level_rmse
+from dptrees.dpcore.irregular.variances import NodeVariances
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shape import Shape
 
 # A node is split where its noisy count is at least so many times the error that splitting adds.
 _MULTIPLES = {Measure.EPSILON: 2.0, Measure.RHO: 1.5}

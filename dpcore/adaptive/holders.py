@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 _HALF_BITS = 20
 # Quotients of integers below 2^52 are exact in floating point once they are rounded down: one that

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
-from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.arrays import Floats
-from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.intervals import Differences, Ends, IntervalRule, Intervals
-from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+from dptrees.dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.intervals import clipped_intervals
+from dptrees.dpcore.questions.intervals import Differences, Ends, IntervalRule, Intervals
+from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
 
 class AdaptiveIntervals(IntervalRule):

@@ -13,21 +13,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
-from dpcore.adaptive.entry import in_words, level_entries, named_level_entries
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.intervals import AdaptiveIntervals
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.reported_errors import node_errors, point_errors
-from dpcore.adaptive.roots import ENDED, AdaptiveRoots, AveragedRoots, DrawnLevel
-from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.questions.intervals import IntervalRule
-from dpcore.questions.mechanism import ChunkLayout, Mechanism, ReportedErrors
-from dpcore.refusal import Refusal
-from dpcore.trees.forest import LevelSolution
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Consistency
+from dptrees.dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
+from dptrees.dpcore.adaptive.entry import in_words, level_entries, named_level_entries
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.intervals import AdaptiveIntervals
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.reported_errors import node_errors, point_errors
+from dptrees.dpcore.adaptive.roots import ENDED, AdaptiveRoots, AveragedRoots, DrawnLevel
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.questions.intervals import IntervalRule
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism, ReportedErrors
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.trees.forest import LevelSolution
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Consistency
 
 CONSISTENCIES = (Consistency.TOP_DOWN, Consistency.AVERAGED)
 

@@ -45,14 +45,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity, noise_law
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shape import Shape
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 LEAST_VARIANCE = 1e-60
@@ -77,8 +77,8 @@ class AdaptivePlan(Coded):
         ValueError: amounts or thresholds that do not fit the tree, or exceed the budget; an exact
             root where the relation or the keys forbid it.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> plan = AdaptivePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

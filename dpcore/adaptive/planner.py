@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.arithmetic.elementary import exp2, log, log2
-from dpcore.arithmetic.sums import integer_power
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.arithmetic.elementary import exp2, log, log2
+from dptrees.dpcore.arithmetic.sums import integer_power
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 # Of the budget of a level that decides, what its decisions get where they are apart.
 DECISION_PART = Fraction(1, 5)
@@ -69,8 +69,8 @@ def most_rows(setting: TreeSetting) -> float:
     than the counts of a tree planned for estimates: they are on public shapes of data, in the
     geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> most_rows(TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
     ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     30000.0

@@ -17,21 +17,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import rows_in_noise, rule_thresholds
-from dpcore.adaptive.whole_levels import if_all_split
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Measure
-from dpcore.repair.error import CountError
-from dpcore.repair.readings import objective_reading, reference_histograms
-from dpcore.repair.references import Distribution, rows_below
-from dpcore.trees.chunks import Chunk, UniformChunking
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import Objective
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import rows_in_noise, rule_thresholds
+from dptrees.dpcore.adaptive.whole_levels import if_all_split
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.repair.error import CountError
+from dptrees.dpcore.repair.readings import objective_reading, reference_histograms
+from dptrees.dpcore.repair.references import Distribution, rows_below
+from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import Objective
 
 # A tree of more leaves is not simulated: it would take longer than the rest of the plan.
 MOST_LEAVES = 2**14
@@ -65,11 +65,11 @@ def adaptive_count_error(
     Returns:
         The errors, in the objective's unit; None of trees of one leaf or more than 16,384.
 
-    >>> from dpcore.adaptive.planner import plan_adaptive
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.uniform.objectives import CDF
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.uniform.objectives import CDF
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> plan = plan_adaptive(TreeSetting(
     ...     leaves=64, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))), counts=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.questions.intervals import IntervalRule
-from dpcore.questions.mechanism import ReportedErrors
-from dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTrees, listed_nodes
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.questions.intervals import IntervalRule
+from dptrees.dpcore.questions.mechanism import ReportedErrors
+from dptrees.dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
 
 
 def node_errors(

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.averaging import Average
-from dpcore.adaptive.holders import Holders, Nodes
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+from dptrees.dpcore.adaptive.averaging import Average
+from dptrees.dpcore.adaptive.holders import Holders, Nodes
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
 # Of a nodes table: the level of the node that was not split, itself or one above; null where it was
 # split.

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.adaptive.holders import Holders, Nodes
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_consistency import split_among_children
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.adaptive.holders import Holders, Nodes
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.irregular_consistency import split_among_children
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import most_rows
-from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import most_rows
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 # Decisions that are measured apart cost so much that whole levels win this much earlier (measured
 # as `benchmarks/adaptive.py` does: at 4,096 cells estimates are closer up to 10,000 rows times
@@ -37,10 +37,10 @@ def if_all_split(plan: AdaptivePlan) -> TreePlan:
 def noise_if_all_split(plan: AdaptivePlan) -> float:
     """The root mean square of the errors of all CDF points in rows, if every node is split.
 
-    >>> from dpcore.adaptive.planner import plan_adaptive
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> setting = TreeSetting(
     ...     leaves=4096, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -26,12 +26,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.codec import coded
-from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided, prefix_margin
-from dpcore.errors.law import ErrorLaw
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided, prefix_margin
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.budget import Measure
 
 # Noise so wide that its lattice does not show.
 _WIDE = Fraction(2**12)

@@ -1,6 +1,6 @@
 """Floating-point functions that give the same bits on every processor.
 
-Floor 0: imports from dpcore.arrays alone. `FACE` lists the package's public API, by module;
+Floor 0: imports from dptrees.dpcore.arrays alone. `FACE` lists the package's public API, by module;
 all else is private and may change (tests/test_rooms.py checks both).
 """
 

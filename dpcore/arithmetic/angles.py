@@ -15,8 +15,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import elementwise, polynomial
-from dpcore.arrays import Floats, Numbers
+from dptrees.dpcore.arithmetic.elementary import elementwise, polynomial
+from dptrees.dpcore.arrays import Floats, Numbers
 
 _PER_QUARTER = 0.6366197723675814
 # pi / 2 in parts of 33 bits, and what is left.

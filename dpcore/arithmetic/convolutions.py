@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # The largest size of a term of a product of slices, 2^46: see above.
 _TERM_BITS = 46

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 class Dual:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from dpcore.arrays import Floats, Numbers
+from dptrees.dpcore.arrays import Floats, Numbers
 
 # A number or an array: what the kernels compute with alike.
 Real = TypeVar("Real", float, Floats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 def interpolated(x: npt.ArrayLike, places: npt.ArrayLike, values: npt.ArrayLike) -> Floats:

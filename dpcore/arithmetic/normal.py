@@ -15,8 +15,15 @@ from typing import Any, overload
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import elementwise, exp, exp_kernel, log, log1p, polynomial
-from dpcore.arrays import Floats, Numbers
+from dptrees.dpcore.arithmetic.elementary import (
+    elementwise,
+    exp,
+    exp_kernel,
+    log,
+    log1p,
+    polynomial,
+)
+from dptrees.dpcore.arrays import Floats, Numbers
 
 # Numerators and denominators, from the constant up.
 _NEAR = (

@@ -21,8 +21,8 @@ import math
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats
 
 # Parts of 1e-13 are left out at either end, and 2e-14 by the rule.
 _ENDS, _STEP = 1e-13, 0.3

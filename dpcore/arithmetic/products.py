@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # Integers of floating point are exact up to here.
 _EXACT_BITS = 53

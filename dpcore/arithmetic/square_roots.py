@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.products import gram_residual
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic.products import gram_residual
+from dptrees.dpcore.arrays import Floats
 
 # Bits of a start, relative to its largest entry: two slices of a product.
 _START_BITS = 42

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 def dot(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

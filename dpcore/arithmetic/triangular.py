@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arithmetic.products import product
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic.products import product
+from dptrees.dpcore.arrays import Floats
 
 _BLOCK = 64
 

@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.bounding.runs import UnitRuns, Words
-from dpcore.bounding.unit_ids import Blocks, value_ids
-from dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.bounding.runs import UnitRuns, Words
+from dptrees.dpcore.bounding.unit_ids import Blocks, value_ids
+from dptrees.dpcore.noise.source import KeyedChoices
 
 # Occurrences that are hashed and sorted at a time: their arrays stay near the processor.
 _SLICE = 2**16
@@ -68,8 +68,8 @@ class RowChoice:
         choices: under whose key and release it is made.
         tree: its name.
 
-    >>> from dpcore.noise.randomness import ReleaseKey
-    >>> from dpcore.bounding.runs import Form
+    >>> from dptrees.dpcore.noise.randomness import ReleaseKey
+    >>> from dptrees.dpcore.bounding.runs import Form
     >>> choice = RowChoice(RowBounds(rows=3), KeyedChoices(key=ReleaseKey(bytes(32)), release="r"),
     ...                    "delays")
     >>> runs = UnitRuns(

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Flags, Integers
-from dpcore.bounding.runs import distinct_units
-from dpcore.bounding.unit_ids import Blocks
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import counts_digest
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.bounding.runs import distinct_units
+from dptrees.dpcore.bounding.unit_ids import Blocks
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import counts_digest
 
 _LEAST_UNITS = 2**8
 _NUMBER = "<u2"

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Integers
-from dpcore.bounding.unit_ids import Blocks
-from dpcore.questions.place import Increments
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.bounding.unit_ids import Blocks
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 
 Words = npt.NDArray[np.uint64]
 

@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.bounding.unit_values import NEEDED as DECLARED_NEEDED
-from dpcore.bounding.unit_values import declared_values, is_readable_as
-from dpcore.noise.randomness import KeyedBlocks
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.unit import PrivacyUnit, UnitType
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.bounding.unit_values import NEEDED as DECLARED_NEEDED
+from dptrees.dpcore.bounding.unit_values import declared_values, is_readable_as
+from dptrees.dpcore.noise.randomness import KeyedBlocks
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.unit import PrivacyUnit, UnitType
+from dptrees.dpcore.rows.column import (
     AnyArray,
     fixed_width_values,
     is_text,
@@ -42,8 +42,8 @@ from dpcore.rows.column import (
     missing_rows,
     null_rows,
 )
-from dpcore.rows.number_texts import text_buffers
-from dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.rows.number_texts import text_buffers
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
 
 Blocks = npt.NDArray[np.uint64]  # (n, 2): the halves of blocks of 16 bytes
 
@@ -73,7 +73,7 @@ class UnitIds:
         choices: under whose key and release they are made.
         type: of the values; None: as they are stored.
 
-    >>> from dpcore.noise.randomness import ReleaseKey
+    >>> from dptrees.dpcore.noise.randomness import ReleaseKey
     >>> ids = UnitIds(KeyedChoices(key=ReleaseKey(bytes(32)), release="flights"))
     >>> numbers, missing = ids.row_ids([pa.array([7, None, 3], pa.int8())])
     >>> floats, _ = ids.row_ids([pa.array([3.0, 7.0])])

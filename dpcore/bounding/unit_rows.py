@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.bounding.choice import RowBounds, RowChoice
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.bounding.runs import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.bounding.choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.runs import (
     Form,
     RowArrays,
     UnitRuns,
@@ -28,12 +28,12 @@ from dpcore.bounding.runs import (
     merged,
     shard_numbers,
 )
-from dpcore.bounding.unit_ids import Blocks, Units
-from dpcore.noise.source import KeyedChoices
-from dpcore.questions.place import Increments, RowIncrements
-from dpcore.questions.roles import UnitRows
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.packing import narrowed
+from dptrees.dpcore.bounding.unit_ids import Blocks, Units
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.questions.place import Increments, RowIncrements
+from dptrees.dpcore.questions.roles import UnitRows
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.packing import narrowed
 
 # More shards need less memory where they are bounded; a worker holds the rows of one at a time.
 SHARDS = 64

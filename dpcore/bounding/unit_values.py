@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.privacy.unit import UnitType
-from dpcore.rows.column import is_text, large_texts
-from dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.privacy.unit import UnitType
+from dptrees.dpcore.rows.column import is_text, large_texts
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
 
 _INTEGER = r"^\s*([+-]?)0*([0-9]+)(\.0*)?\s*$"
 NEEDED = {

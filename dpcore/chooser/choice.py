@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.adaptive.candidate import AdaptiveCandidate
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.levels.candidate import TreeWorkload
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import Keys
+from dptrees.dpcore.adaptive.candidate import AdaptiveCandidate
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.levels.candidate import TreeWorkload
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.whole_levels import if_all_split, rows_of_adaptive
-from dpcore.chooser.choice import MechanismChoice
-from dpcore.exponential.better import is_better
-from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.exponential.question import ExponentialQuestion
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Measure
-from dpcore.questions.workload import Noise, ReleaseTerms, Share, Workload
-from dpcore.refusal import Refusal
-from dpcore.repair.error import assumed_rows
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.whole_levels import if_all_split, rows_of_adaptive
+from dptrees.dpcore.chooser.choice import MechanismChoice
+from dptrees.dpcore.exponential.better import is_better
+from dptrees.dpcore.exponential.mechanism import ExponentialMechanism
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.repair.error import assumed_rows
 
 # From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
 # standard deviations of the noise), the counts of a strategy were closer in all that was measured.

@@ -19,15 +19,15 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.bounding.unit_ids import has_ids, value_ids
-from dpcore.codec import Coded
-from dpcore.noise.randomness import KeyedBlocks
-from dpcore.questions.place import Increments, RowIncrements
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import Keys
-from dpcore.rows.policies import check_column
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.bounding.unit_ids import has_ids, value_ids
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.noise.randomness import KeyedBlocks
+from dptrees.dpcore.questions.place import Increments, RowIncrements
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import Keys
+from dptrees.dpcore.rows.policies import check_column
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 _BITS = 64
 _TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}

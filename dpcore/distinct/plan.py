@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import distinct_sensitivity, noise_law
-from dpcore.privacy.spending import Spending, moved_of_levels
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.selection.plan import counted_once
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity, noise_law
+from dptrees.dpcore.privacy.spending import Spending, moved_of_levels
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.selection.plan import counted_once
 
 
 def most_values(unit: PrivacyUnit) -> int:
     """The most values of a unit that may count: as many as its bounds of rows and of keys let.
 
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dptrees.dpcore.privacy.budget import Neighbors
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3)
     >>> most_values(person)
     3
@@ -40,7 +40,7 @@ class DistinctPlan(Coded):
         Refusal: a bound out of range, or a budget whose noise is out of range.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dptrees.dpcore.privacy.budget import Neighbors
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10)
     >>> plan = DistinctPlan(release_unit=person, max_values=4, keyed=False,
     ...                     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

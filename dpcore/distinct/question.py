@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.distinct.domain import DistinctDomain, counts_by_key
-from dpcore.distinct.plan import DistinctPlan
-from dpcore.noise.laws import exact_scale
-from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.column_question import ColumnQuestion
-from dpcore.questions.entry import budget_entry
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.distinct.domain import DistinctDomain, counts_by_key
+from dptrees.dpcore.distinct.plan import DistinctPlan
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.column_question import ColumnQuestion
+from dptrees.dpcore.questions.entry import budget_entry
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -33,11 +33,11 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.tables import NODES_SCHEMA, tree_and_key
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import pack, unpack
-from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
+from dptrees.dpcore.questions.tables import NODES_SCHEMA, tree_and_key
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
 
 SHARDS = 32
 _CELLS = pa.uint64()
@@ -56,8 +56,8 @@ class DistinctQuestion(ColumnQuestion):
         ValueError: a plan for other keys, or no shard.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = DistinctPlan(release_unit=ADD_REMOVE_ROW, max_values=1, keyed=False,
     ...                     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> cities = DistinctQuestion(name="cities", domain=DistinctDomain(column="city"), plan=plan)

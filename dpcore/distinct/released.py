@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.distinct.question import DistinctQuestion
-from dpcore.questions.released import Answer, ReadPart, Released, Total
-from dpcore.questions.tables import NODES
+from dptrees.dpcore.distinct.question import DistinctQuestion
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released, Total
+from dptrees.dpcore.questions.tables import NODES
 
 _NAMES = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
 

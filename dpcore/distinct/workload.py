@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.plan import DistinctPlan, most_values
-from dpcore.distinct.question import DistinctQuestion
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.plan import DistinctPlan, most_values
+from dptrees.dpcore.distinct.question import DistinctQuestion
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,8 @@ class DistinctWorkload(Workload[DistinctQuestion]):
             None: as many as these let, and one where the units themselves are counted.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> cities = DistinctWorkload(name="cities", domain=DistinctDomain(column="city"))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> plan = cities.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))

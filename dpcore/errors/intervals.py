@@ -11,10 +11,10 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arrays import Floats
-from dpcore.codec import Coded
-from dpcore.errors.law import BLUR_VARIANCE, ROUNDING
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, ROUNDING
 
 # Points of log2(1 + 2^-x), rounded up. The lines between them are above it, since it is convex.
 _APART = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)

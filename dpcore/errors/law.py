@@ -27,11 +27,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.angles import cos, sin, sinc
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arithmetic.sums import dot, integer_power
-from dpcore.arrays import Floats
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.arithmetic.angles import cos, sin, sinc
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 # The grid of the inversion, in units of the error's standard deviation. The midpoint rule folds
 # the law at _RANGE standard deviations; the smoothing, a sum of six uniform variables, makes the
@@ -81,7 +81,7 @@ class ErrorLaw:
         terms: (law, coefficient, multiplicity) of each group of alike variables.
 
     >>> from fractions import Fraction
-    >>> from dpcore.noise.laws import DiscreteLaplace
+    >>> from dptrees.dpcore.noise.laws import DiscreteLaplace
     >>> law = DiscreteLaplace(scale=Fraction(10))
     >>> ErrorLaw(terms=((law, 1.0, 1),)).half_width(0.95) == law.bound(0.05)
     True

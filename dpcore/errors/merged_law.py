@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.sums import ordered_sum
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.sums import ordered_sum
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.law import ErrorLaw
 
 # What the merging may cost, as a part of the uncovered probability.
 _MERGING_SHARE = 1e-3
@@ -35,7 +35,7 @@ class MergedLaw:
         difference_fourth: a bound of E D^4 in rows^4.
 
     >>> from fractions import Fraction
-    >>> from dpcore.noise.laws import DiscreteLaplace
+    >>> from dptrees.dpcore.noise.laws import DiscreteLaplace
     >>> law = ErrorLaw(terms=((DiscreteLaplace(scale=Fraction(10)), 1.0, 1),))
     >>> MergedLaw(law=law).half_width(0.95) == law.half_width(0.95)
     True

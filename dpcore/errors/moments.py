@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.sums import dot, integer_power
-from dpcore.arrays import Floats
-from dpcore.errors.law import BLUR_VARIANCE, law_cumulants
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, law_cumulants
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -21,10 +21,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.elementary import exp, expm1, sinh
-from dpcore.arithmetic.normal import erfcx, normal_cdf
-from dpcore.arrays import Floats
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, sinh
+from dptrees.dpcore.arithmetic.normal import erfcx, normal_cdf
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 # A law is summed over so many standard deviations beyond what is forgiven: less than 1e-15 is left.
 _REACH = 60

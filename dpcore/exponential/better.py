@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.arithmetic.elementary import log
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.privacy.budget import Measure
 
 # Up to 7 are chosen along paths of 3, up to 15 along paths of 4. Nine have 1.9 times the error of a
 # tree for counts at 100 rows times epsilon and .8 times it from 3,000 on, so without a guess a tree
@@ -35,8 +35,8 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
             of few quantiles are then nearer by up to ten times where rows are many, and about as
             near where they are few.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> seven = ExponentialPlan(
     ...     cells=4096, unit=ADD_REMOVE_ROW, quantiles=tuple(Fraction(n, 8) for n in range(1, 8)),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

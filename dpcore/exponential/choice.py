@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import RandomStream
 
 _LIMB, _LIMBS = 31, 4
 _MASK = 2**_LIMB - 1

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import Chosen, flipped, weighed
-from dpcore.exponential.intervals import chosen_ends, run_edges
-from dpcore.exponential.places import chosen_place
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.ranks import Rank
-from dpcore.exponential.weights import FLOOR, cached_weights
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choice import Chosen, flipped, weighed
+from dptrees.dpcore.exponential.intervals import chosen_ends, run_edges
+from dptrees.dpcore.exponential.places import chosen_place
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.ranks import Rank
+from dptrees.dpcore.exponential.weights import FLOOR, cached_weights
+from dptrees.dpcore.noise.randomness import RandomStream
 
 _MIDDLE = Fraction(1, 2)
 

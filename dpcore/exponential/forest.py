@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choosing import ChosenQuantiles, chosen_quantiles
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.noise.source import NoiseSource
-from dpcore.trees.chunks import Chunk, UniformChunking
-from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.uniform import UniformTree
-from dpcore.trees.whole_trees import SingleChunkTrees
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choosing import ChosenQuantiles, chosen_quantiles
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.whole_trees import SingleChunkTrees
 
 
 class ExponentialForest(SingleChunkTrees):

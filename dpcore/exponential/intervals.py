@@ -27,12 +27,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arrays import Integers
-from dpcore.exponential.choice import flipped, weighed
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.weights import FLOOR, cached_weights
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.exponential.choice import flipped, weighed
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.weights import FLOOR, cached_weights
+from dptrees.dpcore.noise.randomness import RandomStream
 
 # So many runs of a width, before the next ones are twice as wide.
 _OF_A_WIDTH = 4

@@ -26,11 +26,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dpcore.arithmetic.elementary import log
-from dpcore.exponential.places import PLACES
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.ranks import Rank
-from dpcore.exponential.weights import FLOOR
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.exponential.places import PLACES
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.ranks import Rank
+from dptrees.dpcore.exponential.weights import FLOOR
 
 
 class Margin(NamedTuple):
@@ -48,8 +48,8 @@ def margins(plan: ExponentialPlan, confidence: float) -> list[Margin]:
         confidence: above 0 and below 1.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ExponentialPlan(
     ...     cells=1000, unit=ADD_REMOVE_ROW, quantiles=(Fraction(1, 2),),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

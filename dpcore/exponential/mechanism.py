@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
-from dpcore.codec import INLINE
-from dpcore.exponential.forest import ExponentialForest
-from dpcore.exponential.places import PLACES
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.codec import INLINE
+from dptrees.dpcore.exponential.forest import ExponentialForest
+from dptrees.dpcore.exponential.places import PLACES
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)

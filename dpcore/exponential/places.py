@@ -22,10 +22,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import Chosen, weighed
-from dpcore.exponential.weights import FLOOR, Weights, cached_weights
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choice import Chosen, weighed
+from dptrees.dpcore.exponential.weights import FLOOR, Weights, cached_weights
+from dptrees.dpcore.noise.randomness import RandomStream
 
 DOUBLINGS, LEVELS = 12, 2
 STEPS = 2**DOUBLINGS

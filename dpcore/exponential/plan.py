@@ -37,13 +37,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.exponential.ranks import LARGEST_LAST, Rank, rank_tree
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import rank_sensitivity
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.exponential.ranks import LARGEST_LAST, Rank, rank_tree
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.trees.uniform import UniformTree
 
 # What a choice costs more, because weights are rounded.
 SLACK = Fraction(1, 2**27)
@@ -72,7 +72,7 @@ class ExponentialPlan(Coded):
         Refusal: quantiles that are none, or not in order; a budget that is too small; intervals of
             no share, or of quantiles of too many decimals.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ExponentialPlan(
     ...     cells=100, unit=ADD_REMOVE_ROW, quantiles=(Fraction(1, 2),),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -11,29 +11,29 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.exponential.choosing import ChosenQuantiles
-from dpcore.exponential.forest import from_measurements, to_measurements
-from dpcore.exponential.intervals import reach
-from dpcore.exponential.margins import Margin, margins
-from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.rounds import answered, next_request, read_request
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.entry import budget_entry, column_policies
-from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
-from dpcore.questions.root_messages import pack_measured, unpack_measured
-from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES, tree_and_key
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import pack, unpack
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import Measurements, RootSolutions
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.exponential.choosing import ChosenQuantiles
+from dptrees.dpcore.exponential.forest import from_measurements, to_measurements
+from dptrees.dpcore.exponential.intervals import reach
+from dptrees.dpcore.exponential.margins import Margin, margins
+from dptrees.dpcore.exponential.mechanism import ExponentialMechanism
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.rounds import answered, next_request, read_request
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.entry import budget_entry, column_policies
+from dptrees.dpcore.questions.parts import ChunkAnswer
+from dptrees.dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
+from dptrees.dpcore.questions.root_messages import pack_measured, unpack_measured
+from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES, tree_and_key
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.forest import Measurements, RootSolutions
 
 # The weights' floor then adds less than a thousandth of a percent to any margin's probability of a
 # cell, and a tenth of a percent to that of a place.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcore.exponential.weights import ERROR
-from dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.exponential.weights import ERROR
+from dptrees.dpcore.privacy.budget import Budget, Measure
 
 # What a choice costs more, because weights are rounded: a probability is a weight by a sum of
 # weights, so its quotient to that of a neighbor is off by 4 ERROR.

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.exponential.question import ExponentialQuestion, exact_quantile
-from dpcore.questions.released import Answer, Released, Total
+from dptrees.dpcore.exponential.question import ExponentialQuestion, exact_quantile
+from dptrees.dpcore.questions.released import Answer, Released, Total
 
 
 class ReleasedQuantiles(Released):

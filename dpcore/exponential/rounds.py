@@ -22,9 +22,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.exponential.choice import part_by_mass
-from dpcore.exponential.choosing import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.exponential.choice import part_by_mass
+from dptrees.dpcore.exponential.choosing import (
     NOTHING,
     Cells,
     ChosenCell,
@@ -33,13 +33,13 @@ from dpcore.exponential.choosing import (
     choose_among,
     sides,
 )
-from dpcore.exponential.intervals import chosen_ends, run_edges
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.ranks import Rank
-from dpcore.noise.source import NoiseSource
-from dpcore.rows.packing import pack_many, unpack_many
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import SPINE
+from dptrees.dpcore.exponential.intervals import chosen_ends, run_edges
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.ranks import Rank
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.rows.packing import pack_many, unpack_many
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.forest import SPINE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -23,8 +23,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.exponential_bounds import exp_bounds
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.exponential_bounds import exp_bounds
 
 # How far a weight is from the exponential, in relative terms.
 ERROR = Fraction(1, 2**32)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.exponential.margins import rank_errors, root_mean_square
-from dpcore.exponential.mechanism import ExponentialMechanism
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.question import ExponentialQuestion, exact_quantile
-from dpcore.ordered.make import OrderedDomain
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.refusal import Refusal
+from dptrees.dpcore.exponential.margins import rank_errors, root_mean_square
+from dptrees.dpcore.exponential.mechanism import ExponentialMechanism
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.question import ExponentialQuestion, exact_quantile
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.refusal import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
         interval_share: of the budget, for intervals; 0: there are none.
 
     >>> from fractions import Fraction
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

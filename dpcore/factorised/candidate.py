@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcore.factorised.forest import compute_errors
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.planner import MOST_LEAVES, listed_tree, plan_strategy
-from dpcore.factorised.read import Read
-from dpcore.levels.candidate import Candidate
-from dpcore.privacy.budget import Measure
-from dpcore.questions.workload import Noise, Way
-from dpcore.refusal import Refusal
-from dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.factorised.forest import compute_errors
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.planner import MOST_LEAVES, listed_tree, plan_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.levels.candidate import Candidate
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.questions.workload import Noise, Way
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class WeightedSums(Candidate[FactorizedMechanism]):
         objective: what the strategy is best for.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> half = TreeSetting(leaves=120, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
     >>> sums = WeightedSums()

@@ -26,20 +26,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.products import integer_product
-from dpcore.arithmetic.square_roots import (
+from dptrees.dpcore.arithmetic.products import integer_product
+from dptrees.dpcore.arithmetic.square_roots import (
     Corrected,
     cholesky_factor,
     rough_factor,
     square_root,
 )
-from dpcore.arithmetic.sums import row_dots
-from dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upper
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised.optimum import weighted_gram
-from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.refusal import ANOTHER_MATRIX, MatrixError
+from dptrees.dpcore.arithmetic.sums import row_dots
+from dptrees.dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upper
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.optimum import weighted_gram
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.refusal import ANOTHER_MATRIX, MatrixError
 
 # Of the entries: a column of norm 1 is a column of whole numbers of this norm.
 SCALE = 2**12

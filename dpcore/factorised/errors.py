@@ -19,10 +19,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.read import Read
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.read import Read
 
 # Ranges of a width, or of all, whose errors are looked at.
 _LOOKED_AT = 2048

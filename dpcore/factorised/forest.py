@@ -16,21 +16,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised.errors import FactorizedErrors
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.noise.source import NoiseSource
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
-from dpcore.trees.closest_cdf import closest_cdf_l2
-from dpcore.trees.consistency import consistent_counts
-from dpcore.trees.forest import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.errors import FactorizedErrors
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
+from dptrees.dpcore.trees.closest_cdf import closest_cdf_l2
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.forest import (
     LevelSolution,
     Measurements,
     PrefixSolution,
     RootSolutions,
     level_solutions,
 )
-from dpcore.trees.whole_trees import SingleChunkTrees
+from dptrees.dpcore.trees.whole_trees import SingleChunkTrees
 
 
 class FactorizedForest(SingleChunkTrees):

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.codec import INLINE, coded
-from dpcore.errors.intervals import prefix_margin
-from dpcore.factorised.forest import FactorizedForest, compute_errors
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.planner import listed_tree
-from dpcore.factorised.widths import NormalWidths
-from dpcore.noise.laws import exact_scale
-from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
-from dpcore.questions.intervals import Ends, SlopedIntervals, difference_ends
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.trees.forest import LevelSolution, PrefixSolution
-from dpcore.uniform.plan import Consistency
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import INLINE, coded
+from dptrees.dpcore.errors.intervals import prefix_margin
+from dptrees.dpcore.factorised.forest import FactorizedForest, compute_errors
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.planner import listed_tree
+from dptrees.dpcore.factorised.widths import NormalWidths
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
+from dptrees.dpcore.questions.intervals import Ends, SlopedIntervals, difference_ends
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution
+from dptrees.dpcore.uniform.plan import Consistency
 
 
 class FactorizedAnswerErrors(AnswerErrors):

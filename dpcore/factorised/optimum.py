@@ -38,13 +38,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arithmetic.path_roots import path_root_diagonal
-from dpcore.arithmetic.products import integer_product
-from dpcore.arithmetic.square_roots import decided_rounding, rounded_root_diagonal
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.path_roots import path_root_diagonal
+from dptrees.dpcore.arithmetic.products import integer_product
+from dptrees.dpcore.arithmetic.square_roots import decided_rounding, rounded_root_diagonal
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats
 
 # The largest part of the variance that may be left to gain.
 TOLERANCE = 1e-3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.factorised.sensitivity import strategy_law
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.factorised.sensitivity import strategy_law
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.uniform import UniformTree
 
 # The most rows of a tree: every sum with its noise is then within 64 bits.
 ROWS = 2**33

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dpcore.factorised.dense import DenseStrategy, dense_strategy
-from dpcore.factorised.optimum import optimal_weights
-from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.factorised.dense import DenseStrategy, dense_strategy
+from dptrees.dpcore.factorised.optimum import optimal_weights
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.trees.uniform import UniformTree
 
 # Finding the best strategy of so many cells takes some ten seconds.
 MOST_OPTIMAL = 2**11

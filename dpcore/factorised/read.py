@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpcore.arrays import Floats
-from dpcore.codec import Coded
-from dpcore.factorised.optimum import centerd_gram, prefix_gram, range_gram, rank_gram
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.factorised.optimum import centerd_gram, prefix_gram, range_gram, rank_gram
 
 KINDS = ("cdf", "centred", "quantiles", "ranges")
 # The part of all prefixes in what is read else, so that every cell is estimated.

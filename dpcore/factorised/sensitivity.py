@@ -5,10 +5,10 @@ The one owner of the sensitivity of integer strategies.
 
 from __future__ import annotations
 
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.noise.laws import DiscreteGaussian, NoiseLaw
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.noise.laws import DiscreteGaussian, NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 def strategy_sensitivity(unit: PrivacyUnit, strategy: MatrixStrategy, *, keyed: bool) -> int:
@@ -41,8 +41,8 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: MatrixStrategy, *, keyed: 
 
     Source: derived here; compared with brute force in the tests.
 
-    >>> from dpcore.factorised.toeplitz import ToeplitzStrategy
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
     >>> one = ToeplitzStrategy(cells=1, scale=1, steps=1)
     >>> [strategy_sensitivity(each, one, keyed=True) for each in (ADD_REMOVE_ROW, SUBSTITUTE_ROW)]
     [1, 2]

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
 
 
 class MatrixStrategy(Coded, ABC):

@@ -33,14 +33,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.convolutions import (
+from dptrees.dpcore.arithmetic.convolutions import (
     integer_series_product,
     later_terms,
     series_product,
 )
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
 
 # Of the coefficients, the square root of this times K at least; the smallest ones keep bits.
 _SCALE_BITS = 8

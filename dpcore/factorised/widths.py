@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpcore.arithmetic.elementary import power
-from dpcore.arithmetic.normal import normal_quantile
-from dpcore.codec import coded
-from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
+from dptrees.dpcore.arithmetic.elementary import power
+from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.level_labels import LevelLabels
-from dpcore.hierarchy.universe import Universe
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.level_labels import LevelLabels
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.refusal import Refusal
 
 CALENDAR_LEVELS = ("year", "quarter", "month", "week", "day", "weekday", "hour")
 # What may be below what, from coarse to fine; of the last, weekdays come again in each unit.
@@ -204,7 +204,7 @@ def check_calendar(levels: Sequence[str]) -> None:
 
     >>> check_calendar(("week", "hour"))
     Traceback (most recent call last):
-    dpcore.refusal.Refusal: levels ('week', 'hour') must hold weekday between week and hour.
+    dptrees.dpcore.refusal.Refusal: levels ('week', 'hour') must hold weekday between week and hour.
     """
     rule, names = "", list(levels)
     crossed = [name for name in ("quarter", "month") if name in names]

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.calendar import CalendarLeaves
-from dpcore.hierarchy.universe import Universe
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.calendar import CalendarLeaves
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.rows.column import (
     AnyArray,
     fixed_width_values,
     is_text,
@@ -25,9 +25,9 @@ from dpcore.rows.column import (
     map_chunks,
     missing_rows,
 )
-from dpcore.rows.lookup import IntegerIndex, TextIndex
-from dpcore.rows.number_texts import ABSENT, read_numbers
-from dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.rows.lookup import IntegerIndex, TextIndex
+from dptrees.dpcore.rows.number_texts import ABSENT, read_numbers
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
 
 MISSING = -2
 _PATHS_AT_ONCE = 2**20
@@ -83,7 +83,7 @@ def column_readers(universe: Universe) -> tuple[ColumnReader, ...]:
         One a level for a universe of columns, whose codes are the codes of the level's labels. Else
         one in all: its codes are the numbers that codes of digits write, or else ids of leaves.
 
-    >>> from dpcore.hierarchy.leaves import universe_from_paths
+    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_paths
     >>> (reader,) = column_readers(universe_from_paths(pa.array(["c", "a/b"]), "/"))
     >>> reader.codes(pa.array(["c", "a", None, "a/b"])).tolist()
     [1, -1, -2, 0]

@@ -16,16 +16,16 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded, coded
-from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
-from dpcore.hierarchy.universe import OTHER, Universe
-from dpcore.rows.column import value_type
-from dpcore.rows.lookup import IntegerIndex
-from dpcore.rows.number_texts import ABSENT
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
-from dpcore.rows.row_outcomes import MISSING as MISSING_ROWS
-from dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
+from dptrees.dpcore.hierarchy.universe import OTHER, Universe
+from dptrees.dpcore.rows.column import value_type
+from dptrees.dpcore.rows.lookup import IntegerIndex
+from dptrees.dpcore.rows.number_texts import ABSENT
+from dptrees.dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
+from dptrees.dpcore.rows.row_outcomes import MISSING as MISSING_ROWS
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
 
 POLICIES = ("drop", "other")
 _KEY_LIMIT = 2**62
@@ -48,7 +48,7 @@ class HierarchyDomain(Coded):
     Raises:
         ValueError: naming the field and the rule.
 
-    >>> from dpcore.hierarchy.leaves import universe_from_codes
+    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_codes
     >>> universe = universe_from_codes(pa.array(["0101", "0203"]), (2, 2))
     >>> places = HierarchyDomain(universe=universe, columns=("place",), unknown="other")
     >>> places.leaf_ids({"place": pa.array(["0203", "0204", None, "0101"])}).tolist()
@@ -180,7 +180,7 @@ class HierarchyDomain(Coded):
         Raises:
             ValueError: a column's type cannot be used.
 
-        >>> from dpcore.hierarchy.leaves import universe_from_codes
+        >>> from dptrees.dpcore.hierarchy.leaves import universe_from_codes
         >>> universe = universe_from_codes(pa.array(["0101", "0203"]), (2, 2))
         >>> places = HierarchyDomain(universe=universe, columns=("place",), unknown="other")
         >>> places.slots({"place": pa.array(["0203", "0204", None, "0301"])}).tolist()

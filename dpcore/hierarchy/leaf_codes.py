@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.level_labels import LevelLabels
-from dpcore.hierarchy.universe import Universe
-from dpcore.rows.column import fixed_width_values, null_rows, value_type
-from dpcore.rows.number_texts import ABSENT
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.level_labels import LevelLabels
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.rows.column import fixed_width_values, null_rows, value_type
+from dptrees.dpcore.rows.number_texts import ABSENT
 
 MAX_LEAVES = 2**40
 _KEY_LIMIT = 2**62

@@ -13,20 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.leaf_codes import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.leaf_codes import (
     label_codes,
     plain_labels,
     quoted,
     ranked_codes,
     universe_of_codes,
 )
-from dpcore.hierarchy.level_labels import LevelLabels
-from dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
-from dpcore.rows.code_blocks import CodeBlocks, CodeTwice
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
-from dpcore.rows.policies import is_integer
+from dptrees.dpcore.hierarchy.level_labels import LevelLabels
+from dptrees.dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
+from dptrees.dpcore.rows.code_blocks import CodeBlocks, CodeTwice
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+from dptrees.dpcore.rows.policies import is_integer
 
 # A decimal number of so many digits is an int64.
 MAX_DIGITS = 18

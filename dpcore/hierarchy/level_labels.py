@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray
-from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
-from dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray
+from dptrees.dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+from dptrees.dpcore.rows.parted import PartedIntegers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
-from dpcore.hierarchy.universe import OTHER, Universe
-from dpcore.irregular.plan import sum_sensitivities
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.questions.entry import budget_entry, column_policies
-from dpcore.questions.mechanism import ChunkLayout
-from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
-from dpcore.questions.question import PublicTable
-from dpcore.questions.root_messages import (
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
+from dptrees.dpcore.hierarchy.universe import OTHER, Universe
+from dptrees.dpcore.irregular.plan import sum_sensitivities
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.questions.entry import budget_entry, column_policies
+from dptrees.dpcore.questions.mechanism import ChunkLayout
+from dptrees.dpcore.questions.parts import ChunkAnswer
+from dptrees.dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
+from dptrees.dpcore.questions.question import PublicTable
+from dptrees.dpcore.questions.root_messages import (
     SentRoots,
     pack_measured,
     pack_roots,
@@ -32,15 +32,15 @@ from dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
-from dpcore.questions.tables import NODES
-from dpcore.questions.tree_question import M, TreeQuestion
-from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import pack_many, unpack_many
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dpcore.rows.sums import MeasureColumn, measure_from_spec
-from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
-from dpcore.trees.forest import Measurements, RootSolutions
+from dptrees.dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.tree_question import M, TreeQuestion
+from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.packing import pack_many, unpack_many
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dptrees.dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
+from dptrees.dpcore.trees.forest import Measurements, RootSolutions
 
 
 @dataclass(frozen=True, kw_only=True)

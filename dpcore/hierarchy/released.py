@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.universe import OTHER
-from dpcore.questions.answer_errors import LeafRun
-from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, in_natural_order, named_level
-from dpcore.questions.released_tree import ReleasedTree
-from dpcore.rows.time_line import TimeLine, time_line
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.universe import OTHER
+from dptrees.dpcore.questions.answer_errors import LeafRun
+from dptrees.dpcore.questions.node_sum import NamedRun, check_apart, sum_label
+from dptrees.dpcore.questions.released import Answer, in_natural_order, named_level
+from dptrees.dpcore.questions.released_tree import ReleasedTree
+from dptrees.dpcore.rows.time_line import TimeLine, time_line
 
 
 class ReleasedHierarchy(ReleasedTree):

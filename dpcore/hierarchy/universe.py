@@ -21,13 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.level_labels import LevelLabels
-from dpcore.refusal import Refusal
-from dpcore.rows.column import AnyArray, fixed_width_values
-from dpcore.rows.number_texts import ABSENT, text_buffers
-from dpcore.rows.parted import PartedIntegers
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.level_labels import LevelLabels
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import AnyArray, fixed_width_values
+from dptrees.dpcore.rows.number_texts import ABSENT, text_buffers
+from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 MAX_DEPTH = 32
 ROOT = "root"
@@ -60,7 +60,7 @@ class Universe:
             (n_l + 1,) int64.
         utc: of a calendar: whether its hours and days are instants, in UTC.
 
-    >>> from dpcore.hierarchy.leaves import universe_from_columns
+    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_columns
     >>> carrier, tail = pa.array(["UA", "AA", "UA"]), pa.array([7, 3, 5])
     >>> fleet = universe_from_columns({"carrier": carrier, "tail": tail})
     >>> fleet.level_sizes, fleet.child_starts[1].tolist()
@@ -294,7 +294,7 @@ class Universe:
             ValueError: there is no such node.
 
         >>> from datetime import date
-        >>> from dpcore.hierarchy.calendar import universe_from_calendar
+        >>> from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
         >>> days = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
         >>> days.find("2013-02"), days.find("2013-02-05")
         ((1, 1), (2, 35))
@@ -417,7 +417,7 @@ def check_level_names(levels: Sequence[str]) -> None:
 
     >>> check_level_names(("year", "year"))
     Traceback (most recent call last):
-    dpcore.refusal.Refusal: levels hold 'year' more than once.
+    dptrees.dpcore.refusal.Refusal: levels hold 'year' more than once.
     """
     if not levels:
         raise Refusal.from_value("levels", "must be at least one.")

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.leaf_codes import label_codes
-from dpcore.hierarchy.level_labels import LevelLabels, read_labels
-from dpcore.hierarchy.universe import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.leaf_codes import label_codes
+from dptrees.dpcore.hierarchy.level_labels import LevelLabels, read_labels
+from dptrees.dpcore.hierarchy.universe import (
     TABLE_METADATA,
     TABLE_SCHEMA,
     UNIVERSE_VERSION,
     Universe,
     is_parted,
 )
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.parted import PartedIntegers
 
 # Of a universe in parts: some megabytes in memory, and not much more than a chunk has leaves.
 LEAVES_AT_ONCE = 2**17
@@ -33,7 +33,7 @@ def universe_from_table(table: pa.Table) -> Universe:
     Raises:
         ValueError: the table is none, or of another version.
 
-    >>> from dpcore.hierarchy.leaves import universe_from_codes
+    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_codes
     >>> places = universe_from_codes(pa.array([101, 102]), (2, 2))
     >>> universe_from_table(places.to_table()) == places
     True
@@ -47,7 +47,7 @@ def universe_tables(universe: Universe) -> Iterator[pa.Table]:
     Args:
         universe: without the leaf "other".
 
-    >>> from dpcore.hierarchy.leaves import universe_from_codes
+    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_codes
     >>> places = universe_from_codes(pa.array([101, 102]), (2, 2))
     >>> pa.concat_tables(universe_tables(places)) == places.to_table()
     True

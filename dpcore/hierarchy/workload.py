@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
-from dpcore.levels.candidate import COUNTED, Candidate, TreeWorkload
-from dpcore.levels.irregular_candidate import IrregularLevels, IrregularSetting
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.refusal import Refusal
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
+from dptrees.dpcore.levels.candidate import COUNTED, Candidate, TreeWorkload
+from dptrees.dpcore.levels.irregular_candidate import IrregularLevels, IrregularSetting
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.sums import MeasureColumn
 
 BEST_LEVELS = IrregularLevels()
 

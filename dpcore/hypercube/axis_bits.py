@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.partitions.tree import Nodes
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.partitions.tree import Nodes
 
 # Positions are looked up so many bits at a time: a table of 2^12 codes lies in the first cache.
 _DIGIT = 12

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.hypercube.parts import ReleasedPartition, Sides
-from dpcore.partitions.least_squares import weighted_families
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.hypercube.parts import ReleasedPartition, Sides
+from dptrees.dpcore.partitions.least_squares import weighted_families
 
 
 class WeightedSum(NamedTuple):

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.hypercube.held import HeldCounts
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.measurement import CodeCounts, NodeNoise, SummedMeasurement
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.tree import Nodes, prefixes
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counter, Increments, Partial, Place
-from dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hypercube.held import HeldCounts
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise, SummedMeasurement
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.tree import Nodes, prefixes
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counter, Increments, Partial, Place
+from dptrees.dpcore.rows.column import fixed_width_values
 
 # Codes are handled in 2^4 parts, by their first bits: a part follows the other in order.
 _SHARD_BITS = 4

@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.codec import Coded, coded
-from dpcore.hypercube.axis_bits import AxisBits
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.make import make_domain
-from dpcore.partitions.tree import MOST_BITS, Nodes
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.refusal import Refusal
-from dpcore.rows.column import BLOCK
-from dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.hypercube.axis_bits import AxisBits
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.partitions.tree import MOST_BITS, Nodes
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import BLOCK
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class HypercubeDomain(Coded):
     Raises:
         Refusal: naming the field and the rule.
 
-    >>> from dpcore.ordered.number import NumberDomain
+    >>> from dptrees.dpcore.ordered.number import NumberDomain
     >>> place = HypercubeDomain(axes=(
     ...     NumberDomain(column="lat", lower=24.0, upper=56.0, cells=4),
     ...     NumberDomain(column="lon", lower=-130.0, upper=-66.0, cells=4)), depths=(2, 2))
@@ -272,7 +272,7 @@ class HypercubeDomain(Coded):
 def cell_bits(axis: OrderedDomain) -> int:
     """Number of times that an axis is halved until each part is one cell: ceil(log2 K).
 
-    >>> from dpcore.ordered.integer import IntegerDomain
+    >>> from dptrees.dpcore.ordered.integer import IntegerDomain
     >>> cell_bits(IntegerDomain(column="age", lower=0, upper=120))
     7
     """

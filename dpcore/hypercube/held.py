@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.measurement import Measurement
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counter, Counts, Partial, Place
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.partitions.measurement import Measurement
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counter, Counts, Partial, Place
 
 
 class HeldCounts(ABC):

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.normal import normal_quantile
-from dpcore.arrays import Floats
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.privacy.budget import Measure
 
 # What the variance of a Laplace law on the integers lacks at most, in rows^2.
 _CUT_OFF = 1 / 6

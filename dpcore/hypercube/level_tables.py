@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.hypercube.held import HeldCounts
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.plan import LevelSketches, PartitionPlan
-from dpcore.partitions.sketched import SketchedCounts
-from dpcore.partitions.tree import Nodes, prefixes
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counter, Increments, Partial, Place
-from dpcore.rows.column import fixed_width_values
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.sketches.hashing import SketchHashes
-from dpcore.sketches.prefixes import PrefixSketches
-from dpcore.sketches.table import from_bytes, to_bytes
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hypercube.held import HeldCounts
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dptrees.dpcore.partitions.plan import LevelSketches, PartitionPlan
+from dptrees.dpcore.partitions.sketched import SketchedCounts
+from dptrees.dpcore.partitions.tree import Nodes, prefixes
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counter, Increments, Partial, Place
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.sketches.hashing import SketchHashes
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.dpcore.sketches.table import from_bytes, to_bytes
 
 COUNTERS = Place(0, 0)
 

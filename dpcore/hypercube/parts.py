@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.partitions.least_squares import GrownEstimate, least_squares
-from dpcore.partitions.mechanism import LevelVariances
-from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, descendant_nodes
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.partitions.least_squares import GrownEstimate, least_squares
+from dptrees.dpcore.partitions.mechanism import LevelVariances
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, descendant_nodes
 
 # The cells [start, stop) of a box along each axis.
 Sides = Sequence[tuple[int, int]]

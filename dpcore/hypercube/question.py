@@ -14,25 +14,25 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.codec import coded
-from dpcore.hypercube.code_counts import HeldCodes
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.held import HeldCounts
-from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.level_tables import HeldTables
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.measurement import Measurement, measured_variance
-from dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
-from dpcore.partitions.mechanisms import mechanism_from_spec
-from dpcore.partitions.plan import Holding, PartitionPlan
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.accumulated import AccumulatedTree, Measured
-from dpcore.questions.entry import budget_entry
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.hypercube.code_counts import HeldCodes
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.held import HeldCounts
+from dptrees.dpcore.hypercube.intervals import interval, standard_margin
+from dptrees.dpcore.hypercube.level_tables import HeldTables
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.partitions.measurement import Measurement, measured_variance
+from dptrees.dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
+from dptrees.dpcore.partitions.mechanisms import mechanism_from_spec
+from dptrees.dpcore.partitions.plan import Holding, PartitionPlan
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.accumulated import AccumulatedTree, Measured
+from dptrees.dpcore.questions.entry import budget_entry
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import (
     Counter,
     Counts,
     Drawn,
@@ -44,8 +44,8 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column
-from dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA, number_column
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,18 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arithmetic.sums import hypotenuse
-from dpcore.hypercube.box_sums import BoxSums, WeightedSum, box_sums
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.parts import AddedParts, BoxParts, ReleasedPartition, Sides
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.sampling import RowSampler
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.partitions.plan import Estimation, PartitionPlan
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.hypercube.box_sums import BoxSums, WeightedSum, box_sums
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.intervals import interval, standard_margin
+from dptrees.dpcore.hypercube.parts import AddedParts, BoxParts, ReleasedPartition, Sides
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.sampling import RowSampler
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.tables import NODES
 
 # What is said of answers without a stated error.
 NO_ERRORS = (

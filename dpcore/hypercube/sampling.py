@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.parts import BoxParts
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.parts import BoxParts
+from dptrees.dpcore.noise.randomness import RandomStream
 
 BATCH_ROWS = 2**18
 

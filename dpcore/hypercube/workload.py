@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.adaptive_planner import plan_adaptive
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.closest import plan_closest, privhp_choice, privhp_choices
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.planner import plan_partition, plan_privtree
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
-from dpcore.refusal import Refusal
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.closest import plan_closest, privhp_choice, privhp_choices
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.refusal import Refusal
 
 PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
     "planned": plan_closest,

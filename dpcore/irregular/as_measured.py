@@ -16,14 +16,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.laws import NoiseLaw
-from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES, Chunk
-from dpcore.trees.forest import RootSolutions
-from dpcore.trees.linear_forest import Known
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES, Chunk
+from dptrees.dpcore.trees.forest import RootSolutions
+from dptrees.dpcore.trees.linear_forest import Known
 
 
 class AsMeasuredForest(IrregularForest):
@@ -37,10 +37,10 @@ class AsMeasuredForest(IrregularForest):
         ValueError: a level is not measured.
 
     >>> from fractions import Fraction
-    >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.irregular.planner import with_best_shares, with_equal_shares
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))

@@ -31,11 +31,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.elementary import log, power
-from dpcore.arithmetic.sums import integer_power
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw, law_cumulants
-from dpcore.errors.merged_law import (
+from dptrees.dpcore.arithmetic.elementary import log, power
+from dptrees.dpcore.arithmetic.sums import integer_power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.law import ErrorLaw, law_cumulants
+from dptrees.dpcore.errors.merged_law import (
     LawTerms,
     MergedLaw,
     distinct,
@@ -44,11 +44,11 @@ from dpcore.errors.merged_law import (
     power_sums,
     sum_laws,
 )
-from dpcore.errors.moments import NodeMoments, noise_cumulant
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.sum_error import sum_coefficients
-from dpcore.irregular.variances import NodeVariances, plan_errors
-from dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.errors.moments import NodeMoments, noise_cumulant
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.sum_error import sum_coefficients
+from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
+from dptrees.dpcore.noise.laws import NoiseLaw
 
 # A law of more different coefficients is merged, into at most about so many.
 _MOST_GROUPS = 1000
@@ -88,10 +88,10 @@ class _Summary:
 class IrregularErrors:
     """The error laws of the estimates of one plan's irregular tree.
 
-    >>> from dpcore.irregular.planner import with_best_shares
-    >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.irregular.planner import with_best_shares
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=SUBSTITUTE_ROW,

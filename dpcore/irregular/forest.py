@@ -16,20 +16,20 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.variances import NodeVariances, plan_errors
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.trees.chunks import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.trees.chunks import (
     CHUNK_LEAVES,
     SPINE_LEAVES,
     Chunk,
     IrregularChunking,
     branch_index,
 )
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
-from dpcore.trees.least_squares import EstimationWeights, estimation_weights
-from dpcore.trees.linear_forest import LinearForest
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
+from dptrees.dpcore.trees.least_squares import EstimationWeights, estimation_weights
+from dptrees.dpcore.trees.linear_forest import LinearForest
 
 
 class IrregularForest(LinearForest):
@@ -46,10 +46,10 @@ class IrregularForest(LinearForest):
     Raises:
         ValueError: several keys for a plan that pays for one tree.
 
-    >>> from dpcore.irregular.planner import with_best_shares
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.irregular.planner import with_best_shares
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[3], [4, 1, 6]]), unit=ADD_REMOVE_ROW,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.sums import ordered_sum
-from dpcore.arrays import Floats
-from dpcore.codec import Coded
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arithmetic.sums import ordered_sum
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 
 @dataclass(frozen=True, kw_only=True)

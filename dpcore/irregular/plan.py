@@ -38,13 +38,13 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 Sensitivities = tuple[tuple[int, int], ...]
 
@@ -115,8 +115,8 @@ class IrregularPlan(Coded):
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
             relation or the keys forbid them, sensitivities below the sensitivities to one row.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [1, 3]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -36,13 +36,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, power
-from dpcore.arithmetic.sums import dot, integer_power
-from dpcore.arrays import Floats
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.variances import NodeVariances, plan_errors
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import exp, power
+from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
+from dptrees.dpcore.privacy.budget import Measure
 
 # A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
@@ -70,9 +70,9 @@ def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) ->
     Raises:
         ValueError: weights that do not fit the tree.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
     >>> plan = with_best_shares(
     ...     IrregularPlan(
     ...         tree=IrregularTree.from_fanouts([[3], [40, 1, 60]]),
@@ -111,9 +111,9 @@ def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[4]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 
 class SumCoefficients(NamedTuple):

@@ -28,10 +28,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.sums import ordered_sum
-from dpcore.arrays import Floats
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arithmetic.sums import ordered_sum
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.sums import integer_power
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
-from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
-from dpcore.errors.moments import NodeMoments, blurred_excess
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.sums import integer_power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
+from dptrees.dpcore.errors.moments import NodeMoments, blurred_excess
+from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.plan import IrregularPlan
 
 # Kurtoses of one cell differ by at most this, unless they would be more cells than the most.
 _CELL = 0.4
@@ -121,10 +121,10 @@ def irregular_widths(
     Raises:
         ValueError: the confidence is not in that range.
 
-    >>> from dpcore.irregular.planner import with_best_shares
-    >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.irregular.planner import with_best_shares
+    >>> from dptrees.dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=SUBSTITUTE_ROW,

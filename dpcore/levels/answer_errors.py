@@ -8,19 +8,23 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.errors.intervals import prefix_margin
-from dpcore.levels.errors import range_error, range_margin, runs_error
-from dpcore.papers.forest import PapersForest
-from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
-from dpcore.questions.intervals import Ends, difference_ends
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import PrefixSolution
-from dpcore.trees.least_squares import EstimationWeights, estimation_weights, weighted_variance
-from dpcore.uniform.bands import band_margin, simultaneous_width
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.intervals import prefix_margin
+from dptrees.dpcore.levels.errors import range_error, range_margin, runs_error
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
+from dptrees.dpcore.questions.intervals import Ends, difference_ends
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.forest import PrefixSolution
+from dptrees.dpcore.trees.least_squares import (
+    EstimationWeights,
+    estimation_weights,
+    weighted_variance,
+)
+from dptrees.dpcore.uniform.bands import band_margin, simultaneous_width
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 
 class UniformAnswerErrors(AnswerErrors):

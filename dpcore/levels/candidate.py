@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Literal, TypeVar
 
-from dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.privacy.budget import Measure
-from dpcore.questions.mechanism import Mechanism
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
-from dpcore.repair.error import assumed_rows
-from dpcore.repair.planner import plan_for_counts
-from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Consistency, Estimator
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.questions.mechanism import Mechanism
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.repair.error import assumed_rows
+from dptrees.dpcore.repair.planner import plan_for_counts
+from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.plan import Consistency, Estimator
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 Made = TypeVar("Made", bound=Mechanism[Any, Any])
 Planned = TypeVar("Planned", bound=TreeQuestion[Any])
@@ -111,8 +111,8 @@ class WholeLevels(Candidate[UniformMechanism]):
         for_counts: whether the plan is best for those integers; of "planned" alone.
         guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> setting = TreeSetting(leaves=120, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> round(WholeLevels().predicted(WholeLevels().mechanism(setting)), 1)

@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dpcore.errors.intervals import QuantileMargin, one_sided
-from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
-from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import Measured, TreePlan
-from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
+from dptrees.dpcore.errors.intervals import QuantileMargin, one_sided
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
+from dptrees.dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import Measured, TreePlan
+from dptrees.dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
 
 # Boundaries whose laws are inverted, all of them in a small tree.
 _FEW = 24
@@ -30,11 +30,11 @@ PlanErrors = UniformErrors | IndependentErrors | EstimatorErrors
 def estimate_errors(plan: TreePlan) -> PlanErrors:
     """The laws of a plan's own estimates.
 
-    >>> from dpcore.papers.mechanisms import independent_mechanism
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.papers.mechanisms import independent_mechanism
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> plan = independent_mechanism(TreeSetting(
     ...     leaves=9, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(8))))
@@ -121,8 +121,8 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     Source: the design, section 5 ("ranges take two boundaries").
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -13,22 +13,22 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats
-from dpcore.codec import INLINE, coded
-from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import predicted_node_rmse
-from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
-from dpcore.levels.irregular_answers import IrregularAnswerErrors
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.noise.laws import exact_scale
-from dpcore.privacy.spending import MovedCounts, moved_of_levels
-from dpcore.questions.intervals import IntervalRule
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.trees.forest import LevelSolution
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import INLINE, coded
+from dptrees.dpcore.irregular.as_measured import AsMeasuredForest
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import predicted_node_rmse
+from dptrees.dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
+from dptrees.dpcore.levels.irregular_answers import IrregularAnswerErrors
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.privacy.spending import MovedCounts, moved_of_levels
+from dptrees.dpcore.questions.intervals import IntervalRule
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.trees.forest import LevelSolution
 
 LEAST_SQUARES, NONE = "least_squares", "none"
 TOP_DOWN, SMALLEST_FIRST = "top_down", "smallest_first"

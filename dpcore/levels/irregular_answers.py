@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.errors.law import ROUNDING, ErrorLaw
-from dpcore.errors.merged_law import MergedLaw
-from dpcore.irregular.as_measured import AsMeasuredForest
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.widths import IrregularWidths
-from dpcore.questions.answer_errors import AnswerErrors, SumError
+from dptrees.dpcore.errors.law import ROUNDING, ErrorLaw
+from dptrees.dpcore.errors.merged_law import MergedLaw
+from dptrees.dpcore.irregular.as_measured import AsMeasuredForest
+from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.widths import IrregularWidths
+from dptrees.dpcore.questions.answer_errors import AnswerErrors, SumError
 
 
 class IrregularAnswerErrors(AnswerErrors):

@@ -7,21 +7,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares, with_equal_shares
-from dpcore.levels.candidate import COUNTED, Candidate
-from dpcore.levels.irregular import LEAST_SQUARES, NONE, TOP_DOWN, IrregularMechanism
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.levels.relative_planner import noise_candidates, threshold_candidate
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.questions.workload import Noise, Way
-from dpcore.refusal import Refusal
-from dpcore.thresholds.forest import TreeThresholds
-from dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares
+from dptrees.dpcore.levels.candidate import COUNTED, Candidate
+from dptrees.dpcore.levels.irregular import LEAST_SQUARES, NONE, TOP_DOWN, IrregularMechanism
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_planner import noise_candidates, threshold_candidate
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.questions.workload import Noise, Way
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.thresholds.forest import TreeThresholds
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
 
 
 class IrregularSetting(NamedTuple):

@@ -19,9 +19,9 @@ from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.papers.mechanisms import (
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.papers.mechanisms import (
     LevelBudgets,
     binary_mechanism,
     histogram_mechanism,
@@ -29,14 +29,14 @@ from dpcore.papers.mechanisms import (
     published_prefix_variance,
     tree_mechanism,
 )
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import plan_batch, plans_batch
-from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Estimator, TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import plan_batch, plans_batch
+from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
 
 # Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
 _LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
@@ -67,8 +67,8 @@ def plan_tree(
             budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
             that do not fit the leaves.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     unit=SUBSTITUTE_ROW, public_total=True))
@@ -118,8 +118,8 @@ def plan_mechanism(
     Raises:
         ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan_mechanism("tree", TreeSetting(
     ...     leaves=27, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
@@ -159,9 +159,9 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     Returns:
         The error in rows (of quantiles with guesses: in leaves).
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.uniform.objectives import RangeObjective
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.uniform.objectives import RangeObjective
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
     ...     unit=SUBSTITUTE_ROW, public_total=True))
@@ -234,9 +234,9 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
 
     Source: `dpcore.uniform.prefix_error`; of the papers' estimates, `dpcore.papers.mechanisms`.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.papers.mechanisms import histogram_mechanism
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.papers.mechanisms import histogram_mechanism
     >>> flat = histogram_mechanism(TreeSetting(
     ...     leaves=4, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2))))
@@ -265,8 +265,8 @@ def budget_for_target(
         ValueError: a target that is not positive and finite, that needs no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> def error(amount):
     ...     return predicted_cdf_rmse(plan_tree(TreeSetting(
     ...         leaves=256, budget=Budget(measure=Measure.EPSILON, amount=amount),

@@ -22,10 +22,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
-from dpcore.errors.relative import (
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.errors.relative import (
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
     law_alpha_rmse,
@@ -33,11 +33,11 @@ from dpcore.errors.relative import (
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
 )
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.laws import NoiseLaw
-from dpcore.refusal import Refusal
-from dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
 
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
@@ -187,9 +187,9 @@ class RelativeObjective(Coded):
     def predict_estimates(self, plan: IrregularPlan) -> float:
         """Predict the objective after least squares on the measurements of a plan.
 
-        >>> from dpcore.trees.irregular import IrregularTree
-        >>> from dpcore.privacy.budget import Budget, Measure
-        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> from dptrees.dpcore.trees.irregular import IrregularTree
+        >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
         >>> from fractions import Fraction
         >>> plan = IrregularPlan(
         ...     tree=IrregularTree.from_fanouts([[2]]), unit=ADD_REMOVE_ROW,

@@ -25,20 +25,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares, with_equal_shares
-from dpcore.irregular.variances import plan_errors
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.thresholds.calibration import calibrate
-from dpcore.thresholds.errors import ThresholdErrors
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares
+from dptrees.dpcore.irregular.variances import plan_errors
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.thresholds.calibration import calibrate
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 _NAMES = {Measure.EPSILON: "Laplace", Measure.RHO: "Gaussian"}
 # The search of a split for epsilon tries sets of levels, too many in a taller tree.

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.codec import INLINE
-from dpcore.levels.irregular_answers import ThresholdAnswerErrors
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.privacy.spending import Spending
-from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.thresholds.forest import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import INLINE
+from dptrees.dpcore.levels.irregular_answers import ThresholdAnswerErrors
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.questions.intervals import IntervalRule, Intervals
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
     TreeThresholds,
     threshold_intervals,
 )
-from dpcore.trees.forest import LevelSolution
+from dptrees.dpcore.trees.forest import LevelSolution
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.codec import INLINE, coded
-from dpcore.levels.answer_errors import UniformAnswerErrors
-from dpcore.levels.errors import estimate_widths
-from dpcore.papers.forest import PapersForest
-from dpcore.privacy.spending import MovedCounts
-from dpcore.questions.intervals import SlopedIntervals
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.trees.forest import LevelSolution
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.objectives import CDF, Objective
-from dpcore.uniform.plan import Consistency, TreePlan, level_entries, moved_counts
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import INLINE, coded
+from dptrees.dpcore.levels.answer_errors import UniformAnswerErrors
+from dptrees.dpcore.levels.errors import estimate_widths
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.questions.intervals import SlopedIntervals
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.trees.forest import LevelSolution
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.plan import Consistency, TreePlan, level_entries, moved_counts
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.groups import group_sums
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.groups import group_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

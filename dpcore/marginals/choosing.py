@@ -24,12 +24,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import flipped, weighed
-from dpcore.exponential.weights import FLOOR, cached_weights
-from dpcore.marginals.graph import ChordalGraph
-from dpcore.marginals.shape import Pair
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choice import flipped, weighed
+from dptrees.dpcore.exponential.weights import FLOOR, cached_weights
+from dptrees.dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.marginals.shape import Pair
+from dptrees.dpcore.noise.randomness import RandomStream
 
 # The most cells of the joint counts of a clique.
 MOST_CLIQUE_CELLS = 2**18

@@ -18,13 +18,13 @@ import math
 
 import numpy as np
 
-from dpcore.arithmetic.products import product
-from dpcore.arithmetic.sums import row_dots
-from dpcore.arrays import Floats
-from dpcore.marginals.cells import ModelCells
-from dpcore.marginals.column_counts import on_simplex
-from dpcore.marginals.groups import group_sums
-from dpcore.marginals.measured import PairTable
+from dptrees.dpcore.arithmetic.products import product
+from dptrees.dpcore.arithmetic.sums import row_dots
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.marginals.cells import ModelCells
+from dptrees.dpcore.marginals.column_counts import on_simplex
+from dptrees.dpcore.marginals.groups import group_sums
+from dptrees.dpcore.marginals.measured import PairTable
 
 # What a pair's cell has at least, in parts of its count if both columns were independent.
 _LEAST_PART = 0.02

@@ -25,10 +25,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log1p
-from dpcore.arithmetic.sums import dot, ordered_sum
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.arithmetic.elementary import exp, log1p
+from dptrees.dpcore.arithmetic.sums import dot, ordered_sum
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.marginals.plan import MarginalsPlan
 
 # What an explanation pays for each density.
 _PENALTY = 1.0

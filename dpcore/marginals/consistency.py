@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.column_counts import on_simplex
-from dpcore.marginals.groups import group_sums
-from dpcore.marginals.measured import MeasuredTables, PairTable
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.column_counts import on_simplex
+from dptrees.dpcore.marginals.groups import group_sums
+from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
 
 _SMOOTH_CELLS = 4
 # Counts below are taken as this many rows, so that proportions are defined.

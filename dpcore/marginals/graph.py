@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dpcore.marginals.shape import Pair
+from dptrees.dpcore.marginals.shape import Pair
 
 
 class ChordalGraph:

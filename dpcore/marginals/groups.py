@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # Rows of a group of cells of a pair's table, on average, in mean sizes of its noise.
 ROWS_PER_NOISE = 3.0

@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.marginals.column_counts import estimated_columns, row_estimate
-from dpcore.marginals.groups import base_groups
-from dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.column_counts import estimated_columns, row_estimate
+from dptrees.dpcore.marginals.groups import base_groups
+from dptrees.dpcore.marginals.plan import MarginalsPlan
 
 # Numbers of a pair before its groups and counts: columns, groups of each, the amount.
 _HEAD = 4

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpcore.arithmetic.elementary import cube_root
-from dpcore.arrays import Integers
-from dpcore.marginals.choosing import choose_pairs, choose_score, is_small, pair_score
-from dpcore.marginals.column_counts import row_estimate
-from dpcore.marginals.groups import (
+from dptrees.dpcore.arithmetic.elementary import cube_root
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.choosing import choose_pairs, choose_score, is_small, pair_score
+from dptrees.dpcore.marginals.column_counts import row_estimate
+from dptrees.dpcore.marginals.groups import (
     grouped_estimates,
     grouped_table,
     pair_groups,
 )
-from dpcore.marginals.measured import MeasuredTables, PairTable
-from dpcore.marginals.model import TableModel
-from dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
-from dpcore.marginals.shape import Pair
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
+from dptrees.dpcore.marginals.shape import Pair
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.privacy.budget import Budget, Measure
 
 # Purposes of streams, in place of chunks.
 _COLUMNS, _CHOICES, _PAIRS = 0, 1, 2

@@ -17,15 +17,21 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.cells import ModelCells
-from dpcore.marginals.cliques import LEAST_SUM, axis_sums, contracted, fitted_clique, fitted_pair
-from dpcore.marginals.column_counts import estimated_columns, row_estimate
-from dpcore.marginals.consistency import consistent_columns
-from dpcore.marginals.graph import ChordalGraph
-from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.sampling import Laws
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.cells import ModelCells
+from dptrees.dpcore.marginals.cliques import (
+    LEAST_SUM,
+    axis_sums,
+    contracted,
+    fitted_clique,
+    fitted_pair,
+)
+from dptrees.dpcore.marginals.column_counts import estimated_columns, row_estimate
+from dptrees.dpcore.marginals.consistency import consistent_columns
+from dptrees.dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.marginals.measured import MeasuredTables
+from dptrees.dpcore.marginals.sampling import Laws
+from dptrees.dpcore.noise.randomness import RandomStream
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -41,15 +41,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.exponential.plan import SLACK
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity, noise_law
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.exponential.plan import SLACK
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity, noise_law
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
 
 # Of the budget: what the one-way counts spend, and what the choices of pairs may spend.
 COLUMN_PART = Fraction(2, 5)
@@ -111,7 +111,7 @@ class MarginalsPlan(Coded):
         Refusal: an amount that is not above 0, or amounts that exceed the budget; designs that are
             not in order; noise that cannot be drawn.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = MarginalsPlan.planned(
     ...     shape=TableShape(sizes=(3, 4, 5)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -266,7 +266,7 @@ def _planned_designs(shape: TableShape) -> tuple[PairDesign, ...]:
 def mean_size(law: NoiseLaw) -> float:
     """The mean absolute value of noise, in rows: exactly for large scales, else about.
 
-    >>> from dpcore.noise.laws import DiscreteLaplace
+    >>> from dptrees.dpcore.noise.laws import DiscreteLaplace
     >>> mean_size(DiscreteLaplace(scale=Fraction(10)))
     10.0
     """

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.sums import row_dots
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arithmetic.sums import row_dots
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import RandomStream
 
 # Random digits that order the rows of a law; equal ones keep their order.
 _RANDOM_DIGITS = 2

@@ -13,9 +13,9 @@ from itertools import combinations
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded, coded
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.refusal import Refusal
 
 MOST_COLUMNS = 64
 MOST_COUNTERS = 2**22

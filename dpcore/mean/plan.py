@@ -18,13 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import noise_law, split_sensitivity
-from dpcore.privacy.spending import Spending, moved_of_levels
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import noise_law, split_sensitivity
+from dptrees.dpcore.privacy.spending import Spending, moved_of_levels
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
 
 # Cells of numbers whose number nobody states: the middle of a cell is within a two-millionth of the
 # bounds' distance of every value in it.
@@ -46,7 +46,7 @@ class MeanPlan(Coded):
         Refusal: a number of cells out of range, or a budget whose noise is out of range.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = MeanPlan(unit=ADD_REMOVE_ROW, cells=101, keyed=False,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> plan.law

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.mean.plan import MeanPlan
-from dpcore.noise.laws import exact_scale
-from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
-from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.column_question import ColumnQuestion
-from dpcore.questions.entry import budget_entry
-from dpcore.questions.leaf_counts import ChunkCounts, DenseCounter, merged_chunk, pack_dense
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.mean.plan import MeanPlan
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.column_question import ColumnQuestion
+from dptrees.dpcore.questions.entry import budget_entry
+from dptrees.dpcore.questions.leaf_counts import ChunkCounts, DenseCounter, merged_chunk, pack_dense
+from dptrees.dpcore.questions.place import (
     Counter,
     Drawn,
     Gathered,
@@ -34,13 +34,13 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.statistics import half_width
-from dpcore.questions.tables import NODES_SCHEMA, tree_and_key
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import pack, unpack
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.questions.statistics import half_width
+from dptrees.dpcore.questions.tables import NODES_SCHEMA, tree_and_key
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.uniform import UniformTree
 
 ONE_PLACE = Place(0, 0)
 _ENDS = 2
@@ -59,8 +59,8 @@ class MeanQuestion(ColumnQuestion):
         ValueError: a plan for another domain or other keys.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> age = make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 101})
     >>> plan = MeanPlan(unit=ADD_REMOVE_ROW, cells=101, keyed=False,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

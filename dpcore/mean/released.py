@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arithmetic.sums import dot
-from dpcore.mean.question import MeanQuestion
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind, half_width
-from dpcore.questions.tables import NODES
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind, half_width
+from dptrees.dpcore.questions.tables import NODES
 
 _NAMES = ("label", "estimate", "std_error", "count")
 

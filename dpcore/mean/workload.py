@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcore.mean.plan import MeanPlan
-from dpcore.mean.question import MeanQuestion
-from dpcore.ordered.make import OrderedDomain
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.mean.plan import MeanPlan
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,9 @@ class MeanWorkload(Workload[MeanQuestion]):
         domain: the map from rows to cells.
 
     >>> from fractions import Fraction
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> ages = MeanWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 101}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

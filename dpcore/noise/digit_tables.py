@@ -33,9 +33,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
-from dpcore.noise.randomness import Bits
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
+from dptrees.dpcore.noise.randomness import Bits
 
 Words = npt.NDArray[np.uint64]
 
@@ -124,7 +124,7 @@ def draw(table: DigitTable, stream: Bits, size: int) -> Integers:
     A draw beyond 64 bits, of probability below 1e-900000 for the laws of samplers.py, is not
     provided for.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> draw(digit_table(Exponent(linear=Fraction(1)), 0), public_stream("doc"), 3).shape
     (3,)
     """

@@ -23,14 +23,14 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.angles import cos, sine_square, within_half_turn
-from dpcore.arithmetic.elementary import exp, expm1, tanh
-from dpcore.arithmetic.normal import erfc
-from dpcore.arithmetic.sums import row_dots
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.digit_tables import digit_table, draw
-from dpcore.noise.exponential_bounds import Exponent
-from dpcore.noise.randomness import Bits
+from dptrees.dpcore.arithmetic.angles import cos, sine_square, within_half_turn
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, tanh
+from dptrees.dpcore.arithmetic.normal import erfc
+from dptrees.dpcore.arithmetic.sums import row_dots
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.digit_tables import digit_table, draw
+from dptrees.dpcore.noise.exponential_bounds import Exponent
+from dptrees.dpcore.noise.randomness import Bits
 
 SAMPLER_VERSION: Final = 1
 """Changes whenever any law draws other values from the same stream; part of the spec digest."""
@@ -140,7 +140,7 @@ class DiscreteLaplace(_DigitLaw):
     >>> law = DiscreteLaplace(scale=Fraction(10))
     >>> round(law.variance, 3), law.bound(0.05)
     (199.833, 30)
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> law.sample(public_stream("doc"), 4)
     array([-17,  15,   5,   3])
     """

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Integers
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import Bits, PlacedStreams, RandomStream, ReleaseKey
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.randomness import Bits, PlacedStreams, RandomStream, ReleaseKey
 
 # No table has more rows.
 MAX_COUNT = 2**40

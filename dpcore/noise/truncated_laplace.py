@@ -29,12 +29,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.angles import sin
-from dpcore.arithmetic.elementary import exp, expm1
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.exponential_bounds import exp_bounds
-from dpcore.noise.laws import DiscreteLaplace, least_bound
-from dpcore.noise.randomness import Bits
+from dptrees.dpcore.arithmetic.angles import sin
+from dptrees.dpcore.arithmetic.elementary import exp, expm1
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.exponential_bounds import exp_bounds
+from dptrees.dpcore.noise.laws import DiscreteLaplace, least_bound
+from dptrees.dpcore.noise.randomness import Bits
 
 # Rejection keeps at least about 1 draw in 100 of the whole law.
 _LEAST_RADIUS = Fraction(1, 64)

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dpcore.levels.planner import plan_tree
-from dpcore.papers.mechanisms import (
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
     independent_mechanism,
     tree_mechanism,
 )
-from dpcore.uniform.objectives import CDF, NodeObjective, Objective
-from dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.uniform.objectives import CDF, NodeObjective, Objective
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[NamedPlan, .
         objective: what it is for.
 
     >>> from fractions import Fraction
-    >>> from dpcore.levels.planner import predicted_cdf_rmse
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     unit=SUBSTITUTE_ROW, public_total=True))

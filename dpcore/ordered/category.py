@@ -12,14 +12,14 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import coded
-from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
-from dpcore.refusal import Refusal
-from dpcore.rows.column import missing_rows
-from dpcore.rows.keys import check_names, find_named, needed_type, value_list
-from dpcore.rows.policies import DROPPED, check_column, check_policy
-from dpcore.rows.value_list import ValueList
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import missing_rows
+from dptrees.dpcore.rows.keys import check_names, find_named, needed_type, value_list
+from dptrees.dpcore.rows.policies import DROPPED, check_column, check_policy
+from dptrees.dpcore.rows.value_list import ValueList
 
 
 @dataclass(frozen=True, kw_only=True)

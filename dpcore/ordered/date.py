@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.domain import check_cells
-from dpcore.ordered.step import StepDomain, multiplied
-from dpcore.refusal import Refusal
-from dpcore.rows.column import AnyArray, as_int64, is_utc
-from dpcore.rows.policies import is_integer
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.domain import check_cells
+from dptrees.dpcore.ordered.step import StepDomain, multiplied
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import AnyArray, as_int64, is_utc
+from dptrees.dpcore.rows.policies import is_integer
 
 _SECOND = 1_000_000
 _HOUR = 3600 * _SECOND

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.codec import Coded
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.rows.column import map_chunks, value_type
-from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import map_chunks, value_type
+from dptrees.dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")

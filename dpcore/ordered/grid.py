@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.refusal import Refusal
-from dpcore.rows.column import BLOCK, AnyArray
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import BLOCK, AnyArray
 
 # Grids of at most this many cells look edges up (1 MiB); larger ones compute those they need.
 _TABLE_CELLS = 2**17

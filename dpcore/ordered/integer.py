@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.domain import check_cells
-from dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
-from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.rows.column import AnyArray, as_int64
-from dpcore.rows.policies import is_integer
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.rows.whole_numbers import is_number
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.domain import check_cells
+from dptrees.dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
+from dptrees.dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import AnyArray, as_int64
+from dptrees.dpcore.rows.policies import is_integer
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.rows.whole_numbers import is_number
 
 _NANOSECONDS = {
     "nanoseconds": 1,

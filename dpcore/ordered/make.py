@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, datetime
 
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain, TimeDomain, TimestampDomain, clock_text, read_moment
-from dpcore.ordered.domain import MAX_CELLS, OrderedDomain
-from dpcore.ordered.integer import DurationDomain, IntegerDomain, UnitRowsDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import KeyList, listed_values
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.date import (
+    DateDomain,
+    TimeDomain,
+    TimestampDomain,
+    clock_text,
+    read_moment,
+)
+from dptrees.dpcore.ordered.domain import MAX_CELLS, OrderedDomain
+from dptrees.dpcore.ordered.integer import DurationDomain, IntegerDomain, UnitRowsDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import KeyList, listed_values
+from dptrees.dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
 
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
     domain.kind: domain

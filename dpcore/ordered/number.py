@@ -13,19 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.domain import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.domain import (
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
     interval_labels,
 )
-from dpcore.ordered.grid import Grid
-from dpcore.refusal import Refusal
-from dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
-from dpcore.rows.policies import DROPPED, check_column, check_policy
-from dpcore.rows.whole_numbers import is_number
+from dptrees.dpcore.ordered.grid import Grid
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
+from dptrees.dpcore.rows.policies import DROPPED, check_column, check_policy
+from dptrees.dpcore.rows.whole_numbers import is_number
 
 
 @dataclass(frozen=True, kw_only=True)

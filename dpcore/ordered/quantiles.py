@@ -32,9 +32,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.intervals import QuantileMargin, prefix_margin
-from dpcore.questions.intervals import Differences, Ends
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.intervals import QuantileMargin, prefix_margin
+from dptrees.dpcore.questions.intervals import Differences, Ends
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,22 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.entry import budget_entry, column_policies
-from dpcore.questions.intervals import Ends, Intervals
-from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Increments, Part
-from dpcore.questions.tables import CDF as CDF_TABLE
-from dpcore.questions.tables import NODES, QUANTILES, number_column, tree_and_key
-from dpcore.questions.tree_question import M, TreeQuestion
-from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import unpack
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
+from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.entry import budget_entry, column_policies
+from dptrees.dpcore.questions.intervals import Ends, Intervals
+from dptrees.dpcore.questions.parts import ChunkAnswer
+from dptrees.dpcore.questions.place import Increments, Part
+from dptrees.dpcore.questions.tables import CDF as CDF_TABLE
+from dptrees.dpcore.questions.tables import NODES, QUANTILES, number_column, tree_and_key
+from dptrees.dpcore.questions.tree_question import M, TreeQuestion
+from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.forest import Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.uniform import UniformTree
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.question import OrderedQuestion, quantiles_from_points
-from dpcore.questions.answer_errors import LeafRun, merged_runs
-from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, ReadPart
-from dpcore.questions.released_tree import KeyCodes, ReleasedTree
-from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
-from dpcore.questions.tables import CDF
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.question import OrderedQuestion, quantiles_from_points
+from dptrees.dpcore.questions.answer_errors import LeafRun, merged_runs
+from dptrees.dpcore.questions.node_sum import NamedRun, check_apart, sum_label
+from dptrees.dpcore.questions.released import Answer, ReadPart
+from dptrees.dpcore.questions.released_tree import KeyCodes, ReleasedTree
+from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
+from dptrees.dpcore.questions.tables import CDF
 
 # Below, one cell may well hold most rows.
 _FEW_CELLS = 8

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.domain import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.domain import (
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
     interval_labels,
 )
-from dpcore.refusal import Refusal
-from dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
-from dpcore.rows.policies import DROPPED, check_column, check_policy
-from dpcore.rows.whole_numbers import floored_decimals
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
+from dptrees.dpcore.rows.policies import DROPPED, check_column, check_policy
+from dptrees.dpcore.rows.whole_numbers import floored_decimals
 
 # Differences of two numbers within this bound, and their products below, stay inside int64.
 LARGEST_STEP = 2**61

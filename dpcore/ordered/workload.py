@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from dpcore.levels.candidate import Candidate, Made, TreeWorkload, WholeLevels
-from dpcore.ordered.make import OrderedDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.refusal import Refusal
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.candidate import Candidate, Made, TreeWorkload, WholeLevels
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 WHOLE_LEVELS = WholeLevels()
 
@@ -26,8 +26,8 @@ class OrderedWorkload(TreeWorkload[OrderedQuestion[Made]], Generic[Made]):
         candidate: the mechanism.
 
     >>> from fractions import Fraction
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
     >>> ages = OrderedWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
     ...      "outside": "clamp", "missing": "first"}))

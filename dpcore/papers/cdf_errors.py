@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.trees.uniform import MAX_LEAVES
 
 Amount = float | Fraction
 

@@ -30,12 +30,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats
-from dpcore.errors.law import ErrorLaw
-from dpcore.noise.laws import NoiseLaw
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import Estimator, TreePlan, check_estimator
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan, check_estimator
 
 # A coefficient this small beside the largest is what rounding left of one that cancelled.
 _CANCELLED = 1e-13
@@ -80,8 +80,8 @@ class EstimatorErrors:
         ValueError: REFINED where N is not public.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
@@ -302,7 +302,7 @@ class IndependentErrors:
     Source: Rameshwar et al., section III-A.
 
     >>> from fractions import Fraction
-    >>> from dpcore.noise.laws import DiscreteLaplace
+    >>> from dptrees.dpcore.noise.laws import DiscreteLaplace
     >>> law = DiscreteLaplace(scale=Fraction(5))
     >>> errors = IndependentErrors(tree=UniformTree(leaves=4, fanouts=(4,)), law=law,
     ...     public_total=True)

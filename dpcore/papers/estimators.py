@@ -38,17 +38,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.trees.least_squares import (
     EstimationWeights,
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Estimator, check_estimator
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Estimator, check_estimator
 
 Measurements = Sequence[Floats | npt.NDArray[np.int64] | None]
 Total = int | npt.NDArray[np.int64]

@@ -14,22 +14,22 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dpcore.trees.closest_cdf import closest_cdf_l1, closest_cdf_l2
-from dpcore.trees.consistency import consistent_counts
-from dpcore.trees.forest import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dptrees.dpcore.trees.closest_cdf import closest_cdf_l1, closest_cdf_l2
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.forest import (
     LevelSolution,
     Measurements,
     PrefixSolution,
     RootSolutions,
     level_solutions,
 )
-from dpcore.trees.whole_trees import SingleChunkTrees
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import Consistency, Measured, TreePlan
+from dptrees.dpcore.trees.whole_trees import SingleChunkTrees
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import Consistency, Measured, TreePlan
 
 
 class PapersForest(SingleChunkTrees):

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.papers.cdf_errors import Amount
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.cdf_errors import Amount
+from dptrees.dpcore.privacy.budget import Measure
 
 # p: the variance of a level's noise is proportional to budget^-p.
 VARIANCE_POWER = {Measure.EPSILON: 2, Measure.RHO: 1}

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
-from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
-from dpcore.papers.level_budgets import optimal_level_budgets
-from dpcore.papers.whole_fanouts import best_fanouts
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import plan_batch
-from dpcore.uniform.plan import Estimator, Measured, TreePlan
-from dpcore.uniform.prefix_error import mean_prefix_variance
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
+from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
+from dptrees.dpcore.papers.whole_fanouts import best_fanouts
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import plan_batch
+from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan
+from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 Fanouts = tuple[int, ...]
 LevelBudgets = Literal["optimal", "equal"] | Sequence[Fraction]
@@ -55,8 +55,8 @@ def tree_mechanism(
 
     Source: Rameshwar, Tandon, Sharma, Definition IV.1, Theorem IV.2, Section V.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = tree_mechanism(
     ...     TreeSetting(leaves=256, unit=SUBSTITUTE_ROW, public_total=True,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
@@ -78,8 +78,8 @@ def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.F
 
     Source: Honaker, Section 3.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> binary_mechanism(TreeSetting(
     ...     leaves=16, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)))).level_amounts[0]
@@ -113,8 +113,8 @@ def independent_mechanism(setting: TreeSetting) -> TreePlan:
 
     Source: Rameshwar, Tandon, Sharma, Section III-A.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = independent_mechanism(TreeSetting(
     ...     leaves=5, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))

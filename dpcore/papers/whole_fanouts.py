@@ -26,11 +26,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import power
-from dpcore.arrays import Floats, Integers
-from dpcore.papers.cdf_errors import checked_leaves, covering_nodes
-from dpcore.papers.level_budgets import VARIANCE_POWER, integer_root
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.papers.cdf_errors import checked_leaves, covering_nodes
+from dptrees.dpcore.papers.level_budgets import VARIANCE_POWER, integer_root
+from dptrees.dpcore.privacy.budget import Measure
 
 Fanouts = tuple[int, ...]
 

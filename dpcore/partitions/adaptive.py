@@ -52,26 +52,31 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import CONTEXT, INLINE, coded
-from dpcore.noise.laws import NoiseLaw, exact_scale
-from dpcore.partitions.averaging import averaged_estimates
-from dpcore.partitions.consistency import BestLinear, Running
-from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import MeasuredNodes, Measurement, NodeNoise, measured_variance
-from dpcore.partitions.mechanism import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, INLINE, coded
+from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
+from dptrees.dpcore.partitions.averaging import averaged_estimates
+from dptrees.dpcore.partitions.consistency import BestLinear, Running
+from dptrees.dpcore.partitions.least_squares import least_squares
+from dptrees.dpcore.partitions.measurement import (
+    MeasuredNodes,
+    Measurement,
+    NodeNoise,
+    measured_variance,
+)
+from dptrees.dpcore.partitions.mechanism import (
     HOLDING,
     EstimatedTree,
     LevelVariances,
     PartitionMechanism,
     measured_levels,
 )
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
-from dpcore.partitions.whole_counts import whole_counts
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity, noise_law
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
+from dptrees.dpcore.partitions.whole_counts import whole_counts
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +103,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
     Raises:
         ValueError: fields out of range, or that do not fit each other.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = AdaptivePartitionPlan(
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     ...     thresholds=(0, 9), most=2**14, measure=Measure.EPSILON, unit=ADD_REMOVE_ROW)

@@ -30,11 +30,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arithmetic.sums import hypotenuse, integer_power
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.plan import Estimation
-from dpcore.partitions.planner import (
+from dptrees.dpcore.arithmetic.sums import hypotenuse, integer_power
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.plan import Estimation
+from dptrees.dpcore.partitions.planner import (
     GUESSED_ROWS,
     is_dense,
     level_depths,
@@ -42,9 +42,9 @@ from dpcore.partitions.planner import (
     refuse_sketches,
     useful_depth,
 )
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import level_sensitivity, noise_law
-from dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
+from dptrees.dpcore.refusal import Refusal
 
 # Of the budgets above the last level, for numbers that decide and nothing else.
 DECISION_PART = Fraction(3, 10)
@@ -73,8 +73,8 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         Refusal: a choice that the domain, or another choice, does not allow, or that an adaptive
             partition does not have; a memory limit below the least plan, which the sentence says.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = plan_adaptive(
     ...     PartitionSetting(bits=16, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -42,9 +42,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.partitions.tree import GrownLevel, GrownTree
-from dpcore.trees.explanations import PENALTY, weigh_explanations
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree
+from dptrees.dpcore.trees.explanations import PENALTY, weigh_explanations
 
 # The variance that a known count has among measurements: too small to matter, and not 0.
 _KNOWN = 2.0**-100

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp2, power
-from dpcore.arrays import Floats
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arithmetic.elementary import exp2, power
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.privacy.budget import Measure
 
 
 def lemma_5_shares(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.partitions.plan import Estimation, Holding
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind
 
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
 SPLIT_ERRORS = 4.0

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.adaptive_planner import plan_adaptive
-from dpcore.partitions.choices import SPLIT_ERRORS, PartitionChoices, PartitionSetting
-from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dpcore.partitions.planner import CODE_BYTES, DEFAULT_MEMORY, GUESSED_ROWS, plan_partition
-from dpcore.refusal import Refusal
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
+from dptrees.dpcore.partitions.choices import SPLIT_ERRORS, PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dptrees.dpcore.partitions.planner import (
+    CODE_BYTES,
+    DEFAULT_MEMORY,
+    GUESSED_ROWS,
+    plan_partition,
+)
+from dptrees.dpcore.refusal import Refusal
 
 
 def plan_closest(
@@ -28,8 +33,8 @@ def plan_closest(
         Refusal: a choice that neither has, or `decided_apart` where PrivHP is taken.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> setting = PartitionSetting(
     ...     bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), unit=ADD_REMOVE_ROW)

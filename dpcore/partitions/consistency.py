@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 
 class Running(NamedTuple):

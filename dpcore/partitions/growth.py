@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
-from dpcore.partitions.consistency import GrowthConsistency, Running
-from dpcore.partitions.measurement import MeasuredNodes, Measurement
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.partitions.consistency import GrowthConsistency, Running
+from dptrees.dpcore.partitions.measurement import MeasuredNodes, Measurement
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
 
 
 @dataclass(frozen=True, kw_only=True)

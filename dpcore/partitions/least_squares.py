@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.partitions.consistency import Running
-from dpcore.partitions.tree import GrownTree
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.partitions.consistency import Running
+from dptrees.dpcore.partitions.tree import GrownTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ def least_squares(tree: GrownTree) -> GrownEstimate:
 
     Source: the docstring of this module; compared with dense algebra in the tests.
 
-    >>> from dpcore.partitions.tree import GrownLevel
+    >>> from dptrees.dpcore.partitions.tree import GrownLevel
     >>> def level(depth, value):
     ...     n = len(value)
     ...     return GrownLevel(depth=depth, nodes=np.arange(n, dtype=np.uint64), value=value,

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.partitions.tree import Nodes
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.partitions.tree import Nodes
 
 # Of what is measured: a variance of 0 says that a count is known, and a law of almost no noise has
 # one that is too small for a float64.

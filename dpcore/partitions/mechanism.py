@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded, coded
-from dpcore.noise.laws import NoiseLaw
-from dpcore.partitions.consistency import Running
-from dpcore.partitions.measurement import Measurement
-from dpcore.partitions.tree import GrownTree, Hierarchy
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.partitions.consistency import Running
+from dptrees.dpcore.partitions.measurement import Measurement
+from dptrees.dpcore.partitions.tree import GrownTree, Hierarchy
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.plan import PartitionPlan
-from dpcore.partitions.privtree import PrivTreePlan
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import PartitionPlan
+from dptrees.dpcore.partitions.privtree import PrivTreePlan
 
 MECHANISMS: dict[str, type[PartitionMechanism]] = {
     "adaptive": AdaptivePartitionPlan,

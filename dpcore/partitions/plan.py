@@ -26,31 +26,31 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.noise.laws import NoiseLaw, exact_scale
-from dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency
-from dpcore.partitions.growth import GrowthRule, grow
-from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import Measurement, measured_variance
-from dpcore.partitions.mechanism import (
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
+from dptrees.dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency
+from dptrees.dpcore.partitions.growth import GrowthRule, grow
+from dptrees.dpcore.partitions.least_squares import least_squares
+from dptrees.dpcore.partitions.measurement import Measurement, measured_variance
+from dptrees.dpcore.partitions.mechanism import (
     EstimatedTree,
     LevelVariances,
     PartitionMechanism,
     measured_levels,
 )
-from dpcore.partitions.tree import Hierarchy
-from dpcore.partitions.whole_counts import whole_counts
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import (
+from dptrees.dpcore.partitions.tree import Hierarchy
+from dptrees.dpcore.partitions.whole_counts import whole_counts
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import (
     amount_factor,
     level_sensitivity,
     noise_law,
     sketch_sensitivity,
 )
-from dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.sketches.estimators import SketchEstimator, kind_estimators
-from dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.sketches.estimators import SketchEstimator, kind_estimators
+from dptrees.dpcore.sketches.shape import SketchShape
 
 
 class Holding(Enum):
@@ -116,7 +116,7 @@ class PartitionPlan(PartitionMechanism):
     Raises:
         ValueError: fields out of range, or that do not fit each other.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = PartitionPlan(
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     ...     measure=Measure.EPSILON, unit=ADD_REMOVE_ROW,
@@ -226,7 +226,7 @@ class PartitionPlan(PartitionMechanism):
         Args:
             plans: of the measurements, this one at other budgets.
 
-        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
         >>> plan = PartitionPlan(
         ...     depths=(0, 4), amounts=(Fraction(0), Fraction(1)), measure=Measure.EPSILON,
         ...     unit=ADD_REMOVE_ROW, rule=GrowthRule(most=16))

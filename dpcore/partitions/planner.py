@@ -25,16 +25,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arithmetic.sums import binary_exponent
-from dpcore.partitions.budgets import falling_shares, lemma_5_shares
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.partitions.privtree import PrivTreePlan
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.arithmetic.sums import binary_exponent
+from dptrees.dpcore.partitions.budgets import falling_shares, lemma_5_shares
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dptrees.dpcore.partitions.privtree import PrivTreePlan
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 
 # A public guess of the number of rows, where none is given.
 GUESSED_ROWS = 2**20
@@ -69,8 +69,8 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
             the least plan, which the sentence says.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = plan_partition(
     ...     PartitionSetting(bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

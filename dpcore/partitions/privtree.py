@@ -41,20 +41,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arrays import Flags
-from dpcore.codec import CONTEXT, INLINE
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.noise.source import add_noise
-from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import Measurement, NodeNoise
-from dpcore.partitions.mechanism import HOLDING, EstimatedTree, PartitionMechanism
-from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
-from dpcore.partitions.whole_counts import whole_counts
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arrays import Flags
+from dptrees.dpcore.codec import CONTEXT, INLINE
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.source import add_noise
+from dptrees.dpcore.partitions.least_squares import least_squares
+from dptrees.dpcore.partitions.measurement import Measurement, NodeNoise
+from dptrees.dpcore.partitions.mechanism import HOLDING, EstimatedTree, PartitionMechanism
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, descendant_nodes
+from dptrees.dpcore.partitions.whole_counts import whole_counts
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class PrivTreePlan(PartitionMechanism):
     Raises:
         ValueError: a field out of range.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = PrivTreePlan(bits_apart=2, finest=8, split_epsilon=Fraction(1, 2),
     ...                     count_epsilon=Fraction(1, 2), unit=ADD_REMOVE_ROW)
     >>> plan.split_law, plan.decay

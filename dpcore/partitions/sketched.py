@@ -11,13 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.partitions.measurement import MeasuredNodes, measured_variance
-from dpcore.partitions.plan import PartitionPlan
-from dpcore.partitions.tree import Nodes
-from dpcore.sketches.estimators import SketchEstimator, estimates
-from dpcore.sketches.hashing import SketchHashes
-from dpcore.sketches.row_error import ErrorMoments, RowError
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.partitions.measurement import MeasuredNodes, measured_variance
+from dptrees.dpcore.partitions.plan import PartitionPlan
+from dptrees.dpcore.partitions.tree import Nodes
+from dptrees.dpcore.sketches.estimators import SketchEstimator, estimates
+from dptrees.dpcore.sketches.hashing import SketchHashes
+from dptrees.dpcore.sketches.row_error import ErrorMoments, RowError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
 
 Nodes = npt.NDArray[np.uint64]
 # No code has more bits.

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.partitions.tree import GrownTree
-from dpcore.trees.consistency import root_count, split_counts
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.partitions.tree import GrownTree
+from dptrees.dpcore.trees.consistency import root_count, split_counts
 
 
 def whole_counts(
@@ -42,7 +42,7 @@ def whole_counts(
         cells: for each level (n,) how many cells of the domain each node has, to shrink towards
             even counts; None: not to shrink.
 
-    >>> from dpcore.partitions.tree import GrownLevel
+    >>> from dptrees.dpcore.partitions.tree import GrownLevel
     >>> tree = GrownTree(levels=tuple(
     ...     GrownLevel(depth=depth, nodes=np.arange(n, dtype=np.uint64), value=np.zeros(n),
     ...                parents=np.zeros(n, np.int64), variance=np.ones(n))

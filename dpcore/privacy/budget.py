@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
-from dpcore.arrays import Floats
-from dpcore.codec import CONTEXT, Coded, coded
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import CONTEXT, Coded, coded
 
 _SHARE_UNITS = 2**20
 

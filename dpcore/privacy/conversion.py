@@ -18,10 +18,10 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dpcore.arithmetic.elementary import exp, expm1, log, log1p
-from dpcore.arithmetic.normal import log_normal_cdf
-from dpcore.arithmetic.sums import decimal_exponent
-from dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, log, log1p
+from dptrees.dpcore.arithmetic.normal import log_normal_cdf
+from dptrees.dpcore.arithmetic.sums import decimal_exponent
+from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
 
 Real = Fraction | float
 
@@ -176,8 +176,8 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
     Raises:
         ValueError: epsilon or delta out of range; whatever ``certify`` raises.
 
-    >>> from dpcore.privacy.loss import certified_delta
-    >>> from dpcore.noise.laws import DiscreteGaussian
+    >>> from dptrees.dpcore.privacy.loss import certified_delta
+    >>> from dptrees.dpcore.noise.laws import DiscreteGaussian
     >>> def certify(rho):
     ...     return certified_delta([(DiscreteGaussian(sigma_squared=1 / (2 * rho)), 1)], 1.0)
     >>> calibrated_rho(1.0, 1e-6, certify)

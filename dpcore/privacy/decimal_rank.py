@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcore.arithmetic.sums import decimal_exponent
+from dptrees.dpcore.arithmetic.sums import decimal_exponent
 
 
 def four_digits(rank: int) -> Fraction:

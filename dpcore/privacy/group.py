@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.noise.exponential_bounds import exp_bounds
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.noise.exponential_bounds import exp_bounds
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 BUDGET_BITS = 40
@@ -37,7 +37,7 @@ class GroupPrivacy:
 
     Source: Ghazi et al., Fact 2.2.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 1000), unit=SUBSTITUTE_ROW)
     >>> unit.row_epsilon, round(float(unit.row_delta), 9)
     (Fraction(1, 2), 0.000377541)

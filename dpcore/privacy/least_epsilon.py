@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.arithmetic.elementary import log
-from dpcore.privacy.conversion import DELTA_FLOOR, Real, zcdp_epsilon
-from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.privacy.loss import Moved, certified_delta
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.privacy.conversion import DELTA_FLOOR, Real, zcdp_epsilon
+from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dptrees.dpcore.privacy.loss import Moved, certified_delta
 
 _MOST_CERTIFICATES = 6
 
@@ -36,7 +36,7 @@ def least_epsilon(
     Raises:
         ValueError: rho or delta out of range.
 
-    >>> from dpcore.noise.laws import DiscreteGaussian
+    >>> from dptrees.dpcore.noise.laws import DiscreteGaussian
     >>> law = DiscreteGaussian(sigma_squared=Fraction(18))
     >>> least_epsilon([(law, 1)], Fraction(1, 36), 1e-6)
     Fraction(399, 400)

@@ -54,11 +54,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, expm1, log, log1p, tanh
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.conversion import (
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, log, log1p, tanh
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.conversion import (
     DELTA_FLOOR,
     Real,
     log_excess,

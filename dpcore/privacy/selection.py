@@ -49,11 +49,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.elementary import exp, expm1, log, log1p
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.noise.exponential_bounds import Bounds, exp_bounds
-from dpcore.noise.randomness import Bits
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, log, log1p
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.noise.exponential_bounds import Bounds, exp_bounds
+from dptrees.dpcore.noise.randomness import Bits
+from dptrees.dpcore.refusal import Refusal
 
 # A larger epsilon decides as this one: 1 - pi(n) then falls below 2^-92 a unit.
 MOST_EPSILON = 64

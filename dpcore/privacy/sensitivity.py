@@ -10,11 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log1p
-from dpcore.arrays import Integers
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.arithmetic.elementary import log1p
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 def level_sensitivity(
@@ -41,7 +41,7 @@ def level_sensitivity(
 
     Source: the design, section 4; all are compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> level_sensitivity(SUBSTITUTE_ROW, single_node=False)
     (2, 2)
     """
@@ -95,7 +95,7 @@ def sum_sensitivity(
 
     Source: the design, section 4; all are compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> sum_sensitivity(SUBSTITUTE_ROW, 0, 10, single_node=False)
     (20, 200)
     >>> sum_sensitivity(SUBSTITUTE_ROW, -10, 10, single_node=False)
@@ -147,7 +147,7 @@ def prefix_sensitivity(
 
     Source: Rameshwar, Tandon, Sharma, Section II-C (K - 1); the others derived here.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> prefix_sensitivity(SUBSTITUTE_ROW, 10, public_total=True, keyed=False)
     (9, 9)
     """
@@ -183,7 +183,7 @@ def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[i
     Source: Holland et al., section 4.1, for L1 under add_remove; all are compared with brute force
     in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> sketch_sensitivity(SUBSTITUTE_ROW, 3, signed=True)
     (6, 12)
     """
@@ -237,7 +237,7 @@ def rank_sensitivity(
     Source: derived here; the exponential mechanism of bounded range is by Dong, Durfee and Rogers,
     "Optimal Differential Privacy Composition for Exponential Mechanisms", 2020.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
     >>> l1, l2_squared = rank_sensitivity(ADD_REMOVE_ROW, Fraction(9, 10), whole=True, keyed=False)
     >>> float(l1), float(l2_squared)
     (1.8, 3.24)
@@ -276,7 +276,7 @@ def split_sensitivity(unit: PrivacyUnit, parts: int, *, keyed: bool) -> tuple[in
 
     Source: derived here; compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
     >>> split_sensitivity(ADD_REMOVE_ROW, 100, keyed=False)
     (100, 10000)
     >>> split_sensitivity(SUBSTITUTE_ROW, 100, keyed=False)
@@ -311,7 +311,7 @@ def distinct_sensitivity(unit: PrivacyUnit, values: int, *, keyed: bool) -> tupl
 
     Source: derived here; compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> distinct_sensitivity(SUBSTITUTE_ROW, 1, keyed=False)
     (1, 1)
     >>> distinct_sensitivity(SUBSTITUTE_ROW, 1, keyed=True)
@@ -337,7 +337,7 @@ def distance_sensitivity(unit: PrivacyUnit) -> int:
     Source: McKenna, Miklau, Sheldon 2021, of the scores of MST; compared with brute force in the
     tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> distance_sensitivity(SUBSTITUTE_ROW)
     2
     """
@@ -363,7 +363,7 @@ def excess_sensitivity(unit: PrivacyUnit) -> int:
 
     Source: derived here; compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> excess_sensitivity(SUBSTITUTE_ROW)
     1
     """
@@ -393,7 +393,7 @@ def tail_sensitivity(unit: PrivacyUnit) -> int:
 
     Source: derived here; compared with brute force in the tests.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> tail_sensitivity(SUBSTITUTE_ROW)
     2
     """
@@ -515,7 +515,7 @@ def level_law(
         ValueError: the noise would be too large for 64-bit counts.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> level_law(SUBSTITUTE_ROW, Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
     ...           single_node=False)
     DiscreteLaplace(scale=Fraction(4, 1))

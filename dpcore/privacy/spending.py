@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import Moved, MovedTogether, keeps, moved_by
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.loss import Moved, MovedTogether, keeps, moved_by
 
 MovedCounts = tuple[tuple[Moved, int], ...]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from dpcore.codec import Coded, coded
-from dpcore.privacy.budget import Neighbors
-from dpcore.refusal import Refusal
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.refusal import Refusal
 
 # Beyond, noise for one unit would not fit in 64-bit counts anyway.
 MOST_ROWS = 2**20

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget
-from dpcore.questions.place import Place, ReleasedPart
-from dpcore.questions.question import Question
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.place import Place, ReleasedPart
+from dptrees.dpcore.questions.question import Question
 
 
 class Measured(NamedTuple):

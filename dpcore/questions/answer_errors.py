@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.questions.intervals import Ends
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.intervals import Ends
+from dptrees.dpcore.trees.shape import Shape
 
 # Leaves start..stop - 1.
 LeafRun = tuple[int, int]

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import Part
-from dpcore.questions.question import PublicTable, Question
-from dpcore.questions.tables import NODES
-from dpcore.refusal import Refusal
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.question import PublicTable, Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.rows.table_keys import TableKeys
 
 MOST_KEYS = 2**20
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # which call this file
-    from dpcore.questions.roles import TreePrivacy
-    from dpcore.questions.tree_question import TreeQuestion
+    from dptrees.dpcore.questions.roles import TreePrivacy
+    from dptrees.dpcore.questions.tree_question import TreeQuestion
 
 
 def budget_entry(question: TreePrivacy) -> dict[str, object]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors.intervals import QuantileMargin, clipped_intervals, prefix_margin
-from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.intervals import QuantileMargin, clipped_intervals, prefix_margin
+from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]

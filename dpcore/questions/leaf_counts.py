@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import counts_digest
-from dpcore.questions.place import Counter, Increments, Partial, Place
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.exact_sums import LeafSums, saturated_sums, split_words, words_total
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import counts_digest
+from dptrees.dpcore.questions.place import Counter, Increments, Partial, Place
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.trees.exact_sums import LeafSums, saturated_sums, split_words, words_total
 
 # Sorted: how many rows are read before the leaves that they touch leave.
 BUFFERED_ROWS = 2**23
@@ -51,8 +51,8 @@ class DenseCounter(Counter):
     Args:
         chunking: of the tree.
 
-    >>> from dpcore.trees.chunks import UniformChunking
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.chunks import UniformChunking
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> counter = DenseCounter(
     ...     UniformChunking(tree=UniformTree(leaves=4, fanouts=(2, 2)), keys=1, chunk_leaves=2))
     >>> counter.add(Increments(np.array([0, 3, 3])), 5)

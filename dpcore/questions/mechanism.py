@@ -14,15 +14,15 @@ from typing import ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.spending import MovedCounts, Spending
-from dpcore.questions.answer_errors import AnswerErrors
-from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.parts import MechanismPlan
-from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES
-from dpcore.trees.forest import Forest, LevelSolution, RootSolutions
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.spending import MovedCounts, Spending
+from dptrees.dpcore.questions.answer_errors import AnswerErrors
+from dptrees.dpcore.questions.intervals import IntervalRule, Intervals
+from dptrees.dpcore.questions.parts import MechanismPlan
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES
+from dptrees.dpcore.trees.forest import Forest, LevelSolution, RootSolutions
 
 # For a kind of table: its name, the errors and ends that follow from the other columns, and those
 # that it has, -1 for null.

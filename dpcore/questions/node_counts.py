@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.node_keys import key_digest, key_parts
-from dpcore.questions.place import Place
-from dpcore.rows.column import AnyArray, fixed_width_values
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.node_keys import key_digest, key_parts
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.rows.column import AnyArray, fixed_width_values
 
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 

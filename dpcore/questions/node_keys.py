@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, fixed_width_values
-from dpcore.rows.number_texts import text_buffers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray, fixed_width_values
+from dptrees.dpcore.rows.number_texts import text_buffers
 
 UInt64Array = npt.NDArray[np.uint64]
 

@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.trees.shape import Shape
 
 
 class Domain(Protocol):

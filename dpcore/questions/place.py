@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
 
 
 class Place(NamedTuple):

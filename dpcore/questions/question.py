@@ -11,13 +11,13 @@ The order of calls, for a tree of 4 cells whose places need no rounds and no bra
 
 >>> import numpy as np, pyarrow as pa
 >>> from fractions import Fraction
->>> from dpcore.noise.randomness import ReleaseKey
->>> from dpcore.noise.source import KeyedChoices, NoiseSource
->>> from dpcore.ordered.make import make_domain
->>> from dpcore.ordered.workload import OrderedWorkload
->>> from dpcore.privacy.budget import Budget, Measure
->>> from dpcore.privacy.unit import ADD_REMOVE_ROW
->>> from dpcore.questions.workload import Share, ReleaseTerms
+>>> from dptrees.dpcore.noise.randomness import ReleaseKey
+>>> from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+>>> from dptrees.dpcore.ordered.make import make_domain
+>>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+>>> from dptrees.dpcore.privacy.budget import Budget, Measure
+>>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+>>> from dptrees.dpcore.questions.workload import Share, ReleaseTerms
 >>> age = OrderedWorkload(name="age", quantiles=(0.5,), domain=make_domain(
 ...     {"column": "age", "type": "integer", "lower": 0, "upper": 4, "outside": "clamp",
 ...      "missing": "first"}))
@@ -61,7 +61,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dpcore.questions.roles import (
+from dptrees.dpcore.questions.roles import (
     TreeColumns,
     TreeCounting,
     TreeDrawing,
@@ -71,7 +71,7 @@ from dpcore.questions.roles import (
     TreeTables,
     UnitRows,
 )
-from dpcore.rows.keys import Keys
+from dptrees.dpcore.rows.keys import Keys
 
 
 class SeriesRun(NamedTuple):

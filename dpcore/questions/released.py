@@ -17,10 +17,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dpcore.arithmetic.sums import hypotenuse
-from dpcore.arrays import Floats
-from dpcore.noise.randomness import RandomStream
-from dpcore.questions.statistics import Statistic, StatisticKind
+from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.questions.statistics import Statistic, StatisticKind
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats
-from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.intervals import clipped_intervals
+from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
 
 # The codes of one key, or of all keys whose trees lie in a chunk together.
 KeyCodes = range

@@ -22,14 +22,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.place import (
     Counter,
     Counts,
     Drawn,
@@ -42,7 +42,7 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
 
 
 class _Named(ABC):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.questions.place import Place
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.forest import Measurements, RootSolutions
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.trees.forest import Measurements, RootSolutions
 
 
 def pack_roots(roots: Floats, totals: Integers) -> bytes:

@@ -16,20 +16,20 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.questions.leaf_counts import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.questions.leaf_counts import (
     BufferedCounter,
     chunk_place,
     pack_dense,
     pack_sorted,
 )
-from dpcore.questions.place import Matched, Partial, Place
-from dpcore.rows.column import AnyArray
-from dpcore.rows.packing import unpack, unpack_many
-from dpcore.rows.parted import PartedIntegers
-from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.exact_sums import split_words, words_total
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.questions.place import Matched, Partial, Place
+from dptrees.dpcore.rows.column import AnyArray
+from dptrees.dpcore.rows.packing import unpack, unpack_many
+from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.trees.exact_sums import split_words, words_total
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 # Slots are 64-bit integers.
 MOST_SLOTS = 2**62

@@ -35,10 +35,10 @@ from enum import Enum
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.normal import normal_quantile
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats, Integers
 
 # Standard errors that a bound of a bound is taken at: it fails in less than 1 of 10,000 cases.
 _SURE = 6.6

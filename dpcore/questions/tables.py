@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.questions.question import Question
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.questions.question import Question
 
 NODES_SCHEMA = pa.schema(
     [

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.codec import INLINE, Coded
-from dpcore.errors.intervals import QuantileWidths
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.intervals import IntervalRule, Intervals
-from dpcore.questions.leaf_counts import (
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.codec import INLINE, Coded
+from dptrees.dpcore.errors.intervals import QuantileWidths
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.intervals import IntervalRule, Intervals
+from dptrees.dpcore.questions.leaf_counts import (
     ChunkCounts,
     DenseCounter,
     SortedCounter,
@@ -31,9 +31,9 @@ from dpcore.questions.leaf_counts import (
     merged_chunk,
     pack_dense,
 )
-from dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dpcore.questions.parts import ChunkAnswer, Domain, MechanismPlan
-from dpcore.questions.place import (
+from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.questions.parts import ChunkAnswer, Domain, MechanismPlan
+from dptrees.dpcore.questions.place import (
     Counter,
     Drawn,
     Gathered,
@@ -44,8 +44,8 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import PublicTable, Question
-from dpcore.questions.root_messages import (
+from dptrees.dpcore.questions.question import PublicTable, Question
+from dptrees.dpcore.questions.root_messages import (
     SentRoots,
     pack_measured,
     pack_roots,
@@ -53,13 +53,13 @@ from dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dpcore.questions.tables import NODES, NODES_SCHEMA, number_column, tree_and_key
-from dpcore.rows.packing import pack, unpack
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.rows.table_keys import TableKeys
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
-from dpcore.trees.linear_forest import Known
+from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA, number_column, tree_and_key
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dptrees.dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
+from dptrees.dpcore.trees.linear_forest import Known
 
 M = TypeVar("M", bound=Mechanism[Any, Any], covariant=True)
 

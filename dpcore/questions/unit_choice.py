@@ -13,17 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.leaf_counts import ChunkCounts, DenseCounter, merged_chunk, pack_dense
-from dpcore.questions.place import Counter, Part, Partial, Place
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.leaf_counts import ChunkCounts, DenseCounter, merged_chunk, pack_dense
+from dptrees.dpcore.questions.place import Counter, Part, Partial, Place
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.uniform import UniformTree
 
 ONE_PLACE = Place(0, 0)
 

@@ -14,11 +14,11 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import Keys
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import Keys
 
 Planned = TypeVar("Planned", bound=Question)
 

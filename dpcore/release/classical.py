@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.privacy.conversion import zcdp_epsilon
-from dpcore.privacy.least_epsilon import least_epsilon
-from dpcore.privacy.spending import Spending
-from dpcore.questions.roles import TreePrivacy
-from dpcore.release.plan import ReleasePlan, total_spending
+from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.privacy.least_epsilon import least_epsilon
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.questions.roles import TreePrivacy
+from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,12 @@ def classical_composition(plan: ReleasePlan) -> Classical:
     Args:
         plan: of the release.
 
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.questions.workload import Noise, ReleaseTerms
-    >>> from dpcore.release.composition import Guarantee, plan_release
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.questions.workload import Noise, ReleaseTerms
+    >>> from dptrees.dpcore.release.composition import Guarantee, plan_release
     >>> domain = make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 120})
     >>> plan = plan_release(
     ...     "ages", Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

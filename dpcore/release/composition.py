@@ -20,15 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log, log1p
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.spending import MovedCounts
-from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
-from dpcore.refusal import Refusal
-from dpcore.release.plan import ReleasePlan, total_spending
-from dpcore.release.split import BudgetSplit, SharedErrors, check_split, joint_error, solve_shares
+from dptrees.dpcore.arithmetic.elementary import exp, log, log1p
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.plan import ReleasePlan, total_spending
+from dptrees.dpcore.release.split import (
+    BudgetSplit,
+    SharedErrors,
+    check_split,
+    joint_error,
+    solve_shares,
+)
 
 # By how much less a tree gets to see how its error falls: more than planning is rounded by.
 _LESS = Fraction(1, 64)
@@ -92,11 +98,11 @@ def plan_release(
         Refusal: no rho keeps what is left of the delta; errors that shares cannot be chosen for.
         ValueError: trees that do not make a release.
 
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.sparse.domain import CodeDomain
-    >>> from dpcore.sparse.workload import SparseWorkload
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.workload import SparseWorkload
     >>> plan = plan_release(
     ...     "visits",
     ...     Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

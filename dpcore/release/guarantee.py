@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from dpcore import __version__
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.privacy.conversion import zcdp_epsilon
-from dpcore.privacy.unit import NullUnits
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.words import protected_period, run_in_words, run_numbers
+from dptrees.dpcore import __version__
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.words import protected_period, run_in_words, run_numbers
 
 # The entry of a manifest that shows whether the others are as they were written.
 CHECKSUM = "checksum"

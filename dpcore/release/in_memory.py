@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.bounding.unit_ids import UnitIds, check_unit_types
-from dpcore.bounding.unit_rows import TreeBounding
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
-from dpcore.privacy.unit import NullUnits
-from dpcore.questions.place import (
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.unit_ids import UnitIds, check_unit_types
+from dptrees.dpcore.bounding.unit_rows import TreeBounding
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
+from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.questions.place import (
     STATE,
     UNIT_SHARDS,
     UNITS,
@@ -27,10 +27,10 @@ from dpcore.questions.place import (
     Place,
     ReleasedPart,
 )
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.series.question import SeriesQuestion
 
 ExactCounts = dict[Place, bytes]
 # A tree, what rows add to it, and how many rows were read for that.

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dpcore.hierarchy.universe import Universe
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.questions.released import ReadPart, Released
-from dpcore.questions.tables import QUANTILES
-from dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
-from dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import ReadPart, Released
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
+from dptrees.dpcore.rows.key_table import KeyTable
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -59,7 +59,7 @@ class TreeKind(NamedTuple):
 
 
 def _read_ordered(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.ordered.question import ordered_question_from_spec
+    from dptrees.dpcore.ordered.question import ordered_question_from_spec
 
     return ordered_question_from_spec(
         spec,
@@ -71,13 +71,13 @@ def _read_ordered(spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _released_ordered(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.ordered.released import ReleasedCdf
+    from dptrees.dpcore.ordered.released import ReleasedCdf
 
     return ReleasedCdf(question, read, tables.get(QUANTILES))
 
 
 def _read_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.hierarchy.question import hierarchy_question_from_spec
+    from dptrees.dpcore.hierarchy.question import hierarchy_question_from_spec
 
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
@@ -92,127 +92,127 @@ def _read_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _released_hierarchy(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.hierarchy.released import ReleasedHierarchy
+    from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
 
     return ReleasedHierarchy(question, read)
 
 
 def _read_sparse(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.sparse.question import SparseQuestion
+    from dptrees.dpcore.sparse.question import SparseQuestion
 
     return SparseQuestion.from_spec(spec)
 
 
 def _released_sparse(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.sparse.released import ReleasedSparse
+    from dptrees.dpcore.sparse.released import ReleasedSparse
 
     return ReleasedSparse(question, read)
 
 
 def _read_selection(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.selection.question import SelectionQuestion
+    from dptrees.dpcore.selection.question import SelectionQuestion
 
     return SelectionQuestion.from_spec(spec, unit=terms.unit)
 
 
 def _released_selection(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.selection.question import ReleasedSelection
+    from dptrees.dpcore.selection.question import ReleasedSelection
 
     return ReleasedSelection(question, read)
 
 
 def _read_bound(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.unit_bounds.question import BoundQuestion
+    from dptrees.dpcore.unit_bounds.question import BoundQuestion
 
     return BoundQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
 
 
 def _released_bound(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.unit_bounds.question import ReleasedBound
+    from dptrees.dpcore.unit_bounds.question import ReleasedBound
 
     return ReleasedBound(question, read)
 
 
 def _read_value_bounds(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.value_bounds.question import ValueBoundsQuestion
+    from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
 
     return ValueBoundsQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
 
 
 def _released_value_bounds(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.value_bounds.question import ReleasedValueBounds
+    from dptrees.dpcore.value_bounds.question import ReleasedValueBounds
 
     return ReleasedValueBounds(question, read)
 
 
 def _read_exponential(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.exponential.question import exponential_question_from_spec
+    from dptrees.dpcore.exponential.question import exponential_question_from_spec
 
     return exponential_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_exponential(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.exponential.released import ReleasedQuantiles
+    from dptrees.dpcore.exponential.released import ReleasedQuantiles
 
     return ReleasedQuantiles(question, tables[QUANTILES])
 
 
 def _read_hypercube(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.hypercube.question import HypercubeQuestion
+    from dptrees.dpcore.hypercube.question import HypercubeQuestion
 
     return HypercubeQuestion.from_spec(spec)
 
 
 def _released_hypercube(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.hypercube.released import ReleasedHypercube
+    from dptrees.dpcore.hypercube.released import ReleasedHypercube
 
     return ReleasedHypercube(question, read)
 
 
 def _read_table(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.table.question import table_question_from_spec
+    from dptrees.dpcore.table.question import table_question_from_spec
 
     return table_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_table(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.table.released import ReleasedTable
+    from dptrees.dpcore.table.released import ReleasedTable
 
     return ReleasedTable(question, read)
 
 
 def _read_distinct(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.distinct.question import distinct_question_from_spec
+    from dptrees.dpcore.distinct.question import distinct_question_from_spec
 
     return distinct_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_distinct(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.distinct.released import ReleasedDistinct
+    from dptrees.dpcore.distinct.released import ReleasedDistinct
 
     return ReleasedDistinct(question, read)
 
 
 def _read_mean(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.mean.question import mean_question_from_spec
+    from dptrees.dpcore.mean.question import mean_question_from_spec
 
     return mean_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_mean(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.mean.released import ReleasedMean
+    from dptrees.dpcore.mean.released import ReleasedMean
 
     return ReleasedMean(question, read)
 
 
 def _read_series(spec: Spec, terms: ReadTerms) -> Question:
-    from dpcore.series.separate import series_question_from_spec
+    from dptrees.dpcore.series.separate import series_question_from_spec
 
     return series_question_from_spec(spec, lambda level: find_kind(level).question(level, terms))
 
 
 def _released_series(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dpcore.series.released import own_period
+    from dptrees.dpcore.series.released import own_period
 
     return own_period(question, read, tables, lambda tree: kind_named(tree.kind).released)
 

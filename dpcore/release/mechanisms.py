@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpcore.questions.mechanism import Mechanism
+from dptrees.dpcore.questions.mechanism import Mechanism
 
 AnyMechanism = type[Mechanism[Any, Any]]
 
@@ -17,25 +17,25 @@ AnyMechanism = type[Mechanism[Any, Any]]
 
 
 def _uniform() -> AnyMechanism:
-    from dpcore.levels.uniform import UniformMechanism
+    from dptrees.dpcore.levels.uniform import UniformMechanism
 
     return UniformMechanism
 
 
 def _irregular() -> AnyMechanism:
-    from dpcore.levels.irregular import IrregularMechanism
+    from dptrees.dpcore.levels.irregular import IrregularMechanism
 
     return IrregularMechanism
 
 
 def _adaptive() -> AnyMechanism:
-    from dpcore.adaptive.mechanism import AdaptiveMechanism
+    from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 
     return AdaptiveMechanism
 
 
 def _factorized() -> AnyMechanism:
-    from dpcore.factorised.mechanism import FactorizedMechanism
+    from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
 
     return FactorizedMechanism
 
@@ -64,7 +64,7 @@ def mechanism_from_entries(
     name, keyed = str(left.get("kind", domain)), left["keys"] is not None
     imported = MECHANISMS[domain][name]
     if "thresholds" in left and imported is _irregular:
-        from dpcore.levels.thresholds import ThresholdMechanism
+        from dptrees.dpcore.levels.thresholds import ThresholdMechanism
 
         # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
         return ThresholdMechanism.from_entries(left, keyed=keyed, tree=context["tree"])

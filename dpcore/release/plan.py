@@ -14,15 +14,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.noise.laws import SAMPLER_VERSION
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question, SeriesRun
-from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
-from dpcore.rows.table_keys import TableKeys
-from dpcore.unit_bounds.question import BoundQuestion
-from dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.noise.laws import SAMPLER_VERSION
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.question import Question, SeriesRun
+from dptrees.dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.unit_bounds.question import BoundQuestion
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from dpcore.questions.released import ReadPart, Released
-from dpcore.questions.tables import QUANTILES
-from dpcore.release.kinds import kind_named
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.questions.released import ReadPart, Released
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.release.kinds import kind_named
+from dptrees.dpcore.release.plan import ReleasePlan
 
 
 class ReleaseReader:

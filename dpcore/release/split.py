@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log, log1p, log_add_exp
-from dpcore.arrays import Flags, Floats
-from dpcore.questions.workload import Workload
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arithmetic.elementary import exp, log, log1p, log_add_exp
+from dptrees.dpcore.arrays import Flags, Floats
+from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.refusal import Refusal
 
 # Shares are whole numbers of this part, rounded down.
 SHARE_UNIT = Fraction(1, 10**10)

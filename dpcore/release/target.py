@@ -7,10 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.levels.planner import budget_for_target
-from dpcore.privacy.budget import Budget
-from dpcore.questions.workload import ReleaseTerms, Workload
-from dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.levels.planner import budget_for_target
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.workload import ReleaseTerms, Workload
+from dptrees.dpcore.release.composition import Guarantee, plan_release
 
 
 def release_budget(
@@ -35,10 +35,10 @@ def release_budget(
         ValueError: an error that is not positive and finite, that needs no budget at all, or
             that no budget reaches; as `plan_release` at an amount of 1.
 
-    >>> from dpcore.ordered.make import make_domain
-    >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.budget import Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> trees = [OrderedWorkload(name=name, domain=make_domain(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
     >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

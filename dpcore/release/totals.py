@@ -21,8 +21,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcore.arithmetic.elementary import log
-from dpcore.questions.released import Released, Total
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.questions.released import Released, Total
 
 # That a release of trees that hold the same rows is remarked upon.
 FALSE_ALARM = 1e-6

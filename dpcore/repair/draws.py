@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.arithmetic.angles import cos, sin
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import RandomStream, public_stream
+from dptrees.dpcore.arithmetic.angles import cos, sin
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 
 # Numbers that are kept at most, in all: 64 MiB.
 _MOST_KEPT = 2**23

@@ -15,14 +15,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.privacy.sensitivity import level_law
-from dpcore.repair.paths import Paths, lay_paths, path_errors
-from dpcore.repair.readings import Reading, objective_reading, reference_histograms
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import Objective
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.privacy.sensitivity import level_law
+from dptrees.dpcore.repair.paths import Paths, lay_paths, path_errors
+from dptrees.dpcore.repair.readings import Reading, objective_reading, reference_histograms
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import Objective
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 # Pairs of boundaries of a prediction, and the numbers that one histogram's may draw at most.
 _PREDICTED_PAIRS = 1024
@@ -55,8 +55,8 @@ def assumed_rows(setting: TreeSetting) -> int:
     a count has with the whole budget, so n epsilon = 10,000 for one row a unit.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> assumed_rows(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 10)),
     ...     unit=ADD_REMOVE_ROW))

@@ -24,14 +24,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.laws import NoiseLaw
-from dpcore.repair.draws import PublicDraws
-from dpcore.repair.references import Distribution, rows_below
-from dpcore.trees.consistency import root_count, split_counts
-from dpcore.trees.shrunk import rising_counts
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.repair.draws import PublicDraws
+from dptrees.dpcore.repair.references import Distribution, rows_below
+from dptrees.dpcore.trees.consistency import root_count, split_counts
+from dptrees.dpcore.trees.shrunk import rising_counts
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
 
 # What represents the estimate of a child that does not exist: the repair makes it zero.
 _NO_CHILD = -1e300

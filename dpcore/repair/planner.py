@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpcore.arithmetic.elementary import exp2, log2, power
-from dpcore.repair.error import FEWEST_PAIRS, can_be_simulated, count_error
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import Objective
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import Fanouts, search_strategies
+from dptrees.dpcore.arithmetic.elementary import exp2, log2, power
+from dptrees.dpcore.repair.error import FEWEST_PAIRS, can_be_simulated, count_error
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import Objective
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.strategies import Fanouts, search_strategies
 
 # By how much less than for estimates a level gets with every doubling of the nodes above it.
 _FACTORS = (1.0, 0.94, 0.88, 0.8, 0.7)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arrays import Floats, Integers
-from dpcore.repair.references import REFERENCES, Distribution
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.repair.references import REFERENCES, Distribution
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,
     NodeObjective,

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log1p
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arithmetic.elementary import exp, log1p
+from dptrees.dpcore.arrays import Floats, Integers
 
 # A distribution on [0, 1): the part of the rows below x.
 Distribution = Callable[[Floats], Floats]

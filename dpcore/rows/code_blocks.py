@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray
-from dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray
+from dptrees.dpcore.rows.parted import PartedIntegers
 
 # Codes of a part: few enough to be held with their sorted copy, and so many that a list in no order
 # is read seldom.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
 
 AnyArray = npt.NDArray[Any]
 

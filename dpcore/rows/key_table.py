@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.refusal import Refusal
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import (
     as_int64,
     filled_indices,
     fixed_width_values,
@@ -31,10 +31,10 @@ from dpcore.rows.column import (
     map_chunks,
     value_type,
 )
-from dpcore.rows.keys import value_list
-from dpcore.rows.lookup import IntegerIndex, TextIndex
-from dpcore.rows.number_texts import ABSENT, text_buffers
-from dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.rows.keys import value_list
+from dptrees.dpcore.rows.lookup import IntegerIndex, TextIndex
+from dptrees.dpcore.rows.number_texts import ABSENT, text_buffers
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
 
 # Its index and its strings stay within some GB.
 MOST_KEYS = 2**25

@@ -14,11 +14,11 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded, coded
-from dpcore.refusal import Refusal
-from dpcore.rows.column import is_text, map_chunks, value_type
-from dpcore.rows.policies import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import is_text, map_chunks, value_type
+from dptrees.dpcore.rows.policies import (
     DROPPED,
     MAP_VERSION,
     check_column,
@@ -27,9 +27,9 @@ from dpcore.rows.policies import (
     is_integer,
     made,
 )
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dpcore.rows.value_list import ValueList
-from dpcore.rows.whole_numbers import is_number
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.rows.value_list import ValueList
+from dptrees.dpcore.rows.whole_numbers import is_number
 
 OTHER = "other"
 _TRUTHS = {True: "true", False: "false"}
@@ -305,7 +305,7 @@ def check_names(
 
     >>> check_names("sex", (1, 2), ("women", "1"))
     Traceback (most recent call last):
-    dpcore.refusal.Refusal: column 'sex': labels '1' is another value of the list.
+    dptrees.dpcore.refusal.Refusal: column 'sex': labels '1' is another value of the list.
     """
     if not names:
         return

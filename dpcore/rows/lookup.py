@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, filled_indices
-from dpcore.rows.number_texts import ABSENT, text_buffers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray, filled_indices
+from dptrees.dpcore.rows.number_texts import ABSENT, text_buffers
 
 # Rows that are looked up at once: their scratch arrays stay in a core's second-level cache.
 _BLOCK = 2**14

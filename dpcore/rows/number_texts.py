@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, null_rows
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray, null_rows
 
 # The value where there is no number, code or position.
 ABSENT = -1

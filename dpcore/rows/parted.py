@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray
 
 # So many parts are held: two neighbors, and the parts of other readers.
 _HELD = 4

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import TypeVar
 
-from dpcore.refusal import Refusal
+from dptrees.dpcore.refusal import Refusal
 
 # Changes whenever a map from values to cells changes for an unchanged configuration.
 MAP_VERSION = 1

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.rows.column import map_chunks, missing_rows
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.rows.column import map_chunks, missing_rows
 
 MISSING = "missing"
 

@@ -17,10 +17,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.codec import Coded
-from dpcore.refusal import Refusal
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import (
     BLOCK,
     AnyArray,
     as_int64,
@@ -30,7 +30,7 @@ from dpcore.rows.column import (
     null_rows,
     value_type,
 )
-from dpcore.rows.policies import (
+from dptrees.dpcore.rows.policies import (
     MAP_VERSION,
     check_column,
     check_policy,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.codec import coded
-from dpcore.rows.key_table import KeyTable
-from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed
-from dpcore.rows.policies import DROPPED, check_policy
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed
+from dptrees.dpcore.rows.policies import DROPPED, check_policy
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 
 
 @dataclass(frozen=True, kw_only=True)

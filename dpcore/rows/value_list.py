@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, filled_indices, large_texts
-from dpcore.rows.lookup import TextIndex
-from dpcore.rows.whole_numbers import whole_numbers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray, filled_indices, large_texts
+from dptrees.dpcore.rows.lookup import TextIndex
+from dptrees.dpcore.rows.whole_numbers import whole_numbers
 
 # Longest list of strings that is hashed again for each batch.
 _SHORT_LIST = 2**12

@@ -15,8 +15,8 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Integers
-from dpcore.rows.column import AnyArray, fixed_width_values, null_rows
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.rows.column import AnyArray, fixed_width_values, null_rows
 
 # A remainder and a limb together stay inside int64.
 _DIGITS_AT_ONCE = 9

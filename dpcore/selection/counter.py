@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counter, Increments, Partial, Place
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counter, Increments, Partial, Place
 
 MOST_ROWS = 2**21
 # Keys that wait to be grouped, in bytes: many batches together, since a key that is rare

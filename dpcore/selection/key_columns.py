@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.refusal import Refusal
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import (
     fixed_width_values,
     large_texts,
     readable_texts,
     value_type,
 )
-from dpcore.rows.key_table import INTEGER, TEXT, check_key_type
-from dpcore.rows.whole_numbers import whole_numbers
+from dptrees.dpcore.rows.key_table import INTEGER, TEXT, check_key_type
+from dptrees.dpcore.rows.whole_numbers import whole_numbers
 
 TYPES = {"text": TEXT, "integer": INTEGER}
 _SIGN = np.uint64(2**63)

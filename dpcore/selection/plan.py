@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, Coded
-from dpcore.privacy.selection import SelectionLaw
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
+from dptrees.dpcore.codec import CONTEXT, Coded
+from dptrees.dpcore.privacy.selection import SelectionLaw
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
 
 
 def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
@@ -19,7 +19,7 @@ def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
     (unit, key), of what the keys are. A bound of keys would choose by the codes of keys, which keys
     that nobody lists do not have.
 
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dptrees.dpcore.privacy.budget import Neighbors
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3)
     >>> counted_once(person).moved(keyed=True)
     (3, 3)
@@ -46,7 +46,7 @@ class SelectionPlan(Coded):
     Raises:
         Refusal: a unit with several rows under a key, or a budget that makes no law.
 
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = SelectionPlan(unit=SUBSTITUTE_ROW,
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
     >>> plan.moved, plan.law.epsilon, plan.law.least_units(0.5)

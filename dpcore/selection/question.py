@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -33,12 +33,12 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
-from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan
 
 SHARDS = 32
 
@@ -56,7 +56,7 @@ class SelectionQuestion(Question):
         ValueError: keys of its own, or no shard.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = SelectionPlan(unit=ADD_REMOVE_ROW,
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
     >>> carriers = KeyColumns(columns=("carrier",), types=("text",))

@@ -30,14 +30,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.questions.accumulated import AccumulatedTree, Measured
-from dpcore.questions.place import Counts, Drawn, Gathered, Part, Place, ReleasedPart
-from dpcore.rows.packing import pack_many, unpack_many
-from dpcore.series.carried_counts import set_aside
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import Span
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.questions.accumulated import AccumulatedTree, Measured
+from dptrees.dpcore.questions.place import Counts, Drawn, Gathered, Part, Place, ReleasedPart
+from dptrees.dpcore.rows.packing import pack_many, unpack_many
+from dptrees.dpcore.series.carried_counts import set_aside
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import Span
 
 # Neither counts of nodes begin so, which are Arrow streams, nor packed ones.
 _CARRIED = b"carried on: "

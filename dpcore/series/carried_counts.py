@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import counts_digest
-from dpcore.questions.leaf_counts import ChunkCounts
-from dpcore.questions.place import Place
-from dpcore.rows.packing import pack, pack_many
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import counts_digest
+from dptrees.dpcore.questions.leaf_counts import ChunkCounts
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.rows.packing import pack, pack_many
 
 # No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
 CARRIED = b"\xff\xff\xff\xff"

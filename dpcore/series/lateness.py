@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags
-from dpcore.codec import Coded
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arrays import Flags
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.refusal import Refusal
 
 DATE = pa.date32()
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.irregular.forest import IrregularForest
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import amount_factor
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import amount_factor
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.uniform.forest import UniformForest
 
 # Of noise that is zero for all that floats can say.
 _LEAST_VARIANCE = 1e-100

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.source import KeyedChoices
-from dpcore.questions.place import Counter, Increments, Matched, Place, RowIncrements
-from dpcore.questions.question import Question
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.series.lateness import DATE, Lateness
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.questions.place import Counter, Increments, Matched, Place, RowIncrements
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.series.lateness import DATE, Lateness
 
 
 @dataclass(frozen=True, kw_only=True)

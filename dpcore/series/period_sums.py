@@ -21,11 +21,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.privacy.sensitivity import weighted_periods_sensitivity
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.privacy.sensitivity import weighted_periods_sensitivity
 
 # Of the weights: the root of their number times this, at most; columns are even to half a percent.
 _SCALE_BITS, _STEPS = 2, 2**8

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import periods_sensitivity
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
-from dpcore.questions.place import (
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
+from dptrees.dpcore.questions.place import (
     STATE,
     UNIT_SHARDS,
     UNITS,
@@ -43,16 +43,16 @@ from dpcore.questions.place import (
     Place,
     ReleasedPart,
 )
-from dpcore.questions.question import PublicTable, Question, SeriesRun
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
-from dpcore.series.lateness import Lateness
-from dpcore.series.linear import leaf_variance, windowed
-from dpcore.series.period_rows import PeriodRows
-from dpcore.series.spans import with_span
-from dpcore.series.temporal import Span, TemporalTree, mean_variance
-from dpcore.series.windows import Window, level_factors, window_weights
+from dptrees.dpcore.questions.question import PublicTable, Question, SeriesRun
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
+from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.linear import leaf_variance, windowed
+from dptrees.dpcore.series.period_rows import PeriodRows
+from dptrees.dpcore.series.spans import with_span
+from dptrees.dpcore.series.temporal import Span, TemporalTree, mean_variance
+from dptrees.dpcore.series.windows import Window, level_factors, window_weights
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.questions.released import ReadPart, Released
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import select_span
+from dptrees.dpcore.questions.released import ReadPart, Released
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.spans import select_span
 
 # Of a tree, what makes its answers from its parts and what it concluded.
 MakeReleased = Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]

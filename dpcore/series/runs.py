@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.sensitivity import periods_sensitivity
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.series.lateness import Lateness
-from dpcore.series.temporal import TemporalSetting, TemporalSplit, best_split, split_of_fanout
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.temporal import (
+    TemporalSetting,
+    TemporalSplit,
+    best_split,
+    split_of_fanout,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

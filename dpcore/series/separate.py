@@ -19,18 +19,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.questions.place import Counts, Drawn, Gathered, Part, Partial, Place, ReleasedPart
-from dpcore.questions.question import Question
-from dpcore.series.accumulated import AccumulatedPeriods
-from dpcore.series.carried_counts import CarriedCounts
-from dpcore.series.lateness import Lateness
-from dpcore.series.linear import adds_up
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import with_name
-from dpcore.series.temporal import Span, TemporalTree
-from dpcore.series.weighted import WeightedPeriods
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.questions.place import (
+    Counts,
+    Drawn,
+    Gathered,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+)
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.series.accumulated import AccumulatedPeriods
+from dptrees.dpcore.series.carried_counts import CarriedCounts
+from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.linear import adds_up
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.spans import with_name
+from dptrees.dpcore.series.temporal import Span, TemporalTree
+from dptrees.dpcore.series.weighted import WeightedPeriods
 
 
 @dataclass(frozen=True, kw_only=True)

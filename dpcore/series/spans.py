@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.series.temporal import Span
+from dptrees.dpcore.series.temporal import Span
 
 FIRST, LAST = "first", "last"
 

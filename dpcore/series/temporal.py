@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import cube_root
-from dpcore.privacy.sensitivity import periods_sensitivity
-from dpcore.refusal import Refusal
+from dptrees.dpcore.arithmetic.elementary import cube_root
+from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
+from dptrees.dpcore.refusal import Refusal
 
 # More would be read for one answer than a query can wait for.
 MOST_PERIODS = 2**16

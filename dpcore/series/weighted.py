@@ -25,25 +25,25 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arithmetic.products import integer_product
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Measure
-from dpcore.questions.place import Counts, Drawn, Place, ReleasedPart
-from dpcore.questions.question import PublicTable, Question
-from dpcore.questions.root_messages import pack_roots
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.packing import pack_many, unpack, unpack_many
-from dpcore.series.accumulated import TO_DATE, PlaceCounts
-from dpcore.series.carried_counts import CARRIED, set_aside
-from dpcore.series.linear import adds_up, windowed
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import Span, TemporalTree
-from dpcore.series.windows import Window
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.linear_forest import Known
+from dptrees.dpcore.arithmetic.products import integer_product
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.questions.place import Counts, Drawn, Place, ReleasedPart
+from dptrees.dpcore.questions.question import PublicTable, Question
+from dptrees.dpcore.questions.root_messages import pack_roots
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.packing import pack_many, unpack, unpack_many
+from dptrees.dpcore.series.accumulated import TO_DATE, PlaceCounts
+from dptrees.dpcore.series.carried_counts import CARRIED, set_aside
+from dptrees.dpcore.series.linear import adds_up, windowed
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import Span, TemporalTree
+from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.linear_forest import Known
 
 # Leaves of all keys, times periods: what a run may have to take over, 80 MB or so.
 MOST_COUNTS = 2**22

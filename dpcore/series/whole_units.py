@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dpcore.privacy.budget import Measure
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.separate import SeparatePeriods
-from dpcore.series.temporal import TemporalSetting, best_split
-from dpcore.series.weighted import sums_fit
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.separate import SeparatePeriods
+from dptrees.dpcore.series.temporal import TemporalSetting, best_split
+from dptrees.dpcore.series.weighted import sums_fit
 
 
 def whole_units_cost(question: SeriesQuestion) -> float | None:

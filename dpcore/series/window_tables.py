@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.irregular.forest import IrregularForest
-from dpcore.questions.place import Place
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.packing import pack
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import Span
-from dpcore.series.windows import Window
-from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
-from dpcore.trees.linear_forest import Known, LinearForest
-from dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.packing import pack
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import Span
+from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
+from dptrees.dpcore.trees.linear_forest import Known, LinearForest
+from dptrees.dpcore.uniform.forest import UniformForest
 
 
 class _GivenUniform(UniformForest):

@@ -14,8 +14,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpcore.refusal import Refusal
-from dpcore.series.temporal import Span, TemporalTree, estimated_variances
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.temporal import Span, TemporalTree, estimated_variances
 
 
 @dataclass(frozen=True, kw_only=True)

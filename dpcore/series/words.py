@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.questions.question import SeriesRun
+from dptrees.dpcore.questions.question import SeriesRun
 
 
 def run_in_words(run: SeriesRun | None) -> str:

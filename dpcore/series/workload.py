@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
-from dpcore.refusal import Refusal
-from dpcore.series.accumulated import AccumulatedPeriods
-from dpcore.series.linear import adds_up, scaled
-from dpcore.series.period_sums import MOST_PERIODS_TOGETHER, PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.runs import Series, check_late_rows, check_whole_units
-from dpcore.series.separate import SeparatePeriods
-from dpcore.series.temporal import TemporalSplit, TemporalTree
-from dpcore.series.weighted import WeightedPeriods, sums_fit
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.accumulated import AccumulatedPeriods
+from dptrees.dpcore.series.linear import adds_up, scaled
+from dptrees.dpcore.series.period_sums import MOST_PERIODS_TOGETHER, PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.runs import Series, check_late_rows, check_whole_units
+from dptrees.dpcore.series.separate import SeparatePeriods
+from dptrees.dpcore.series.temporal import TemporalSplit, TemporalTree
+from dptrees.dpcore.series.weighted import WeightedPeriods, sums_fit
 
 
 @dataclass(frozen=True, kw_only=True)

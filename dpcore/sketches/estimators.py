@@ -24,9 +24,9 @@ from enum import Enum
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.sketches.hashing import Codes, SketchHashes
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.sketches.hashing import Codes, SketchHashes
+from dptrees.dpcore.sketches.shape import SketchKind
 
 
 class SketchEstimator(Enum):
@@ -95,9 +95,9 @@ def estimates(
     Raises:
         ValueError: the minimum of a count sketch, which estimates nothing.
 
-    >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.sketches.shape import SketchShape
-    >>> from dpcore.sketches.table import update
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.sketches.shape import SketchShape
+    >>> from dptrees.dpcore.sketches.table import update
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
     >>> update(hashes, table, np.array([7, 7, 9], np.uint64))

@@ -42,8 +42,8 @@ from typing import Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import RandomStream
 
 Codes = npt.NDArray[np.uint64]
 
@@ -67,7 +67,7 @@ class MultiplyShift:
     Raises:
         ValueError: a number is out of its range.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> hashing = MultiplyShift(public_stream("doc"), functions=2, bits=3)
     >>> hashing
     MultiplyShift(<secret>)
@@ -129,7 +129,7 @@ class SketchHashes:
     Raises:
         ValueError: a number is out of its range.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> hashes = SketchHashes(public_stream("doc"), rows=2, bits=3, signed=True)
     >>> for columns, signs in hashes.cells(np.arange(5, dtype=np.uint64)):
     ...     print(columns.tolist(), signs.tolist())

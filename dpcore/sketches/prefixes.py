@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.refusal import Refusal
-from dpcore.rows.packing import pack, unpack
-from dpcore.sketches.hashing import CODE_BITS, Codes, SketchHashes
-from dpcore.sketches.shape import SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.sketches.hashing import CODE_BITS, Codes, SketchHashes
+from dptrees.dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.sketches.table import update
 
 # Sorting a batch costs as much as counting it in one or two sketches, which is worth it where it
 # leaves a quarter of the codes or fewer; so many of them say.
@@ -39,7 +39,7 @@ class PrefixSketches:
     Raises:
         Refusal: naming the field and the rule.
 
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=8)
     >>> sketches = PrefixSketches(shape=shape, code_bits=20, levels=(10, 15, 20))
     >>> tables, hashes = sketches.empty(), sketches.hashes(ReleaseKey(bytes(32)), "doc")
@@ -133,7 +133,7 @@ def _repeats(codes: Codes) -> bool:
 
     Of m codes out of D equally frequent ones, about m^2 / (2 D) repeat another of the sample.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> codes = public_stream("doc").uint64(2**16)
     >>> _repeats(codes % np.uint64(9973)), _repeats(codes)
     (True, False)

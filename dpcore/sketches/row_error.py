@@ -29,11 +29,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.normal import normal_quantiles
-from dpcore.arithmetic.sums import dot, integer_power
-from dpcore.arrays import Floats, Integers
-from dpcore.sketches.estimators import SketchEstimator, kind_estimators
-from dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.arithmetic.normal import normal_quantiles
+from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.sketches.estimators import SketchEstimator, kind_estimators
+from dptrees.dpcore.sketches.shape import SketchShape
 
 # Atoms that represent a normal law: bias and variance are then right to 1e-3.
 _ATOMS = 2**13
@@ -47,7 +47,7 @@ def row_variance(shape: SketchShape, *, f2: float, noise_variance: float) -> flo
         f2: the sum of all squared counts.
         noise_variance: of a cell.
 
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=16)
     >>> row_variance(shape, f2=160.0, noise_variance=2.0)
     12.0
@@ -70,7 +70,7 @@ def second_moment(shape: SketchShape, table: Integers, noise_variance: float = 0
 
     Source: Alon, Matias, Szegedy 1999; Thorup, Zhang 2012 (one pass over hashed cells).
 
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> second_moment(SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=2),
     ...               np.array([[3, -4]]))
     25.0
@@ -152,7 +152,7 @@ class RowError:
     def moments(self, estimator: SketchEstimator) -> ErrorMoments:
         """The bias and the variance of an estimator of the sketch.
 
-        >>> from dpcore.sketches.shape import SketchKind
+        >>> from dptrees.dpcore.sketches.shape import SketchKind
         >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=16)
         >>> law = RowError.planned(shape, total=0, f2=16.0, noise_variance=0.0)
         >>> [round(law.moments(each).variance, 3) for each in (SketchEstimator.MEAN,

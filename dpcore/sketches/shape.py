@@ -10,13 +10,13 @@ from operator import mul
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.sums import binary_exponent
-from dpcore.arrays import Integers
-from dpcore.codec import Coded
-from dpcore.noise.randomness import RandomStream
-from dpcore.refusal import Refusal
-from dpcore.sketches.hashing import CODE_BITS, MAX_HASH_BITS, SketchHashes
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.sums import binary_exponent
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.hashing import CODE_BITS, MAX_HASH_BITS, SketchHashes
 
 # Far beyond use: every row costs noise. Below it binomial coefficients are floating-point numbers.
 MAX_ROWS = 500

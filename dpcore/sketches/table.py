@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.rows.packing import pack, unpack
-from dpcore.sketches.hashing import Codes, SketchHashes
-from dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.sketches.hashing import Codes, SketchHashes
+from dptrees.dpcore.sketches.shape import SketchShape
 
 # Codes that are hashed at once: their hashes stay in cache.
 BLOCK = 2**14
@@ -36,8 +36,8 @@ def update(
 
     Source: Holland et al., Algorithm 1, `update`.
 
-    >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=4)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
     >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
@@ -68,7 +68,7 @@ def _increments(signs: Integers | None, counts: Integers | None) -> Integers | i
 def merged(shape: SketchShape, tables: Iterable[Integers]) -> Integers:
     """The table of all rows of data of several tables: their sum.
 
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> merged(SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=2), []).tolist()
     [[0, 0]]
     """
@@ -89,7 +89,7 @@ def from_bytes(shape: SketchShape, data: bytes) -> Integers:
     Raises:
         ValueError: the bytes are of another shape.
 
-    >>> from dpcore.sketches.shape import SketchKind
+    >>> from dptrees.dpcore.sketches.shape import SketchKind
     >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=4)
     >>> from_bytes(shape, to_bytes(shape.empty())).tolist()
     [[0, 0, 0, 0]]

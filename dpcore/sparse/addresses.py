@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray
-from dpcore.rows.number_texts import ABSENT, text_buffers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import AnyArray
+from dptrees.dpcore.rows.number_texts import ABSENT, text_buffers
 
 _SHORTEST, _LONGEST = len("0.0.0.0"), len("255.255.255.255")
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)

@@ -38,12 +38,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.rows.column import fixed_width_values
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.rows.column import fixed_width_values
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.plan import SparsePlan
 
 HIGHEST_CONFIDENCE = 0.9999
 # Keeps an atom at the very end of an interval inside, whatever the rounding.
@@ -80,7 +80,7 @@ def known_tree(domain: SparseDomain, published: Sequence[NodeCounts]) -> list[Kn
     Raises:
         ValueError: another number of levels, or not exactly one root.
 
-    >>> from dpcore.sparse.labels import PathDomain
+    >>> from dptrees.dpcore.sparse.labels import PathDomain
     >>> domain = PathDomain(column="url", depth=2)
     >>> root = NodeCounts(keys=domain.root_keys, counts=np.array([50]))
     >>> leaf = NodeCounts(keys=pa.array(["a/b"], pa.large_string()), counts=np.array([40]))

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.sparse.bounds import KnownLevel, child_sums
-from dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.sparse.bounds import KnownLevel, child_sums
+from dptrees.dpcore.sparse.plan import SparsePlan
 
 Bounds = Sequence[tuple[Integers, Integers]]
 
@@ -45,11 +45,11 @@ def consistent_counts(
 
     >>> from fractions import Fraction
     >>> import pyarrow as pa
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.sparse.bounds import certain_bounds, known_tree
-    >>> from dpcore.questions.node_counts import NodeCounts
-    >>> from dpcore.sparse.domain import CodeDomain
-    >>> from dpcore.sparse.plan import plan_sparse
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.bounds import certain_bounds, known_tree
+    >>> from dptrees.dpcore.questions.node_counts import NodeCounts
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> tree = known_tree(domain, [

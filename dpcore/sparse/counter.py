@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counter, Increments, Partial, Place
-from dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counter, Increments, Partial, Place
+from dptrees.dpcore.sparse.domain import SparseDomain
 
 MOST_LEAVES = 2**22
 
@@ -28,7 +28,7 @@ def level_counts(domain: SparseDomain, leaves: NodeCounts) -> Iterator[tuple[int
         domain: of the tree.
         leaves: from `SparseDomain.leaf_counts`.
 
-    >>> from dpcore.sparse.labels import PathDomain
+    >>> from dptrees.dpcore.sparse.labels import PathDomain
     >>> domain = PathDomain(column="url", depth=2)
     >>> leaves = domain.leaf_counts({"url": pa.array(["a/b", "a/c", "a"])})
     >>> [(level, own.keys.to_pylist(), own.counts.tolist())
@@ -86,7 +86,7 @@ class SparseCounter(Counter):
         shards: in how many parts each level below the root is handled.
         most_leaves: about so many leaves are held at a time.
 
-    >>> from dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> counter = SparseCounter(domain, shards=4)
     >>> leaves = domain.leaf_counts({"address": pa.array([10 << 24, 10 << 24 | 5, 11 << 24])})
@@ -138,7 +138,7 @@ def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
         domain: of the tree.
         partials: `Partial.data`; empty bytes count nothing.
 
-    >>> from dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> one = NodeCounts.grouped(pa.array([3, 1], pa.uint64())).to_bytes()
     >>> merge_shard(domain, [one, b"", one]).counts.tolist()

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Integers
-from dpcore.codec import Coded
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.refusal import Refusal
-from dpcore.rows.column import (
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import (
     AnyArray,
     fixed_width_values,
     is_text,
@@ -33,10 +33,10 @@ from dpcore.rows.column import (
     readable_texts,
     value_type,
 )
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dpcore.rows.whole_numbers import is_number, whole_numbers
-from dpcore.sparse.addresses import prefix_texts, read_addresses
-from dpcore.sparse.paths import prefix_codes, refused_path
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.sparse.addresses import prefix_texts, read_addresses
+from dptrees.dpcore.sparse.paths import prefix_codes, refused_path
 
 NOTATIONS = ("ipv4", "hex")
 

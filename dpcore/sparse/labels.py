@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.codec import coded
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.node_keys import text_prefixes
-from dpcore.refusal import Refusal
-from dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
-from dpcore.rows.whole_numbers import is_number, whole_numbers
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.paths import paths_above, refused_path
-from dpcore.sparse.plan import ROOT_NAME
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.node_keys import text_prefixes
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
+from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.paths import paths_above, refused_path
+from dptrees.dpcore.sparse.plan import ROOT_NAME
 
 # Between the labels of a key. A label that holds it, or the sign that escapes it, is escaped.
 _JOINT, _ESCAPE = "\x00", "\x01"

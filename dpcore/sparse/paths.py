@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.number_texts import text_buffers
-from dpcore.sparse.addresses import read_addresses
+from dptrees.dpcore.rows.number_texts import text_buffers
+from dptrees.dpcore.sparse.addresses import read_addresses
 
 # A path is the labels above, a separator and the label of its own. Where labels are columns, a
 # backslash comes before a separator inside a label.

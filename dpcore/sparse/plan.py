@@ -40,9 +40,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dpcore.codec import INLINE, Coded, coded
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.codec import INLINE, Coded, coded
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
@@ -201,7 +201,7 @@ radius=50))
     def publication_probability(self, level: int, count: int) -> float:
         """The probability that a node of a level with so many rows is published.
 
-        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
         >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
         >>> plan.publication_probability(1, 0), plan.publication_probability(1, 10**6)
         (0.0, 1.0)
@@ -221,7 +221,7 @@ radius=50))
         Raises:
             ValueError: a probability out of range.
 
-        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
         >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
         >>> plan.threshold(1), plan.heavy_count(1), plan.heavy_count(1, 1.0)
         (17, 21, 35)
@@ -308,7 +308,7 @@ def plan_sparse(
     Raises:
         ValueError: an argument out of range.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = plan_sparse(["/8", "/16"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW,
     ...                    weights=[1, 4], root_weight=Fraction(1))
     >>> [str(level.epsilon) for level in plan.levels], plan.delta

@@ -26,18 +26,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.sparse.bounds import (
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.sparse.bounds import (
     KnownLevel,
     certain_bounds,
     child_sums,
     known_tree,
     published_bounds,
 )
-from dpcore.sparse.consistency import consistent_counts
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.sparse.consistency import consistent_counts
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.plan import SparsePlan
 
 Bounds = Sequence[tuple[Integers, Integers]]
 
@@ -137,9 +137,9 @@ def solve_levels(
     Source: the docstring of this module.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.sparse.domain import CodeDomain
-    >>> from dpcore.sparse.plan import plan_sparse
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> counts = [([0], [500]), ([9, 10], [90, 420]), ([10 << 24], [70])]

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.plan import SparsePlan
 
 
 def publish_shard(
@@ -54,10 +54,10 @@ def publish_shard(
 
     >>> from fractions import Fraction
     >>> import pyarrow as pa
-    >>> from dpcore.noise.randomness import ReleaseKey
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.sparse.domain import CodeDomain
-    >>> from dpcore.sparse.plan import plan_sparse
+    >>> from dptrees.dpcore.noise.randomness import ReleaseKey
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> counts = NodeCounts(keys=pa.array([9, 10], pa.uint64()), counts=np.array([1, 1000]))

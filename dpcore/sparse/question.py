@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dpcore.codec import coded
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import (
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -28,15 +28,15 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES, NODES_SCHEMA
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.labels import domain_from_spec
-from dpcore.sparse.plan import SparsePlan
-from dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
-from dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.labels import domain_from_spec
+from dptrees.dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
+from dptrees.dpcore.sparse.publication import publish_shard
 
 SHARDS = 16
 EVERY_NODE = Pruning()
@@ -56,9 +56,9 @@ class SparseQuestion(Question):
         ValueError: parts that do not fit each other, or a budget whose noise is out of range.
 
     >>> from fractions import Fraction
-    >>> from dpcore.sparse.domain import CodeDomain
-    >>> from dpcore.sparse.plan import plan_sparse
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.plan import plan_sparse
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> question = SparseQuestion(name="addresses", domain=domain, plan=plan)

@@ -10,12 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arithmetic.sums import hypotenuse
-from dpcore.questions.node_sum import sum_label
-from dpcore.questions.released import Answer, ReadPart, Released, in_natural_order, named_level
-from dpcore.questions.tables import NODES
-from dpcore.sparse.bounds import HIGHEST_CONFIDENCE, published_bounds
-from dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.questions.node_sum import sum_label
+from dptrees.dpcore.questions.released import (
+    Answer,
+    ReadPart,
+    Released,
+    in_natural_order,
+    named_level,
+)
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.sparse.bounds import HIGHEST_CONFIDENCE, published_bounds
+from dptrees.dpcore.sparse.question import SparseQuestion
 
 
 class ReleasedSparse(Released):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
-from dpcore.refusal import Refusal
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.plan import plan_sparse, pure_epsilon_refusal
-from dpcore.sparse.pruning import Pruning
-from dpcore.sparse.question import EVERY_NODE, SparseQuestion
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.plan import plan_sparse, pure_epsilon_refusal
+from dptrees.dpcore.sparse.pruning import Pruning
+from dptrees.dpcore.sparse.question import EVERY_NODE, SparseQuestion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from dpcore.arrays import Integers
+from dptrees.dpcore.arrays import Integers
 
 _FORM = re.compile(r"\d+(-\d+)?( \d+(-\d+)?)*")
 # The most categories of a group that its label lists.

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import counts_digest
-from dpcore.questions.place import Counter, Counts, Increments, Partial, Place
-from dpcore.rows.packing import pack, unpack
-from dpcore.table.row_texts import text_codes
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import counts_digest
+from dptrees.dpcore.questions.place import Counter, Counts, Increments, Partial, Place
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.table.row_texts import text_codes
 
 # All counts are together: the choice of pairs looks at all of them.
 ALL_TABLES = Place(0, 0)
@@ -42,7 +42,7 @@ class TableCounter(Counter):
     Args:
         shape: the layout of the counts.
 
-    >>> from dpcore.table.row_texts import row_texts
+    >>> from dptrees.dpcore.table.row_texts import row_texts
     >>> counter = TableCounter(TableShape(sizes=(2, 2)))
     >>> rows = row_texts([np.array([0, 1, 1]), np.array([1, 1, 0])], (2, 2))
     >>> counter.add(Increments(rows), 3)

@@ -16,17 +16,17 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.codec import Coded, coded
-from dpcore.marginals.shape import MOST_COLUMNS, MOST_COUNTERS, TableShape
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.make import make_domain
-from dpcore.questions.place import Increments
-from dpcore.refusal import Refusal
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.table.cell_runs import cell_runs, listed
-from dpcore.table.counter import TableCounter, merged_tables
-from dpcore.table.row_texts import row_texts
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.marginals.shape import MOST_COLUMNS, MOST_COUNTERS, TableShape
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.table.cell_runs import cell_runs, listed
+from dptrees.dpcore.table.counter import TableCounter, merged_tables
+from dptrees.dpcore.table.row_texts import row_texts
 
 # Cells of a column of numbers, dates or times where nothing is said: the first number with which
 # all tables fit. Noise decides later which cells are measured together.
@@ -45,8 +45,8 @@ class TableDomain(Coded):
     Raises:
         Refusal: naming the field and the rule.
 
-    >>> from dpcore.ordered.category import CategoryDomain
-    >>> from dpcore.ordered.integer import IntegerDomain
+    >>> from dptrees.dpcore.ordered.category import CategoryDomain
+    >>> from dptrees.dpcore.ordered.integer import IntegerDomain
     >>> people = TableDomain(axes=(
     ...     IntegerDomain(column="age", lower=0, upper=100),
     ...     CategoryDomain(column="sex", categories=("female", "male"))), cells=32)

@@ -21,15 +21,15 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.measured import MeasuredTables, PairTable
-from dpcore.marginals.model import TableModel
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.laws import NoiseLaw
-from dpcore.questions.tables import NODES_SCHEMA
-from dpcore.table.cell_runs import cells_text, text_cells
-from dpcore.table.domain import TableDomain
-from dpcore.table.noisy_sums import NoisySum, NoisyTables, group_cells
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.questions.tables import NODES_SCHEMA
+from dptrees.dpcore.table.cell_runs import cells_text, text_cells
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.noisy_sums import NoisySum, NoisyTables, group_cells
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 CELL_FIELDS = ("first", "first_cells", "second", "second_cells", "amount")

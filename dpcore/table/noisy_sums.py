@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Flags, Floats, Integers
-from dpcore.errors.law import ROUNDING, ErrorLaw
-from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.errors.law import ROUNDING, ErrorLaw
+from dptrees.dpcore.marginals.measured import MeasuredTables
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.laws import NoiseLaw
 
 # Cells of sums whose intervals are compared: in standard errors they approach the normal law's.
 _SUMS = (1, 2, 3, 4, 8, 32, 128)

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.marginals.measuring import measure_tables
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.entry import budget_entry
-from dpcore.questions.place import (
+from dptrees.dpcore.marginals.measuring import measure_tables
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.entry import budget_entry
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -31,14 +31,14 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.rows.row_outcomes import RowOutcome
-from dpcore.table.counter import ALL_TABLES, TableCounter, TableCounts, merged_tables
-from dpcore.table.domain import TableDomain
-from dpcore.table.measured_rows import released_rows
-from dpcore.table.row_texts import row_texts
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.rows.row_outcomes import RowOutcome
+from dptrees.dpcore.table.counter import ALL_TABLES, TableCounter, TableCounts, merged_tables
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.measured_rows import released_rows
+from dptrees.dpcore.table.row_texts import row_texts
 
 LEVELS = (0, 1, 2)
 

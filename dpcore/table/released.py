@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.model import TableModel
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.questions.released import Answer, ReadPart, Released
-from dpcore.questions.tables import NODES
-from dpcore.table.cell_runs import text_cells
-from dpcore.table.measured_rows import measured_from_rows, model_rows
-from dpcore.table.noisy_sums import NoisySum, NoisyTables, margins
-from dpcore.table.question import LEVELS, TableQuestion
-from dpcore.table.sampling import TableSampler
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.questions.released import Answer, ReadPart, Released
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.table.cell_runs import text_cells
+from dptrees.dpcore.table.measured_rows import measured_from_rows, model_rows
+from dptrees.dpcore.table.noisy_sums import NoisySum, NoisyTables, margins
+from dptrees.dpcore.table.question import LEVELS, TableQuestion
+from dptrees.dpcore.table.sampling import TableSampler
 
 # What is said of a pair of columns whose table was not measured.
 NOT_MEASURED = (

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.rows.number_texts import text_buffers
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.number_texts import text_buffers
 
 _BITS = 7
 _LETTERS = 1 << _BITS

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.marginals.model import TableModel
-from dpcore.noise.randomness import RandomStream
-from dpcore.table.domain import TableDomain
-from dpcore.table.measured_rows import model_rows
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.measured_rows import model_rows
 
 BATCH_ROWS = 2**18
 

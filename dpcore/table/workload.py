@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.table.domain import TableDomain
-from dpcore.table.question import TableQuestion
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.question import TableQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +18,9 @@ class TableWorkload(Workload[TableQuestion]):
         domain: the columns.
 
     >>> from fractions import Fraction
-    >>> from dpcore.ordered.category import CategoryDomain
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.ordered.category import CategoryDomain
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> columns = (CategoryDomain(column=name, categories=("no", "yes")) for name in "abc")
     >>> answers = TableWorkload(name="answers", domain=TableDomain(axes=tuple(columns)))
     >>> budget = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -34,11 +34,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from dpcore.arithmetic.elementary import expm1, log, log1p
-from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.group import GroupPrivacy, rounded_down
-from dpcore.thresholds.errors import ThresholdErrors
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.arithmetic.elementary import expm1, log, log1p
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.group import GroupPrivacy, rounded_down
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
 Score = Callable[[ThresholdErrors], float]
 
@@ -140,7 +140,7 @@ def calibrate(
     Raises:
         ValueError: an argument out of range.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> group = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 10**6), unit=ADD_REMOVE_ROW)
     >>> def worst(errors: ThresholdErrors) -> float:
     ...     return float(errors.alpha_rmse(errors.places, 0.5).max())

@@ -39,11 +39,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.elementary import exp, expm1, log, sinh
-from dpcore.arithmetic.sums import dot
-from dpcore.arrays import Floats
-from dpcore.noise.source import MAX_COUNT
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, log, sinh
+from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
 Loss = Callable[[float, Floats], Floats]
 
@@ -101,7 +101,7 @@ class ThresholdErrors:
             faster. No result is then above the bound, to the last bit: all that follows from q_j
             rises with it, also where it is rounded.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),

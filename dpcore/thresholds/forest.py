@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import CONTEXT, Coded, coded
-from dpcore.noise.source import MAX_COUNT, NoiseSource
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.thresholds.errors import ThresholdErrors
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import finding_rounds
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
-from dpcore.trees.consistency import consistent_counts
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.whole_trees import SingleChunkTrees
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, Coded, coded
+from dptrees.dpcore.noise.source import MAX_COUNT, NoiseSource
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.thresholds.rounds import finding_rounds
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.whole_trees import SingleChunkTrees
 
 # The stream of a whole tree's rounds, where a level's number represents measured levels.
 _ALL_ROUNDS = -2

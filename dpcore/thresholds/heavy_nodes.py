@@ -18,11 +18,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
+from dptrees.dpcore.trees.shape import Shape
 
 _MOST_COUNT = 2**40
 
@@ -53,7 +53,7 @@ def tree_weights(tree: Shape, leaf_counts: Integers) -> list[Integers]:
     Raises:
         ValueError: another type, another shape, a count out of range, or a tree with several roots.
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> tree_weights(UniformTree(leaves=2, fanouts=(2,)), np.array([3, 4]))
     [array([7]), array([3, 4])]
     """
@@ -88,7 +88,7 @@ def remaining_trees(
     Returns:
         The new forest, its trees numbered 0, 1, ...
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> tree = UniformTree(leaves=4, fanouts=(2, 2))
     >>> top = [np.array(flags) for flags in ([True], [True, False], [False, True, False, False])]
     >>> [owners.tolist() for owners in remaining_trees(tree, whole_tree(tree), top)]

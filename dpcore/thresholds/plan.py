@@ -30,13 +30,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import expm1, log1p
-from dpcore.arrays import Floats
-from dpcore.codec import INLINE, Coded
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.thresholds.sparse_vector import SparseVectorParameters
+from dptrees.dpcore.arithmetic.elementary import expm1, log1p
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.codec import INLINE, Coded
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.thresholds.sparse_vector import SparseVectorParameters
 
 # Up to here the radius of truncated noise has a closed form in float64.
 _MOST_CLOSED_FORM = 30
@@ -189,7 +189,7 @@ class ThresholdPlan(Coded):
 
     Source: Ghazi et al., Algorithm 2 and Fact 2.2, corrected.
 
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))

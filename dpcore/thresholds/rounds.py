@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.noise.randomness import RandomStream
-from dpcore.thresholds.heavy_nodes import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.thresholds.heavy_nodes import (
     classify_forest,
     remaining_trees,
     tree_weights,
     whole_tree,
 )
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.trees.shape import Shape
 
 
 def finding_rounds(
@@ -51,10 +51,10 @@ def finding_rounds(
     Source: Ghazi et al., Algorithm 2, corrected.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dpcore.noise.randomness import public_stream
-    >>> from dpcore.thresholds.plan import ThresholdRound
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.thresholds.plan import ThresholdRound
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(150))

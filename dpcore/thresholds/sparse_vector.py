@@ -18,10 +18,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log_fraction
-from dpcore.arrays import Flags, Integers
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arithmetic.elementary import log_fraction
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import RandomStream
 
 _MOST_VALUE = 2**60
 
@@ -135,7 +135,7 @@ class SparseVector:
 
     Source: Ghazi et al., Algorithm 3.
 
-    >>> from dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> parameters = SparseVectorParameters(epsilon=Fraction(9), cutoff=1, threshold=Fraction(50))
     >>> sparse = SparseVector(parameters, public_stream("doc"))
     >>> [bool(sparse.answer(np.array([value]))[0]) for value in (0, 100, 0, 100)]

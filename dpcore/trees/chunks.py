@@ -28,10 +28,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
 
 CHUNK_LEAVES = 2**17
 MAX_CELLS = 2**40

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_consistency import split_among_children
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.irregular_consistency import split_among_children
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
 
 # Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
 _REMAINDER_UNITS = 2.0**20

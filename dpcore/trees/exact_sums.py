@@ -34,9 +34,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Integers
-from dpcore.rows.sums import LARGEST_BOUND
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.sums import LARGEST_BOUND
+from dptrees.dpcore.trees.shape import Shape
 
 LARGEST_SUM = 2**62
 _LOW_BITS = 32
@@ -98,7 +98,7 @@ def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
     Returns:
         (..., n_l) for each level, root first: where no sum is beyond 2^62, the exact ones.
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> tree = UniformTree(leaves=3, fanouts=(3,))
     >>> [level.tolist() for level in level_sums(tree, np.array([2**62, 2**62, -1]))]
     [[4611686018427387904], [4611686018427387904, 4611686018427387904, -1]]

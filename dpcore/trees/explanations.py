@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log1p
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic.elementary import exp, log1p
+from dptrees.dpcore.arrays import Floats
 
 # What an explanation pays for each of its parameters: half of Akaike's 2.
 PENALTY = 1.0

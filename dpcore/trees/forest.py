@@ -20,10 +20,10 @@ from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.trees.chunks import SPINE as SPINE
-from dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.chunks import SPINE as SPINE
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
 
 Measurements = list[Integers | None]
 Roots = TypeVar("Roots", bound="RootSolutions")

@@ -24,9 +24,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Integers
-from dpcore.trees.shape import Number
-from dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.trees.shape import Number
+from dptrees.dpcore.trees.uniform import MAX_LEAVES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 # As in `dpcore.trees.consistency`: remainders closer than one part in 2^20 are ties.
 _REMAINDER_BITS = 20

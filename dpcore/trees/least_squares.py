@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arrays import Floats
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ def estimation_weights(tree: Shape, variances: Sequence[float | Floats]) -> Esti
     Raises:
         ValueError: the leaves are not measured, or a number of variances other than the levels.
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> weights = estimation_weights(UniformTree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
     >>> [float(below[0]) for below in weights.below]
     [1.3333333333333333, 0.6666666666666666, 1.0]
@@ -132,7 +132,7 @@ def weighted_variance(
     Returns:
         in rows^2 times the square of the weights' unit.
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> weights = estimation_weights(UniformTree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
     >>> round(weighted_variance(weights, np.ones(4), float(weights.below[0][0])), 12)
     1.333333333333

@@ -15,16 +15,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.exact_sums import level_sums
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
-from dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
-from dpcore.trees.shape import Shape
-from dpcore.trees.shrunk import shrunk_counts, shrunk_from_root
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
+from dptrees.dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.shrunk import shrunk_counts, shrunk_from_root
+from dptrees.dpcore.trees.uniform import UniformTree
 
 Known = Sequence[Integers | Floats | None]
 

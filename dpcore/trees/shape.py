@@ -18,7 +18,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 class Shape(Protocol):
     """The levels of a tree, and the arithmetic that follows its edges.
 
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> tree: Shape = UniformTree(leaves=4, fanouts=(2, 2))
     >>> tree.height
     2

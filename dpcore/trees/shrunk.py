@@ -31,9 +31,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.trees.consistency import root_count, split_level
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.trees.consistency import root_count, split_level
+from dptrees.dpcore.trees.uniform import UniformTree
 
 # Means that are closer to a half than one part in this are halves, and rounded down.
 _MEAN_UNITS = 2.0**20

@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.codec import Coded
-from dpcore.trees.shape import Number
+from dptrees.dpcore.codec import Coded
+from dptrees.dpcore.trees.shape import Number
 
 MAX_LEAVES = 2**40
 

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.trees.chunks import Chunk, Chunking
-from dpcore.trees.consistency import root_count
-from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.trees.consistency import root_count
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
 
 
 class SingleChunkTrees(ABC):

@@ -41,20 +41,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.elementary import exp, log, log1p, sinh
-from dpcore.arithmetic.sums import dot, integer_power, ordered_sum
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.arithmetic.elementary import exp, log, log1p, sinh
+from dptrees.dpcore.arithmetic.sums import dot, integer_power, ordered_sum
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.trees.least_squares import (
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import TreePlan
 
 # The chance that the simulation, over all plans, gives a factor that is too small.
 _FALSE_CLAIM = 1e-6
@@ -89,9 +89,9 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
             linear ones of a tree, for which the bound was derived.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=16, fanouts=(16,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 100)),

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.dual import Dual
-from dpcore.arrays import Floats, Integers
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.arithmetic.dual import Dual
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.uniform.plan import TreePlan
 
 # Arrays, or dual numbers where a derivative is taken.
 Scalars = Any

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpcore.arithmetic.sums import integer_power, ordered_sum
-from dpcore.arrays import Floats, Integers
-from dpcore.errors.law import ErrorLaw, law_cumulants
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.arithmetic.sums import integer_power, ordered_sum
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.errors.law import ErrorLaw, law_cumulants
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
 
 Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplicity)
 
@@ -51,9 +51,9 @@ class UniformErrors:
     Nodes come in two classes a level: the last one, which may be trimmed, and all others.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

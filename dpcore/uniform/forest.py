@@ -12,19 +12,19 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
-from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
+from dptrees.dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.least_squares import (
     EstimationWeights,
     PrefixWeights,
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.linear_forest import LinearForest
-from dpcore.trees.shape import Shape
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.trees.linear_forest import LinearForest
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.uniform.plan import TreePlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,11 +48,11 @@ class RootWeights:
 class UniformForest(LinearForest):
     """The trees of one plan, one per key.
 
-    >>> from dpcore.levels.planner import plan_tree
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.levels.planner import plan_tree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction
-    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.uniform.setting import TreeSetting
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=100, unit=ADD_REMOVE_ROW, keyed=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))

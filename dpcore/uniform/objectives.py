@@ -21,12 +21,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.sums import ordered_sum, row_dots
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import Coded, coded
-from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
-from dpcore.uniform.prefix_error import prefix_moments, prefix_variance
-from dpcore.uniform.range_error import (
+from dptrees.dpcore.arithmetic.sums import ordered_sum, row_dots
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import Coded, coded
+from dptrees.dpcore.uniform.batch import Scalars, TreeBatch, level_parts
+from dptrees.dpcore.uniform.prefix_error import prefix_moments, prefix_variance
+from dptrees.dpcore.uniform.range_error import (
     all_ranges_variance,
     positions,
     ranges_parts,

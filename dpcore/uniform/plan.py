@@ -12,14 +12,19 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.codec import CONTEXT, INLINE, Coded, coded
-from dpcore.noise.laws import NoiseLaw, exact_scale
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
-from dpcore.privacy.spending import MovedCounts, moved_of_levels
-from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import (
+    level_law,
+    level_sensitivity,
+    noise_law,
+    prefix_sensitivity,
+)
+from dptrees.dpcore.privacy.spending import MovedCounts, moved_of_levels
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 _LEAST_VARIANCE = 1e-60
@@ -72,8 +77,8 @@ class TreePlan(Coded):
         ValueError: amounts that do not fit the tree or exceed the budget, an exact root where the
             relation or the keys forbid it, an estimator that the mechanism does not have.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
@@ -235,9 +240,9 @@ def moved_counts(plan: TreePlan) -> MovedCounts | None:
         Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
         unit may move: what `certified_delta` takes, see `moved_of_levels`.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> from dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.trees.uniform import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),

@@ -33,10 +33,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpcore.arithmetic.sums import ordered_sum
-from dpcore.arrays import Floats
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import Parents, Scalars, TreeBatch
+from dptrees.dpcore.arithmetic.sums import ordered_sum
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import Parents, Scalars, TreeBatch
 
 Real = TypeVar("Real", float, Floats)
 

@@ -25,10 +25,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.sums import row_dots
-from dpcore.arrays import Floats, Integers
-from dpcore.uniform.batch import Below, Ends, Parents, Scalars, TreeBatch
-from dpcore.uniform.prefix_error import prefix_moments
+from dptrees.dpcore.arithmetic.sums import row_dots
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.uniform.batch import Below, Ends, Parents, Scalars, TreeBatch
+from dptrees.dpcore.uniform.prefix_error import prefix_moments
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 # A variance below this part of the total's from below is that of a range known exactly.

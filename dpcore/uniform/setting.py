@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)

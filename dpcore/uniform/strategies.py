@@ -29,20 +29,20 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import power, rounded_power
-from dpcore.arithmetic.sums import binary_exponent, integer_power, ordered_sum
-from dpcore.arrays import Floats
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.uniform.batch import TreeBatch
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.arithmetic.elementary import power, rounded_power
+from dptrees.dpcore.arithmetic.sums import binary_exponent, integer_power, ordered_sum
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.uniform.batch import TreeBatch
+from dptrees.dpcore.uniform.objectives import (
     JUDGED_PLACES,
     SEARCHED_PLACES,
     CdfObjective,
     Objective,
     RangeObjective,
 )
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 Fanouts = tuple[int, ...]
 
@@ -124,8 +124,8 @@ def search_strategies(
     Raises:
         ValueError: an objective that does not fit the leaves or the fan-outs.
 
-    >>> from dpcore.privacy.budget import Budget
-    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> best = search_strategies(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

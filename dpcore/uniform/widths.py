@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arithmetic.sums import integer_power
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import coded
-from dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
-from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.sums import integer_power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import coded
+from dptrees.dpcore.errors.intervals import QuantileMargin, QuantileWidths, one_sided
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import TreePlan
 
 # Keeps an atom at the very end of an interval inside after the rounding of a square root.
 _OUTWARDS = 1.0 + 1e-9

@@ -40,18 +40,18 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.exponential.choice import weighed
-from dpcore.exponential.rate import choice_rate
-from dpcore.exponential.weights import FLOOR, cached_weights
-from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import excess_sensitivity
-from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.unit_bounds.sizes import MOST_SIZES
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.exponential.choice import weighed
+from dptrees.dpcore.exponential.rate import choice_rate
+from dptrees.dpcore.exponential.weights import FLOOR, cached_weights
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
+from dptrees.dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.unit_bounds.sizes import MOST_SIZES
 
 # Of the public weight of a size.
 _LEAST_EXPONENT, _LARGEST_EXPONENT, _EXPONENT_AT_ONE = 2, 8, 4
@@ -75,7 +75,7 @@ class BoundPlan(Coded):
     Raises:
         Refusal: sizes that do not rise or are out of range; a budget that is too small.
 
-    >>> from dpcore.privacy.budget import Measure, Neighbors
+    >>> from dptrees.dpcore.privacy.budget import Measure, Neighbors
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4, 8), tolerated=Fraction(10))

@@ -15,9 +15,9 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -25,10 +25,10 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
-from dpcore.rows.packing import pack, unpack
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
 
 WORDS = (
     "The bound is one of the listed sizes, drawn with a probability that falls as size^-exponent "
@@ -63,8 +63,8 @@ class BoundQuestion(UnitChoice):
         ValueError: keys without columns, or rows with some.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> from dpcore.privacy.unit import PrivacyUnit
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dptrees.dpcore.privacy.unit import PrivacyUnit
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4), tolerated=Fraction(10))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcore.privacy.unit import MOST_ROWS
-from dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import MOST_ROWS
+from dptrees.dpcore.refusal import Refusal
 
 # Each is about 2^(1/3) times the one before: the best of them is within 15 % of any bound.
 _STEPS = 3

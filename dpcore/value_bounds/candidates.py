@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.refusal import Refusal
+from dptrees.dpcore.refusal import Refusal
 
 # Each is 1.2 to 1.5 times the one before.
 _DIGITS = ("1", "1.5", "2", "3", "4", "5", "6", "8")

@@ -36,19 +36,19 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arrays import Floats, Integers
-from dpcore.codec import CONTEXT, INLINE, Coded
-from dpcore.exponential.choice import weighed
-from dpcore.exponential.rate import choice_rate
-from dpcore.exponential.weights import FLOOR, cached_weights
-from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import tail_sensitivity
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.rows.column import AnyArray
-from dpcore.value_bounds.candidates import MOST_CANDIDATES
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
+from dptrees.dpcore.exponential.choice import weighed
+from dptrees.dpcore.exponential.rate import choice_rate
+from dptrees.dpcore.exponential.weights import FLOOR, cached_weights
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.column import AnyArray
+from dptrees.dpcore.value_bounds.candidates import MOST_CANDIDATES
 
 # The least rate: distances of 2^40 units then stay within the range of the weights' table.
 _LEAST_RATE = Fraction(1, 2**20)
@@ -74,8 +74,8 @@ class ValueBoundsPlan(Coded):
         Refusal: a unit that counts more than once; candidates that do not rise; a number of units
             that is out of range; a budget that is too small.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
     ...                        candidates=(1, 2, 4, 8))
@@ -225,8 +225,8 @@ def least_tolerated(budget: Budget, unit: PrivacyUnit, candidates: int) -> int:
         unit: counted once.
         candidates: K.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> twentieth = Budget(measure=Measure.EPSILON, amount=Fraction(1, 20))
     >>> least_tolerated(twentieth, ADD_REMOVE_ROW, 291)
     347

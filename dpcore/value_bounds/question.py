@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.privacy.sensitivity import tail_sensitivity
-from dpcore.questions.place import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
+from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
+from dptrees.dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
@@ -28,10 +28,10 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
-from dpcore.rows.column import decimal_values, fixed_width_values, map_chunks, missing_rows
-from dpcore.rows.packing import pack, unpack
-from dpcore.value_bounds.plan import ValueBoundsPlan
+from dptrees.dpcore.questions.unit_choice import ONE_PLACE, ReleasedChoice, UnitChoice
+from dptrees.dpcore.rows.column import decimal_values, fixed_width_values, map_chunks, missing_rows
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
 
 _NO_VALUE = -1
 WORDS = (
@@ -57,8 +57,8 @@ class ValueBoundsQuestion(UnitChoice):
         ValueError: keys, or candidates that are not whole although integers are counted.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                        candidates=(1, 2, 4))

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.privacy.spending import Spending
-from dpcore.questions.workload import Workload
-from dpcore.release.classical import classical_composition
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.split import BudgetSplit
-from pipelines.answers.figures import significant
-from pipelines.configuration import Configuration
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.release.classical import classical_composition
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.split import BudgetSplit
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.terminal_text import escaped
 
 
 def composition_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcore.privacy.budget import Budget
-from dpcore.release.target import release_budget
-from pipelines.accounting.totals import condition_entry, with_condition
-from pipelines.answers.figures import significant
-from pipelines.configuration import Configuration
-from pipelines.sections.error import to_refusal
-from pipelines.terminal_text import escaped
-from pipelines.user_error import UserError
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.release.target import release_budget
+from dptrees.pipelines.accounting.totals import condition_entry, with_condition
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.sections.error import to_refusal
+from dptrees.pipelines.terminal_text import escaped
+from dptrees.pipelines.user_error import UserError
 
 
 def check_bounds_given(configuration: Configuration) -> None:

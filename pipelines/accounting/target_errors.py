@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.questions.workload import Workload
-from pipelines.sections.error import nearest
-from pipelines.user_error import UserError
+from dptrees.dpcore.questions.workload import Workload
+from dptrees.pipelines.sections.error import nearest
+from dptrees.pipelines.user_error import UserError
 
 
 @dataclass(frozen=True, kw_only=True)

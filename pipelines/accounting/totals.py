@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.questions.question import Question
-from dpcore.questions.workload import Workload
-from dpcore.release.guarantee import budget_text
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.plain.lines import key_number
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.release.guarantee import budget_text
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.plain.lines import key_number
+from dptrees.pipelines.terminal_text import escaped
 
 
 def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, Any]:

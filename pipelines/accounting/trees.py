@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.description.writers import plan_entry, plan_lines
-from pipelines.kinds import find_kind
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.description.writers import plan_entry, plan_lines
+from dptrees.pipelines.kinds import find_kind
 
 
 def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[str, Any]]:

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats
-from dpcore.release.composition import TreeRefused
-from dpcore.release.guarantee import budget_text
-from pipelines.answers.figures import significant
-from pipelines.configuration import Configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.sections.error import ConfigurationError
-from pipelines.unit_bounds.plan import tolerated_units
-from pipelines.user_error import UserError
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.release.composition import TreeRefused
+from dptrees.dpcore.release.guarantee import budget_text
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.unit_bounds.plan import tolerated_units
+from dptrees.pipelines.user_error import UserError
 
 # Of the rows, the parts that bounds are shown for.
 _KEPT = (0.5, 0.75, 0.9, 0.95, 0.99)

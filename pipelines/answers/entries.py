@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcore.questions.released import Answer
-from pipelines.answers.figures import (
+from dptrees.dpcore.questions.released import Answer
+from dptrees.pipelines.answers.figures import (
     error_figure,
     figure,
     interval,
@@ -18,7 +18,7 @@ from pipelines.answers.figures import (
     share,
     with_margin,
 )
-from pipelines.answers.table import Column, TextTable
+from dptrees.pipelines.answers.table import Column, TextTable
 
 # Fields of the error of a rank, where that is known instead.
 _MARGIN = ("rank_rows", "rank_share")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from dpcore.questions.released import Released
-from dpcore.questions.statistics import StatisticKind
-from pipelines.answers.figures import column_value, figure, quantile_numbers, with_margin
-from pipelines.answers.table import Column, TextTable
+from dptrees.dpcore.questions.released import Released
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.pipelines.answers.figures import column_value, figure, quantile_numbers, with_margin
+from dptrees.pipelines.answers.table import Column, TextTable
 
 QUARTILES = (0.25, 0.5, 0.75)
 _STATISTICS = (StatisticKind.MEAN, StatisticKind.STD)

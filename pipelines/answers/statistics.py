@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from dpcore.questions.statistics import Statistic, StatisticKind
-from pipelines.answers.figures import error_figure, figure, interval, significant
-from pipelines.answers.table import Column, TextTable
+from dptrees.dpcore.questions.statistics import Statistic, StatisticKind
+from dptrees.pipelines.answers.figures import error_figure, figure, interval, significant
+from dptrees.pipelines.answers.table import Column, TextTable
 
 _HEADINGS = {
     StatisticKind.MEAN: "mean",

@@ -1,6 +1,6 @@
 """An expansion service that knows `DPTree` by its URN, for pipelines in Java, Go and others.
 
-    python -m pipelines.beam_yaml.expansion_service --port 8097 --environment_type=...
+    python -m dptrees.pipelines.beam_yaml.expansion_service --port 8097 --environment_type=...
 
 Beam's options say where the workers of the expanded steps run, as in docs/engines.md.
 
@@ -27,8 +27,8 @@ from apache_beam.portability.api import beam_expansion_api_pb2, beam_expansion_a
 from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
 from apache_beam.utils import thread_pool_executor
 
-from pipelines.beam_yaml.transform import URN
-from pipelines.terminal_text import print_line
+from dptrees.pipelines.beam_yaml.transform import URN
+from dptrees.pipelines.terminal_text import print_line
 
 
 class _Expanding(ExpansionServiceServicer):

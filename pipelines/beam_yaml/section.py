@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from pipelines.configuration import Configuration, checked_configuration
-from pipelines.sections.error import ConfigurationError
-from pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.configuration import Configuration, checked_configuration
+from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.sections.yaml_document import parse_document
 
 SOURCE = "DPTree"
 # A placeholder for the rows of the step before: no file is read.

@@ -11,16 +11,16 @@ from apache_beam import coders
 from apache_beam.portability.api import external_transforms_pb2
 from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 
-from dpcore.release.guarantee import CHECKSUM
-from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
-from pipelines.running.job import check_options
-from pipelines.running.output import FolderRequest
-from pipelines.running.planned_once import planned_once
-from pipelines.running.stage import Stage
-from transforms import files
-from transforms.existing_release import read_manifest
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
+from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
+from dptrees.pipelines.running.job import check_options
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.running.planned_once import planned_once
+from dptrees.pipelines.running.stage import Stage
+from dptrees.transforms import files
+from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 
 URN = "dptrees:transform:release:v1"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 
 _STEPS = (1.0, 2.0, 5.0, 10.0)
 _TIMES = (

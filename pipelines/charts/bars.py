@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from pipelines.answers.figures import figure, interval
-from pipelines.charts.paths import SIDE
+from dptrees.pipelines.answers.figures import figure, interval
+from dptrees.pipelines.charts.paths import SIDE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.charts.axis import Axis
+from dptrees.pipelines.charts.axis import Axis
 
 
 @dataclass(frozen=True, kw_only=True)

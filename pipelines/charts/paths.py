@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Floats, Integers
 
 SIDE = 1_000
 

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from pipelines.checking.check import InputCheck
-from pipelines.checking.tally import UNREAD, Cause, TreeTally, most_common
+from dptrees.pipelines.checking.check import InputCheck
+from dptrees.pipelines.checking.tally import UNREAD, Cause, TreeTally, most_common
 
 _DATE = re.compile(r"^\s*9{1,4}[-/. ](9{1,2}|a)[-/. ]9{1,4}(?P<time>[ aT].*)?$|^9{8}$")
 _PLAIN_DATE = re.compile(r"^9{4}-99-99$")

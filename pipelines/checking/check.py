@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipelines.checking.tally import Tally
-from pipelines.configuration import Configuration
+from dptrees.pipelines.checking.tally import Tally
+from dptrees.pipelines.configuration import Configuration
 
 
 @dataclass(kw_only=True)

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.checking.check import ColumnLayout, InputCheck
-from pipelines.checking.report import check_entry, check_lines, input_lines
-from pipelines.checking.tally import Tally
-from pipelines.checking.texts import OF_TEXT, SeenBatch, seen_batches
-from pipelines.configuration import load_configuration
-from pipelines.faults.log import remark
-from pipelines.running.job import beam_options, check_filesystems
-from pipelines.summary import guarantee_warnings
-from pipelines.terminal_text import print_json, print_line
-from transforms import files
-from transforms.readers.file_columns import described, path_columns
-from transforms.readers.formats import find_reader
-from transforms.readers.listing import match_files
-from transforms.readers.read import FileSplit, open_file
-from transforms.tables.read import table_batches, table_splits
-from transforms.tables.table import InputTable, TableSplit
+from dptrees.pipelines.checking.check import ColumnLayout, InputCheck
+from dptrees.pipelines.checking.report import check_entry, check_lines, input_lines
+from dptrees.pipelines.checking.tally import Tally
+from dptrees.pipelines.checking.texts import OF_TEXT, SeenBatch, seen_batches
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.faults.log import remark
+from dptrees.pipelines.running.job import beam_options, check_filesystems
+from dptrees.pipelines.summary import guarantee_warnings
+from dptrees.pipelines.terminal_text import print_json, print_line
+from dptrees.transforms import files
+from dptrees.transforms.readers.file_columns import described, path_columns
+from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.listing import match_files
+from dptrees.transforms.readers.read import FileSplit, open_file
+from dptrees.transforms.tables.read import table_batches, table_splits
+from dptrees.transforms.tables.table import InputTable, TableSplit
 
 
 def find_splits(check: InputCheck, table: InputTable) -> list[TableSplit]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.checking.advice import tree_advice
-from pipelines.checking.check import InputCheck
-from pipelines.checking.tally import UNREAD, TreeTally, most_common, spelling_advice
-from pipelines.terminal_text import escaped
+from dptrees.pipelines.checking.advice import tree_advice
+from dptrees.pipelines.checking.check import InputCheck
+from dptrees.pipelines.checking.tally import UNREAD, TreeTally, most_common, spelling_advice
+from dptrees.pipelines.terminal_text import escaped
 
 _LAYOUTS_SHOWN = 5
 _BECOMES = {

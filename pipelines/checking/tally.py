@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags
-from dpcore.bounding.unit_values import declared_values
-from dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from pipelines.checking.texts import SeenBatch
+from dptrees.dpcore.arrays import Flags
+from dptrees.dpcore.bounding.unit_values import declared_values
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.pipelines.checking.texts import SeenBatch
 
 SHORTEST, OTHER = "shortest", "other"
 _PATTERNS = {

@@ -13,15 +13,15 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.roles import TreeColumns
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.row_outcomes import missing_flags
-from transforms.errors import InputError
-from transforms.readers.formats import Reader
-from transforms.readers.read import FileSplit, open_file
+from dptrees.dpcore.arrays import Flags
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.roles import TreeColumns
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.row_outcomes import missing_flags
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.formats import Reader
+from dptrees.transforms.readers.read import FileSplit, open_file
 
 OF_TEXT = ("csv", "json")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcore.arithmetic.elementary import log2
+from dptrees.dpcore.arithmetic.elementary import log2
 
 # The leaves of a tree whose counts stay in a processor's cache.
 _CACHED_LEAVES = 2**10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.answers.figures import significant
-from pipelines.cluster.needs import ClusterNeeds
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.cluster.needs import ClusterNeeds
 
 _GIB = 2**30
 

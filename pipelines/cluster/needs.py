@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.bounding.unit_rows import planned_shards
-from dpcore.questions.leaf_counts import BUFFERED_ROWS, DENSE_CELLS
-from dpcore.questions.place import UNIT_SHARDS
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from pipelines.cluster.costs import (
+from dptrees.dpcore.bounding.unit_rows import planned_shards
+from dptrees.dpcore.questions.leaf_counts import BUFFERED_ROWS, DENSE_CELLS
+from dptrees.dpcore.questions.place import UNIT_SHARDS
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.cluster.costs import (
     BOUNDED_ROW,
     LAUNCHER,
     MATCHED_LEAF,
@@ -26,9 +26,9 @@ from pipelines.cluster.costs import (
     counts_bytes,
     unit_row_bytes,
 )
-from pipelines.configuration import Configuration
-from pipelines.kinds import find_kind
-from pipelines.running.worker_memory import (
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.kinds import find_kind
+from dptrees.pipelines.running.worker_memory import (
     Leaves,
     launcher_memory,
     process_memory,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 
-from pipelines.commands.command_parser import Commands, add_command, add_config
-from pipelines.quick_start import import_beam, without_collections
+from dptrees.pipelines.commands.command_parser import Commands, add_command, add_config
+from dptrees.pipelines.quick_start import import_beam, without_collections
 
 
 def add_check(commands: Commands) -> None:
@@ -14,8 +14,8 @@ def add_check(commands: Commands) -> None:
         logging.getLogger().setLevel(logging.CRITICAL)  # as of release
         with without_collections():
             import_beam()
-            from pipelines.checking.checking import run_check
-            from pipelines.sections.parameters import given_parameters
+            from dptrees.pipelines.checking.checking import run_check
+            from dptrees.pipelines.sections.parameters import given_parameters
 
         return run_check(
             chosen.config, chosen.rows, given_parameters(chosen.set), as_json=chosen.json

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
-from pipelines.commands.examples import examples_text
-from pipelines.terminal_text import escaped
+from dptrees.pipelines.commands.examples import examples_text
+from dptrees.pipelines.terminal_text import escaped
 
 _NO_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
 _NO_OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
-from pipelines.terminal_text import print_line
+from dptrees.pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.terminal_text import print_line
 
 SHELLS = ("bash", "zsh", "fish")
 # What a shell is to complete, by the names that the help gives to arguments.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 _FORMATS = ("csv", "delta", "iceberg", "parquet")
 
 
 def add_export(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.export.exporting import ExportTarget, run_export
+        from dptrees.pipelines.export.exporting import ExportTarget, run_export
 
         target = ExportTarget(format=chosen.to, into=chosen.into, catalog=chosen.catalog)
         return run_export(chosen.release, target, as_json=chosen.json)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 
 def add_init(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.draft.writing import run_init
+        from dptrees.pipelines.draft.writing import run_init
 
         return run_init(chosen.file, chosen.input)
 

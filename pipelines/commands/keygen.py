@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 
 def add_keygen(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.keygen import run_keygen, run_rotation, run_signing_keygen
+        from dptrees.pipelines.keygen import run_keygen, run_rotation, run_signing_keygen
 
         if chosen.signing:
             return run_signing_keygen(chosen.file)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 
 def add_ledger(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.ledger import commands as ledger
+        from dptrees.pipelines.ledger import commands as ledger
 
         steps = {"init": ledger.run_init, "show": ledger.run_show}
         steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pipelines.commands.command_parser import Commands, add_command, add_config
+from dptrees.pipelines.commands.command_parser import Commands, add_command, add_config
 
 if TYPE_CHECKING:
-    from pipelines.accounting.target_errors import TargetErrors
+    from dptrees.pipelines.accounting.target_errors import TargetErrors
 
 
 # More than any cluster has.
@@ -17,8 +17,8 @@ _MOST_WORKERS = 1_000_000
 
 def add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.planning import run_plan
-        from pipelines.sections.parameters import given_parameters
+        from dptrees.pipelines.planning import run_plan
+        from dptrees.pipelines.sections.parameters import given_parameters
 
         return run_plan(
             chosen.config,
@@ -78,7 +78,7 @@ def _positive(text: str) -> int:
 
 def _target_errors(text: str) -> TargetErrors:
     """The errors of a text; argparse says what is wrong with another."""
-    from pipelines.accounting.target_errors import TargetErrors
+    from dptrees.pipelines.accounting.target_errors import TargetErrors
 
     try:
         return TargetErrors.from_text(text)

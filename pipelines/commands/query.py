@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 Kinds: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_query(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.querying import run_query
+        from dptrees.pipelines.querying import run_query
 
         return run_query(chosen)
 

@@ -8,10 +8,10 @@ import re
 import time
 from datetime import date
 
-from pipelines.commands.command_parser import Commands, add_command, add_config
-from pipelines.faults.log import FORMATS, run_id
-from pipelines.faults.time_limit import parse_seconds, time_limit
-from pipelines.quick_start import import_beam, without_collections
+from dptrees.pipelines.commands.command_parser import Commands, add_command, add_config
+from dptrees.pipelines.faults.log import FORMATS, run_id
+from dptrees.pipelines.faults.time_limit import parse_seconds, time_limit
+from dptrees.pipelines.quick_start import import_beam, without_collections
 
 
 def add_release(commands: Commands) -> None:
@@ -33,10 +33,10 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
         import_beam()
-        from pipelines.operations.watch import CommandRun, Watch
-        from pipelines.releasing import run_due, run_release
-        from pipelines.running.output import FolderRequest
-        from pipelines.sections.parameters import given_parameters
+        from dptrees.pipelines.operations.watch import CommandRun, Watch
+        from dptrees.pipelines.releasing import run_due, run_release
+        from dptrees.pipelines.running.output import FolderRequest
+        from dptrees.pipelines.sections.parameters import given_parameters
 
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)
@@ -154,7 +154,7 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 def _day(text: str) -> date:
     """The day of a text; argparse says what is wrong with another."""
-    from pipelines.running.due import parse_day
+    from dptrees.pipelines.running.due import parse_day
 
     try:
         return parse_day(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 
 def add_report(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.reporting import run_report
+        from dptrees.pipelines.reporting import run_report
 
         return run_report(chosen.release, chosen.path, chosen.tree)
 

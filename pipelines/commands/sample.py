@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
-from pipelines.commands.query import add_periods
+from dptrees.pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.query import add_periods
 
 
 def add_sample(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.sampling import run_sample
+        from dptrees.pipelines.sampling import run_sample
 
         return run_sample(chosen)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pipelines.commands.command_parser import Commands, add_command
+from dptrees.pipelines.commands.command_parser import Commands, add_command
 
 
 def add_schema(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.schema.document import run_schema
+        from dptrees.pipelines.schema.document import run_schema
 
         return run_schema()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 
-from pipelines.commands.command_parser import Commands, add_command, add_set
+from dptrees.pipelines.commands.command_parser import Commands, add_command, add_set
 
 
 def add_verify(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         if chosen.data:
             logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        from pipelines.proof.verifying import run_verify
+        from dptrees.pipelines.proof.verifying import run_verify
 
         return run_verify(chosen)
 

@@ -9,11 +9,11 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget
-from dpcore.questions.question import Question
-from pipelines.page.nodes import error_digits
-from pipelines.page.reading import Note
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.question import Question
+from dptrees.pipelines.page.nodes import error_digits
+from dptrees.pipelines.page.reading import Note
 
 # Reason that the estimates of a level have no measurement of their own.
 UNMEASURED = "not measured; estimated from the measured levels"

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcore.noise.laws import exact_scale
-from dpcore.privacy.budget import Budget
-from dpcore.questions.question import Question
-from pipelines.answers.figures import budget_share, percent, share_text, significant
-from pipelines.description.description import Column, Description, Noise, Table, Unit
-from pipelines.page.extent import clip
-from pipelines.page.noise import laws_text, span_text
-from pipelines.plain.lines import key_number, times_keys
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.question import Question
+from dptrees.pipelines.answers.figures import budget_share, percent, share_text, significant
+from dptrees.pipelines.description.description import Column, Description, Noise, Table, Unit
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.page.noise import laws_text, span_text
+from dptrees.pipelines.plain.lines import key_number, times_keys
+from dptrees.pipelines.terminal_text import escaped
 
 # Width of the names of plans whose errors are compared.
 _NAMES = 26

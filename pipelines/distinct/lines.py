@@ -6,16 +6,23 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcore.distinct.question import DistinctQuestion
-from dpcore.distinct.released import ReleasedDistinct
-from dpcore.noise.laws import exact_scale
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
-from pipelines.page.extent import clip
-from pipelines.plain.counted import counted_noun
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import heading, totals
-from pipelines.target import ErrorTarget
+from dptrees.dpcore.distinct.question import DistinctQuestion
+from dptrees.dpcore.distinct.released import ReleasedDistinct
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import (
+    Column,
+    Description,
+    Errors,
+    Table,
+    Unit,
+    level_noise,
+)
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import heading, totals
+from dptrees.pipelines.target import ErrorTarget
 
 BOUNDED = (
     "a value counts if it is among the counted values of at least one unit; the number of "

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dpcore.distinct.question import DistinctQuestion
-from dpcore.distinct.released import ReleasedDistinct
-from pipelines.answers.figures import percent
-from pipelines.charts.bars import Bars, capitalized
-from pipelines.description.writers import page_values
-from pipelines.distinct.lines import BOUNDED, distinct_description, values_in_words
-from pipelines.page.extent import MAX_KEYS, clip, left_out
-from pipelines.page.headline import largest_rows, rows_text, table_bars
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import DROPPED, policies
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
+from dptrees.dpcore.distinct.question import DistinctQuestion
+from dptrees.dpcore.distinct.released import ReleasedDistinct
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.charts.bars import Bars, capitalized
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.distinct.lines import BOUNDED, distinct_description, values_in_words
+from dptrees.pipelines.page.extent import MAX_KEYS, clip, left_out
+from dptrees.pipelines.page.headline import largest_rows, rows_text, table_bars
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import DROPPED, policies
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
 
 
 def distinct_tree(release: ReleasedTables, question: DistinctQuestion, room: PageRoom) -> TreePage:

@@ -7,14 +7,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.privacy.unit import MOST_ROWS
-from dpcore.questions.workload import Noise
-from pipelines.schema.values import TEXT, rules_schema, whole, words
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown
-from pipelines.sections.tree import KnownLeavesSection
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.privacy.unit import MOST_ROWS
+from dptrees.dpcore.questions.workload import Noise
+from dptrees.pipelines.schema.values import TEXT, rules_schema, whole, words
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown
+from dptrees.pipelines.sections.tree import KnownLeavesSection
 
 _TYPES = ("text", "integer", "number")
 

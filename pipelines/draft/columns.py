@@ -11,10 +11,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.tables.section import TABLE_INPUTS
-from pipelines.user_error import UserError
-from transforms.readers.csv_format import DEFAULT_FORMAT
-from transforms.readers.csv_lines import MalformedHeader, read_header
+from dptrees.pipelines.tables.section import TABLE_INPUTS
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
+from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipelines.draft.columns import InputColumns
-from pipelines.draft.placeholders import placeholder
+from dptrees.pipelines.draft.columns import InputColumns
+from dptrees.pipelines.draft.placeholders import placeholder
 
 _HEAD = """\
 # The configuration of a release: the input rows, the privacy guarantee, and the counts.

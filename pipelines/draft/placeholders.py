@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipelines.sections.error import ConfigurationError, key_path
+from dptrees.pipelines.sections.error import ConfigurationError, key_path
 
 _PLACEHOLDER = re.compile(r"<fill in ([^<>]+)>")
 
@@ -31,7 +31,7 @@ def check_filled(values: object, source: str) -> None:
 
     >>> check_filled({"trees": [{"lower": placeholder("the least value")}]}, "ages.yaml")
     Traceback (most recent call last):
-    pipelines.sections.error.ConfigurationError: ages.yaml: trees[0].lower: must be filled \
+    dptrees.pipelines.sections.error.ConfigurationError: ages.yaml: trees[0].lower: must be filled \
 in: the least value
     """
     left = list(_left(values, ()))

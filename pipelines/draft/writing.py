@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-from pipelines.draft.columns import input_columns
-from pipelines.draft.draft import draft
-from pipelines.terminal_text import print_line
-from pipelines.user_error import UserError
+from dptrees.pipelines.draft.columns import input_columns
+from dptrees.pipelines.draft.draft import draft
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.pipelines.user_error import UserError
 
 SCHEMA = "configuration.schema.json"
 

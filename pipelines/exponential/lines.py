@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.exponential.released import ReleasedQuantiles
-from pipelines.answers.figures import quantile_texts, rank_margin
-from pipelines.ordered.lines import ordered_description
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import KEYS_SHOWN
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.exponential.released import ReleasedQuantiles
+from dptrees.pipelines.answers.figures import quantile_texts, rank_margin
+from dptrees.pipelines.ordered.lines import ordered_description
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import KEYS_SHOWN
+from dptrees.pipelines.terminal_text import escaped
 
 
 def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:

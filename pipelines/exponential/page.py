@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
-from pipelines.answers.figures import percent, quantile_texts
-from pipelines.description.writers import page_values
-from pipelines.ordered.lines import cells_in_words, ordered_description
-from pipelines.page.extent import MAX_QUANTILES, clip, left_out
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import CELL_POLICIES, policies
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion
+from dptrees.pipelines.answers.figures import percent, quantile_texts
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.ordered.lines import cells_in_words, ordered_description
+from dptrees.pipelines.page.extent import MAX_QUANTILES, clip, left_out
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import CELL_POLICIES, policies
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
 
 
 def exponential_tree(

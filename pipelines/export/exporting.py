@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipelines.export.into_delta import write_delta
-from pipelines.export.into_files import write_csv, write_parquet
-from pipelines.export.into_iceberg import write_iceberg
-from pipelines.export.released_table import ReleasedTable, released_tables
-from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from pipelines.terminal_text import escaped, print_json, print_line
-from pipelines.user_error import UserError
-from transforms.errors import ReleaseError
-from transforms.layout import run_folder
-from transforms.passing import may_pass
+from dptrees.pipelines.export.into_delta import write_delta
+from dptrees.pipelines.export.into_files import write_csv, write_parquet
+from dptrees.pipelines.export.into_iceberg import write_iceberg
+from dptrees.pipelines.export.released_table import ReleasedTable, released_tables
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
+from dptrees.pipelines.terminal_text import escaped, print_json, print_line
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.layout import run_folder
+from dptrees.transforms.passing import may_pass
 
 _WRITERS: dict[str, tuple[str, Callable[[ReleasedTable, str, str | None], bool]]] = {
     "csv": ("", write_csv),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.export.released_table import MARK, ReleasedTable
+from dptrees.pipelines.export.released_table import MARK, ReleasedTable
 
 
 def write_delta(table: ReleasedTable, into: str, _: str | None) -> bool:

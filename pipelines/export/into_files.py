@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from pipelines.export.released_table import ReleasedTable
+from dptrees.pipelines.export.released_table import ReleasedTable
 
 
 def write_parquet(table: ReleasedTable, into: str, _: str | None) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from pipelines.export.released_table import MARK, ReleasedTable
-from pipelines.user_error import UserError
+from dptrees.pipelines.export.released_table import MARK, ReleasedTable
+from dptrees.pipelines.user_error import UserError
 
 
 def write_iceberg(table: ReleasedTable, into: str, catalog: str | None) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpcore.questions.tables import CDF, NODES
-from dpcore.release.guarantee import CHECKSUM
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.pipelines.release_folder import ReleaseFolder
 
 # By which the rows of a release are found again.
 MARK = "manifest"

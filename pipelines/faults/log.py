@@ -18,9 +18,9 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.outcome import Outcome
-from pipelines.terminal_text import print_line
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.outcome import Outcome
+from dptrees.pipelines.terminal_text import print_line
 
 FORMATS = ("text", "json")
 # Where a scheduler may name a run, beside the option.

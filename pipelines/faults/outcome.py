@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.exit_code import ExitCode
 
 NO_MEMORY = "memory ran out; use a machine with more memory, or more workers with less work each"
 
@@ -38,12 +38,12 @@ def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Ou
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
-    from dpcore.refusal import MatrixError
-    from pipelines.release_folder import FolderError
-    from pipelines.sections.error import ConfigurationError
-    from pipelines.user_error import UserError
-    from transforms.errors import ReleaseError
-    from transforms.passing import is_no_memory, may_pass, system_reason
+    from dptrees.dpcore.refusal import MatrixError
+    from dptrees.pipelines.release_folder import FolderError
+    from dptrees.pipelines.sections.error import ConfigurationError
+    from dptrees.pipelines.user_error import UserError
+    from dptrees.transforms.errors import ReleaseError
+    from dptrees.transforms.passing import is_no_memory, may_pass, system_reason
 
     if isinstance(error, ReleaseError):
         return _outcome(error.sentence, error.again)

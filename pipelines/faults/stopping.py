@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.exit_code import ExitCode
 
 _CODES = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
 

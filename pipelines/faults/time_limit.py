@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipelines.faults.stopping import listening, stopped_by
-from transforms.errors import ReleaseError
+from dptrees.pipelines.faults.stopping import listening, stopped_by
+from dptrees.transforms.errors import ReleaseError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d{1,9})([smh]?)")

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.questions.tables import NODES
-from pipelines.page.extent import MAX_CHOSEN_NODES
-from pipelines.page.keys import shown_number
-from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
-from pipelines.page.tree_page import PageRoom
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES
+from dptrees.pipelines.page.keys import shown_number
+from dptrees.pipelines.page.nodes import COLUMNS, ReleasedTables, largest
+from dptrees.pipelines.page.tree_page import PageRoom
 
 # A level, and a range of its nodes.
 Range = tuple[int, int, int]

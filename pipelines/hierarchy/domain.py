@@ -14,17 +14,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.hierarchy.calendar import CALENDAR_LEVELS, check_calendar, universe_from_calendar
-from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
-from dpcore.hierarchy.leaves import MAX_DIGITS
-from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.refusal import Refusal
-from pipelines.hierarchy.universe import read_universe, universe_from_leaves
-from pipelines.schema.values import BOUND, TEXT, Schema, rule_schema, rules_schema, several, words
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
-from pipelines.sections.yaml_document import moment
+from dptrees.dpcore.hierarchy.calendar import (
+    CALENDAR_LEVELS,
+    check_calendar,
+    universe_from_calendar,
+)
+from dptrees.dpcore.hierarchy.domain import POLICIES, HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import MAX_DIGITS
+from dptrees.dpcore.hierarchy.universe import OTHER, Universe, check_level_names
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.refusal import Refusal
+from dptrees.pipelines.hierarchy.universe import read_universe, universe_from_leaves
+from dptrees.pipelines.schema.values import (
+    BOUND,
+    TEXT,
+    Schema,
+    rule_schema,
+    rules_schema,
+    several,
+    words,
+)
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
+from dptrees.pipelines.sections.yaml_document import moment
 
 _COLUMN_FORMS = ("digits", "separator", "parent", "calendar")
 # The keys beside which a key may be, and what is said where none of them is there.
@@ -112,7 +124,7 @@ def hierarchy_weights(
     Raises:
         RuleBroken: at the key whose rule is broken, below the tree's section.
 
-    >>> from dpcore.hierarchy.calendar import universe_from_calendar
+    >>> from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
     >>> from datetime import date
     >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
     >>> domain = HierarchyDomain(universe=year, columns=("day",))
@@ -168,7 +180,7 @@ def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
         RuleBroken: at the key, below the tree's section: there is no such level, it is the level
             of the leaves, or a level above it is left out.
 
-    >>> from dpcore.hierarchy.calendar import universe_from_calendar
+    >>> from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
     >>> from datetime import date
     >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
     >>> invariant_level(HierarchyDomain(universe=year, columns=("day",)), "month")

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from pipelines.answers.figures import percent
-from pipelines.charts.axis import number_axis, time_axis
-from pipelines.charts.bars import Bars
-from pipelines.charts.chart import Chart, ChartShape, Layer, series
-from pipelines.charts.paths import band, lifted, line, scaled
-from pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
-from pipelines.page.extent import clip, left_out
-from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
-from pipelines.page.keys import ShownKeys
-from pipelines.page.nodes import number_columns, select_shown_key
-from pipelines.page.tree_page import Headline
-from pipelines.plain.counted import counted_noun
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.charts.axis import number_axis, time_axis
+from dptrees.pipelines.charts.bars import Bars
+from dptrees.pipelines.charts.chart import Chart, ChartShape, Layer, series
+from dptrees.pipelines.charts.paths import band, lifted, line, scaled
+from dptrees.pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
+from dptrees.pipelines.page.extent import clip, left_out
+from dptrees.pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
+from dptrees.pipelines.page.keys import ShownKeys
+from dptrees.pipelines.page.nodes import number_columns, select_shown_key
+from dptrees.pipelines.page.tree_page import Headline
+from dptrees.pipelines.plain.counted import counted_noun
 
 _BARS = 20
 # Of a course, over all keys.

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.released import ReleasedHierarchy
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Description
-from pipelines.hierarchy.nodes import universe_facts
-from pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
-from pipelines.plain.counted import counted_noun
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import Description
+from dptrees.pipelines.hierarchy.nodes import universe_facts
+from dptrees.pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
 
 
 def hierarchy_description(question: HierarchyQuestion[Any]) -> Description:

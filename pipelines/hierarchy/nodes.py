@@ -10,17 +10,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.questions.tables import NODES
-from dpcore.rows.sums import MeasureColumn
-from pipelines.answers.figures import percent
-from pipelines.charts.chart import Chart
-from pipelines.hierarchy.chosen_nodes import chosen_levels, with_chosen
-from pipelines.hierarchy.drawn import course_chart, headline, key_bars, node_bars, nodes_by_key
-from pipelines.page.extent import MAX_NODES, clip
-from pipelines.page.keys import shown_keys
-from pipelines.page.nodes import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.charts.chart import Chart
+from dptrees.pipelines.hierarchy.chosen_nodes import chosen_levels, with_chosen
+from dptrees.pipelines.hierarchy.drawn import (
+    course_chart,
+    headline,
+    key_bars,
+    node_bars,
+    nodes_by_key,
+)
+from dptrees.pipelines.page.extent import MAX_NODES, clip
+from dptrees.pipelines.page.keys import shown_keys
+from dptrees.pipelines.page.nodes import (
     ReleasedTables,
     ended_columns,
     level_limits,
@@ -30,8 +36,8 @@ from pipelines.page.nodes import (
     shorten_labels,
     whole_levels,
 )
-from pipelines.page.policies import DROPPED, policies
-from pipelines.page.tree_page import Headline, PageRoom
+from dptrees.pipelines.page.policies import DROPPED, policies
+from dptrees.pipelines.page.tree_page import Headline, PageRoom
 
 SCRIPTS = ("page/paths.js", "hierarchy/page.js")
 _POLICIES = {"drop": DROPPED, "other": "counted in the leaf other"}

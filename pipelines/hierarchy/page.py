@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from pipelines.description.description import Description
-from pipelines.description.writers import page_values
-from pipelines.hierarchy.lines import hierarchy_description
-from pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_nodes
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import PageRoom, TreePage
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.pipelines.description.description import Description
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.hierarchy.lines import hierarchy_description
+from dptrees.pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_nodes
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.tree_page import PageRoom, TreePage
 
 
 def hierarchy_tree(

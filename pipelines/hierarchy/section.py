@@ -12,28 +12,28 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
-from dpcore.chooser.choice import MechanismChoice
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.levels.irregular import TOP_DOWN
-from dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
-from dpcore.levels.relative_objective import METRICS, RelativeObjective
-from dpcore.noise.source import MAX_COUNT
-from dpcore.questions.workload import Noise, Workload
-from dpcore.rows.sums import MeasureColumn
-from pipelines.hierarchy.domain import (
+from dptrees.dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
+from dptrees.dpcore.chooser.choice import MechanismChoice
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.levels.irregular import TOP_DOWN
+from dptrees.dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
+from dptrees.dpcore.levels.relative_objective import METRICS, RelativeObjective
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.questions.workload import Noise, Workload
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.pipelines.hierarchy.domain import (
     HIERARCHY_SCHEMA,
     guessed_counts,
     hierarchy_weights,
     invariant_level,
     read_hierarchy,
 )
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore
-from pipelines.sections.section import Section, Text
-from pipelines.sections.tree import KnownLeavesSection
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore
+from dptrees.pipelines.sections.section import Section, Text
+from dptrees.pipelines.sections.tree import KnownLeavesSection
 
 _ORDERED_ONLY = "belongs to an ordered domain"
 PLANNED, TREE, THRESHOLDS, ADAPTIVE = _MECHANISMS = "planned", "tree", "thresholds", "adaptive"

@@ -13,14 +13,14 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_code_blocks,
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import Universe, is_parted
+from dptrees.dpcore.hierarchy.universe import Universe, is_parted
 
 _BLOCK_BYTES = 2**24
 

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.make import OrderedDomain
-from pipelines.page.extent import clip
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.pipelines.page.extent import clip
 
 _DAY = 86_400_000.0
 # Timestamps over fewer days than these are counted by the hour.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcore.hypercube.question import HypercubeQuestion
-from pipelines.cluster.costs import KindCosts
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.pipelines.cluster.costs import KindCosts
 
 
 def hypercube_costs(question: HypercubeQuestion) -> KindCosts:

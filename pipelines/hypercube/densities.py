@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arrays import Floats, Integers
-from dpcore.hypercube.released import ReleasedHypercube
-from pipelines.hypercube.axis import FigureAxis, halved_edges
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.pipelines.hypercube.axis import FigureAxis, halved_edges
 
 # A part of a map is seen where it is so small a piece of one side of it.
 _SEEN = 200

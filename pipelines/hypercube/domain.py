@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.ordered.make import OrderedDomain
-from pipelines.ordered.domain import ordered_schema, read_domain
-from pipelines.schema.values import BOUND, TEXT, Schema, several
-from pipelines.schema.values import section as schema_of
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown
-from pipelines.sections.yaml_document import moment
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.pipelines.ordered.domain import ordered_schema, read_domain
+from dptrees.pipelines.schema.values import BOUND, TEXT, Schema, several
+from dptrees.pipelines.schema.values import section as schema_of
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown
+from dptrees.pipelines.sections.yaml_document import moment
 
 # How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
 NUMBER_DEPTH = 32

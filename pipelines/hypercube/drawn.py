@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arithmetic.elementary import exp, log
-from dpcore.arrays import Floats, Integers
-from pipelines.charts.axis import Axis as ChartAxis
-from pipelines.charts.axis import name_axis, number_axis, time_axis
-from pipelines.charts.chart import Chart, ChartShape, Layer, series
-from pipelines.charts.paths import band, bars, lifted, line, rectangles, scaled
-from pipelines.hypercube.axis import FigureAxis
-from pipelines.hypercube.densities import Curve, DensityGrid, Histogram, Rectangles
-from pipelines.page.extent import clip
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.pipelines.charts.axis import Axis as ChartAxis
+from dptrees.pipelines.charts.axis import name_axis, number_axis, time_axis
+from dptrees.pipelines.charts.chart import Chart, ChartShape, Layer, series
+from dptrees.pipelines.charts.paths import band, bars, lifted, line, rectangles, scaled
+from dptrees.pipelines.hypercube.axis import FigureAxis
+from dptrees.pipelines.hypercube.densities import Curve, DensityGrid, Histogram, Rectangles
+from dptrees.pipelines.page.extent import clip
 
 # Steps of color, from the lightest to the darkest.
 COLORS = 8

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpcore.arithmetic.elementary import log2
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.mechanism import PartitionMechanism
-from dpcore.partitions.plan import Holding
-from pipelines.description.description import Column, Unit, level_noise
-from pipelines.page.extent import clip
-from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
+from dptrees.dpcore.arithmetic.elementary import log2
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.pipelines.description.description import Column, Unit, level_noise
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 
 _HELD = {
     Holding.DENSE.value: "a counter for every node of the deepest level",

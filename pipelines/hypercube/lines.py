@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from pipelines.answers.figures import significant
-from pipelines.description.description import Column, Description, Errors, Table, Unit
-from pipelines.hypercube.costs import hypercube_costs
-from pipelines.hypercube.facts import level_columns, notes, plan_facts
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import NODES_SHOWN, heading, largest
-from pipelines.target import ErrorTarget
-from pipelines.terminal_text import escaped
-from pipelines.user_error import UserError
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.description.description import Column, Description, Errors, Table, Unit
+from dptrees.pipelines.hypercube.costs import hypercube_costs
+from dptrees.pipelines.hypercube.facts import level_columns, notes, plan_facts
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.terminal_text import escaped
+from dptrees.pipelines.user_error import UserError
 
 ADAPTIVE_ERRORS = (
     "the error of a box depends on the data: on which nodes are split, and on how evenly rows "

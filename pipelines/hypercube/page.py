@@ -9,21 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
-from pipelines.answers.entries import share_error
-from pipelines.answers.figures import figure, interval, percent, share, with_margin
-from pipelines.charts.chart import Chart
-from pipelines.description.description import Column, Description, Unit
-from pipelines.description.writers import page_values
-from pipelines.hypercube.densities import Curve, Densities, Rectangles
-from pipelines.hypercube.drawn import curve_chart, grid_chart, histogram_chart, map_chart
-from pipelines.hypercube.lines import hypercube_description
-from pipelines.page.extent import clip, left_out
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import CELL_POLICIES
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.pipelines.answers.entries import share_error
+from dptrees.pipelines.answers.figures import figure, interval, percent, share, with_margin
+from dptrees.pipelines.charts.chart import Chart
+from dptrees.pipelines.description.description import Column, Description, Unit
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.hypercube.densities import Curve, Densities, Rectangles
+from dptrees.pipelines.hypercube.drawn import curve_chart, grid_chart, histogram_chart, map_chart
+from dptrees.pipelines.hypercube.lines import hypercube_description
+from dptrees.pipelines.page.extent import clip, left_out
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import CELL_POLICIES
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
 
 # What one page holds of all its trees: together below 400 kB.
 MAX_PARTS = 2_500

@@ -12,18 +12,18 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
-from dpcore.partitions.choices import SHARES, PartitionChoices
-from dpcore.partitions.plan import Estimation, Holding
-from dpcore.questions.workload import Noise
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind
-from pipelines.hypercube.domain import box_schema, read_hypercube
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Amount
-from pipelines.sections.tree import TreeSection
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
+from dptrees.dpcore.partitions.choices import SHARES, PartitionChoices
+from dptrees.dpcore.partitions.plan import Estimation, Holding
+from dptrees.dpcore.questions.workload import Noise
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.pipelines.hypercube.domain import box_schema, read_hypercube
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.section import Amount
+from dptrees.pipelines.sections.tree import TreeSection
 
 # The keys of a configuration by the names of dpcore's choices, where they differ.
 _KEYS = {

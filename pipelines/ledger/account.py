@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.release.plan import ReleasePlan
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.loss import Loss, LossRefused, release_loss
-from pipelines.ledger.tables import DATASETS
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.loss import Loss, LossRefused, release_loss
+from dptrees.pipelines.ledger.tables import DATASETS
 
 # Beside its columns, of a unit whose rows of one period are what is protected: of a series.
 PERIOD = "period"

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.ledger.account import Account
-from pipelines.ledger.entry import LedgerEntry
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import BudgetRequest, Ledger, entry_id
-from pipelines.ledger.url import LedgerUrl
-from transforms import files
-from transforms.existing_release import read_manifest
-from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, NONCE
-from transforms.nonce import NonceError, parse_nonce
-from transforms.sweep import begun, drawn
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.ledger.account import Account
+from dptrees.pipelines.ledger.entry import LedgerEntry
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, entry_id
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.transforms import files
+from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import MANIFEST, NONCE
+from dptrees.transforms.nonce import NonceError, parse_nonce
+from dptrees.transforms.sweep import begun, drawn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,24 +8,24 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.budget import Measure, Neighbors
-from pipelines.ledger.account import Account, accounts, locked_account
-from pipelines.ledger.database import Database, no_ledger
-from pipelines.ledger.entry import State, entries
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.loss import NAMES, Loss
-from pipelines.ledger.opening import open_account
-from pipelines.ledger.schema import VERSION, find_version, upgrade
-from pipelines.ledger.url import LedgerUrl
-from pipelines.operations.exposition import check_place, exposition, write_metrics
-from pipelines.operations.ledger_metrics import ledger_metrics
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken
-from pipelines.sections.rules import ledger_url
-from pipelines.terminal_text import print_json, print_line
-from pipelines.user_error import UserError
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.pipelines.ledger.account import Account, accounts, locked_account
+from dptrees.pipelines.ledger.database import Database, no_ledger
+from dptrees.pipelines.ledger.entry import State, entries
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.history import events
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.loss import NAMES, Loss
+from dptrees.pipelines.ledger.opening import open_account
+from dptrees.pipelines.ledger.schema import VERSION, find_version, upgrade
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.operations.exposition import check_place, exposition, write_metrics
+from dptrees.pipelines.operations.ledger_metrics import ledger_metrics
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections.rules import ledger_url
+from dptrees.pipelines.terminal_text import print_json, print_line
+from dptrees.pipelines.user_error import UserError
 
 _SHOWN = ("release", "state", "stated", "folder", "reserved", "committed", "key", "record")
 

@@ -19,8 +19,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.url import LedgerUrl
 
 # Of a crowd of releases each waits for its turn.
 WAIT_SECONDS = 120

@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from pipelines.ledger.loss import Loss
-from pipelines.ledger.tables import RELEASES
+from dptrees.pipelines.ledger.loss import Loss
+from dptrees.pipelines.ledger.tables import RELEASES
 
 
 class State(Enum):

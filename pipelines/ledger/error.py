@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.errors import ReleaseError
+from dptrees.transforms.errors import ReleaseError
 
 
 class LedgerError(ReleaseError):

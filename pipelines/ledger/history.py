@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from pipelines.ledger.loss import Loss
-from pipelines.ledger.tables import EVENTS
+from dptrees.pipelines.ledger.loss import Loss
+from dptrees.pipelines.ledger.tables import EVENTS
 
 
 def now() -> str:

@@ -19,17 +19,17 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from dpcore.noise.randomness import draw_nonce
-from dpcore.release.guarantee import budget_text
-from dpcore.release.plan import ReleasePlan
-from pipelines.ledger.account import (
+from dptrees.dpcore.noise.randomness import draw_nonce
+from dptrees.dpcore.release.guarantee import budget_text
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.ledger.account import (
     Account,
     accounts,
     locked_account,
     store_account,
 )
-from pipelines.ledger.database import Database
-from pipelines.ledger.entry import (
+from dptrees.pipelines.ledger.database import Database
+from dptrees.pipelines.ledger.entry import (
     LedgerEntry,
     State,
     active_entry,
@@ -38,11 +38,11 @@ from pipelines.ledger.entry import (
     numbered_entry,
     was_discarded,
 )
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.history import now, remember
-from pipelines.ledger.loss import Loss
-from pipelines.ledger.schema import check_version
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.history import now, remember
+from dptrees.pipelines.ledger.loss import Loss
+from dptrees.pipelines.ledger.schema import check_version
+from dptrees.pipelines.ledger.url import LedgerUrl
 
 
 @dataclass(frozen=True, kw_only=True)

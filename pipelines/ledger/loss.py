@@ -45,8 +45,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.budget import Measure
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.release.plan import ReleasePlan
 
 NAMES = ("epsilon", "delta", "rho")
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, insert
 
-from pipelines.ledger.account import Account, find_account, locked_account, store_account
-from pipelines.ledger.database import Database
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.history import now, remember
-from pipelines.ledger.schema import check_version, find_version, lock_tables, upgrade
-from pipelines.ledger.tables import DATASETS
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.account import Account, find_account, locked_account, store_account
+from dptrees.pipelines.ledger.database import Database
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.history import now, remember
+from dptrees.pipelines.ledger.schema import check_version, find_version, lock_tables, upgrade
+from dptrees.pipelines.ledger.tables import DATASETS
+from dptrees.pipelines.ledger.url import LedgerUrl
 
 
 def open_account(url: LedgerUrl, account: Account, *, change_total: bool = False) -> str | None:

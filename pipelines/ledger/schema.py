@@ -7,9 +7,9 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
-from pipelines.ledger.database import no_ledger
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.database import no_ledger
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.url import LedgerUrl
 
 # What this program reads and writes; a test compares it with the last of `versions`.
 VERSION = "0001"

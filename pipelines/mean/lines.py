@@ -6,18 +6,25 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcore.mean.question import MeanQuestion
-from dpcore.mean.released import ReleasedMean
-from dpcore.noise.laws import exact_scale
-from dpcore.questions.statistics import StatisticKind
-from pipelines.answers.figures import significant, with_margin
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
-from pipelines.page.extent import clip
-from pipelines.plain.counted import counted_noun
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import heading, totals
-from pipelines.target import ErrorTarget
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.mean.released import ReleasedMean
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.pipelines.answers.figures import significant, with_margin
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import (
+    Column,
+    Description,
+    Errors,
+    Table,
+    Unit,
+    level_noise,
+)
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import heading, totals
+from dptrees.pipelines.target import ErrorTarget
 
 _ALONE = "no tree of counts is measured, so there are no quantiles and no other statistics"
 

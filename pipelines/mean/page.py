@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dpcore.mean.question import MeanQuestion
-from dpcore.mean.released import ReleasedMean
-from dpcore.questions.statistics import StatisticKind
-from pipelines.answers.figures import percent, with_margin
-from pipelines.charts.bars import capitalized
-from pipelines.description.writers import page_values
-from pipelines.mean.lines import mean_description, mean_text
-from pipelines.page.extent import MAX_KEYS, clip, left_out
-from pipelines.page.headline import largest_rows
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import CELL_POLICIES, policies
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.mean.released import ReleasedMean
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.pipelines.answers.figures import percent, with_margin
+from dptrees.pipelines.charts.bars import capitalized
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.mean.lines import mean_description, mean_text
+from dptrees.pipelines.page.extent import MAX_KEYS, clip, left_out
+from dptrees.pipelines.page.headline import largest_rows
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import CELL_POLICIES, policies
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
 
 # Keys whose means are together at the top of the page.
 _FEW_KEYS = 3

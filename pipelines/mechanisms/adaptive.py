@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.predicted_counts import adaptive_count_error
-from dpcore.adaptive.whole_levels import (
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.predicted_counts import adaptive_count_error
+from dptrees.dpcore.adaptive.whole_levels import (
     if_all_split,
     most_undivided,
     noise_if_all_split,
     rows_of_adaptive,
 )
-from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.repair.error import assumed_rows
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import CDF, RangeObjective
-from pipelines.description.description import (
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.repair.error import assumed_rows
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import CDF, RangeObjective
+from dptrees.pipelines.description.description import (
     CDF_ERRORS,
     LEVEL_ERRORS,
     Column,
@@ -32,15 +32,15 @@ from pipelines.description.description import (
     level_noise,
     spent_columns,
 )
-from pipelines.description.writers import table_entries
-from pipelines.mechanisms.levels import (
+from dptrees.pipelines.description.writers import table_entries
+from dptrees.pipelines.mechanisms.levels import (
     cdf_error_in_words,
     count_error_in_words,
     uniform_level_errors,
 )
-from pipelines.page.reading import ADDS_UP, CENTERED, Note, consistent_count, interval
-from pipelines.target import ErrorTarget
-from pipelines.user_error import UserError
+from dptrees.pipelines.page.reading import ADDS_UP, CENTERED, Note, consistent_count, interval
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.user_error import UserError
 
 _SPREAD = "inside a node that was not split, the estimate of that node is spread evenly."
 _UNBIASED: Note = (
@@ -116,7 +116,7 @@ def _level_errors(mechanism: AdaptiveMechanism) -> list[float]:
     if mechanism.is_ordered:
         return uniform_level_errors(if_all_split(mechanism.plan))
     # Imported here and below: trees over ordered domains have no use for it.
-    from dpcore.adaptive.hierarchy_planner import split_errors
+    from dptrees.dpcore.adaptive.hierarchy_planner import split_errors
 
     return list(split_errors(mechanism))
 
@@ -238,7 +238,11 @@ def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any
     have where no node is sparse. ``for_guess`` follows from the model of
     `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
     """
-    from dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
+    from dptrees.dpcore.adaptive.hierarchy_planner import (
+        modelled_errors,
+        predicted_rmse,
+        split_errors,
+    )
 
     mechanism, rows, domain = question.mechanism, question.mechanism.guessed_rows, question.domain
     names = domain.tree.level_names  # type: ignore[attr-defined]

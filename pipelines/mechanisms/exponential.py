@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpcore.exponential.margins import rank_errors, root_mean_square
-from dpcore.exponential.question import ExponentialQuestion, choice_entries
-from pipelines.answers.figures import percent, rank_margin
-from pipelines.description.description import Column, Description, Errors, Table, Unit
-from pipelines.page.reading import Note
+from dptrees.dpcore.exponential.margins import rank_errors, root_mean_square
+from dptrees.dpcore.exponential.question import ExponentialQuestion, choice_entries
+from dptrees.pipelines.answers.figures import percent, rank_margin
+from dptrees.pipelines.description.description import Column, Description, Errors, Table, Unit
+from dptrees.pipelines.page.reading import Note
 
 _RANK: Note = (
     "rank",

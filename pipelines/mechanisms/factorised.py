@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.factorised.forest import compute_errors
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dpcore.noise.laws import exact_scale
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
-from pipelines.answers.figures import significant
-from pipelines.description.description import (
+from dptrees.dpcore.factorised.forest import compute_errors
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.description.description import (
     CDF_ERRORS,
     PUBLIC_TOTAL,
     Column,
@@ -23,7 +23,7 @@ from pipelines.description.description import (
     Table,
     Unit,
 )
-from pipelines.mechanisms.levels import (
+from dptrees.pipelines.mechanisms.levels import (
     cdf_error_in_words,
     error_column,
     linear_notes,

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from dpcore.irregular.variances import plan_errors
-from dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
-from dpcore.noise.laws import NoiseLaw
-from pipelines.description.description import (
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from dptrees.dpcore.irregular.variances import plan_errors
+from dptrees.dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.pipelines.description.description import (
     LEVEL_ERRORS,
     UNMEASURED,
     Description,
@@ -23,9 +23,9 @@ from pipelines.description.description import (
     Table,
     spent_columns,
 )
-from pipelines.mechanisms.levels import error_column, linear_notes
-from pipelines.target import ErrorTarget
-from pipelines.user_error import UserError
+from dptrees.pipelines.mechanisms.levels import error_column, linear_notes
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.user_error import UserError
 
 _AS_MEASURED = (
     "none: an estimate is the node's own noisy count, or for a node with a single child the "

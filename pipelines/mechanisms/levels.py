@@ -9,20 +9,20 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.arithmetic.elementary import log
-from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
-from dpcore.levels.errors import estimate_errors
-from dpcore.levels.planner import predicted_cdf_rmse, predicted_error
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.candidates import candidates
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import zcdp_epsilon
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.spending import MovedCounts
-from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
-from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import (
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dptrees.dpcore.levels.errors import estimate_errors
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.candidates import candidates
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.repair.error import assumed_rows, can_be_simulated, count_error
+from dptrees.dpcore.uniform.objectives import CdfObjective, Objective
+from dptrees.dpcore.uniform.plan import (
     Consistency,
     Measured,
     TreePlan,
@@ -30,8 +30,8 @@ from dpcore.uniform.plan import (
     estimate_in_words,
     moved_counts,
 )
-from pipelines.answers.figures import significant
-from pipelines.description.description import (
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.description.description import (
     CDF_ERRORS,
     Column,
     Description,
@@ -41,8 +41,8 @@ from pipelines.description.description import (
     level_noise,
     spent_columns,
 )
-from pipelines.description.writers import table_entries
-from pipelines.page.reading import (
+from dptrees.pipelines.description.writers import table_entries
+from dptrees.pipelines.page.reading import (
     ADDS_UP,
     CENTERED,
     STANDARD_ERROR,
@@ -51,8 +51,8 @@ from pipelines.page.reading import (
     interval,
     unbiased_estimate,
 )
-from pipelines.target import ErrorTarget
-from pipelines.user_error import UserError
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
 _HALVINGS = 15

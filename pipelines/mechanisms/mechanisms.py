@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dpcore.questions.tree_question import TreeQuestion
-from pipelines.description.description import Description
-from pipelines.target import ErrorTarget
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.pipelines.description.description import Description
+from dptrees.pipelines.target import ErrorTarget
 
 
 class Described(NamedTuple):
@@ -30,38 +30,38 @@ class Described(NamedTuple):
 
 
 def _uniform() -> Described:
-    from pipelines.mechanisms.levels import uniform_description, uniform_target
+    from dptrees.pipelines.mechanisms.levels import uniform_description, uniform_target
 
     return Described(uniform_description, uniform_target)
 
 
 def _irregular() -> Described:
-    from pipelines.mechanisms.irregular import irregular_description, irregular_target
+    from dptrees.pipelines.mechanisms.irregular import irregular_description, irregular_target
 
     return Described(irregular_description, irregular_target)
 
 
 def _thresholds() -> Described:
-    from pipelines.mechanisms.irregular import irregular_target
-    from pipelines.mechanisms.thresholds import threshold_description
+    from dptrees.pipelines.mechanisms.irregular import irregular_target
+    from dptrees.pipelines.mechanisms.thresholds import threshold_description
 
     return Described(threshold_description, irregular_target)
 
 
 def _adaptive() -> Described:
-    from pipelines.mechanisms.adaptive import adaptive_description, adaptive_target
+    from dptrees.pipelines.mechanisms.adaptive import adaptive_description, adaptive_target
 
     return Described(adaptive_description, adaptive_target)
 
 
 def _factorized() -> Described:
-    from pipelines.mechanisms.factorised import factorized_description
+    from dptrees.pipelines.mechanisms.factorised import factorized_description
 
     return Described(factorized_description)
 
 
 def _exponential() -> Described:
-    from pipelines.mechanisms.exponential import exponential_description
+    from dptrees.pipelines.mechanisms.exponential import exponential_description
 
     return Described(exponential_description)
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.noise.source import MAX_COUNT
-from pipelines.answers.figures import significant
-from pipelines.description.description import Column, Description, Table, Unit
-from pipelines.page.reading import ADDS_UP, consistent_count, interval
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.description.description import Column, Description, Table, Unit
+from dptrees.pipelines.page.reading import ADDS_UP, consistent_count, interval
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pipelines.user_error import UserError
+from dptrees.pipelines.user_error import UserError
 
 # Of every metric's name.
 PREFIX = "dptrees_"

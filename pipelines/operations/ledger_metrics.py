@@ -10,9 +10,9 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from pipelines.ledger.account import Account
-from pipelines.ledger.entry import State
-from pipelines.operations.exposition import Metric
+from dptrees.pipelines.ledger.account import Account
+from dptrees.pipelines.ledger.entry import State
+from dptrees.pipelines.operations.exposition import Metric
 
 Rows = Sequence[Mapping[str, Any]]
 

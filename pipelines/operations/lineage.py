@@ -30,20 +30,20 @@ from openlineage.client.facet_v2 import (
 )
 from openlineage.client.transport.file import FileConfig, FileTransport
 
-from dpcore import __version__
-from dpcore.release.guarantee import (
+from dptrees.dpcore import __version__
+from dptrees.dpcore.release.guarantee import (
     CHECKSUM,
     guarantee_numbers,
     protected_unit,
     stated_guarantee,
 )
-from pipelines.configuration import Configuration
-from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.outcome import Outcome
-from pipelines.release_folder import read_manifest
-from pipelines.running.run_record import versions
-from pipelines.running.stage import Stage
-from transforms import files
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.outcome import Outcome
+from dptrees.pipelines.release_folder import read_manifest
+from dptrees.pipelines.running.run_record import versions
+from dptrees.pipelines.running.stage import Stage
+from dptrees.transforms import files
 
 NAMESPACE = "OPENLINEAGE_NAMESPACE"
 # NAMESPACE/JOB/RUN of who started this one, as other clients take it.

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dpcore.privacy.budget import Measure
-from dpcore.release.plan import ReleasePlan
-from pipelines.accounting.totals import totals_entry
-from pipelines.faults.exit_code import ExitCode
-from pipelines.operations.exposition import Metric, Sample
-from pipelines.running.run_record import versions
-from pipelines.running.stage import Stage
-from transforms.layout import planned_parts
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.accounting.totals import totals_entry
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.operations.exposition import Metric, Sample
+from dptrees.pipelines.running.run_record import versions
+from dptrees.pipelines.running.stage import Stage
+from dptrees.transforms.layout import planned_parts
 
 # Whose versions shape bytes or speed; labels may hold no dash.
 _TOLD = ("dptrees", "python", "apache-beam", "pyarrow")
@@ -63,7 +63,7 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
         result += [*_run_metrics(release, stage, ended), *_plan_metrics(release, stage, ended)]
     if stage is not None and stage.booking and ended.is_there:
         # Of a ledger alone, and slow to import.
-        from pipelines.operations.ledger_metrics import account_metrics
+        from dptrees.pipelines.operations.ledger_metrics import account_metrics
 
         result += account_metrics([stage.booking.account], release)
     return result

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.log import LOG, remark, run_id
-from pipelines.faults.outcome import Outcome, failure_outcome
-from pipelines.faults.stopping import stopped_by
-from pipelines.operations.exposition import check_place, write_metrics
-from pipelines.operations.run_metrics import Ended, run_metrics
-from pipelines.running.stage import Stage
-from pipelines.user_error import UserError
-from transforms import files
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.log import LOG, remark, run_id
+from dptrees.pipelines.faults.outcome import Outcome, failure_outcome
+from dptrees.pipelines.faults.stopping import stopped_by
+from dptrees.pipelines.operations.exposition import check_place, write_metrics
+from dptrees.pipelines.operations.run_metrics import Ended, run_metrics
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
 
 if TYPE_CHECKING:
-    from pipelines.operations.lineage import Lineage
+    from dptrees.pipelines.operations.lineage import Lineage
 
 # The library of OpenLineage sends events to the place that one of these names.
 _TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
@@ -168,7 +168,7 @@ def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
     if path is None and not any(name.startswith(_TRANSPORTS) for name in os.environ):
         return None
     try:
-        from pipelines.operations.lineage import Lineage  # of an extra, and slow to import
+        from dptrees.pipelines.operations.lineage import Lineage  # of an extra, and slow to import
 
         return Lineage(LOG.run or run_id(), path, is_of_several=is_of_several)
     except ImportError:

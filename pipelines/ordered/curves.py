@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arithmetic.sums import decimal_exponent
-from dpcore.arrays import Integers
-from dpcore.ordered.question import OrderedQuestion
-from pipelines.page.extent import MAX_POINTS, key_codes
-from pipelines.page.keys import ShownKeys
+from dptrees.dpcore.arithmetic.sums import decimal_exponent
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.pipelines.page.extent import MAX_POINTS, key_codes
+from dptrees.pipelines.page.keys import ShownKeys
 
 KEYS_AT_FIRST = 3
 COLORS, DASHES = 7, 3

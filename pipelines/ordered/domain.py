@@ -11,14 +11,14 @@ from dataclasses import MISSING, Field, fields, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from dpcore.ordered.make import (
+from dptrees.dpcore.ordered.make import (
     DOMAIN_KINDS,
     CategoryDomain,
     DateDomain,
     OrderedDomain,
     make_domain,
 )
-from pipelines.schema.values import (
+from dptrees.pipelines.schema.values import (
     BOUND,
     LABELS,
     TEXT,
@@ -30,10 +30,10 @@ from pipelines.schema.values import (
     whole,
     words,
 )
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown
-from pipelines.sections.yaml_document import moment
-from pipelines.value_bounds.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown
+from dptrees.pipelines.sections.yaml_document import moment
+from dptrees.pipelines.value_bounds.auto import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
 
 # What a key takes, whatever the type.
 _KEYS: dict[str, Schema] = {

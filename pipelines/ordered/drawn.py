@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
-from dpcore.ordered.question import OrderedQuestion
-from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
-from pipelines.charts.bars import capitalized
-from pipelines.charts.chart import Chart, ChartShape, Layer, series
-from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
-from pipelines.ordered.curves import KEYS_AT_FIRST, axis_bounds, value_texts
-from pipelines.page.extent import clip
-from pipelines.page.nodes import error_digits, outwards
-from pipelines.plain.counted import counted_noun
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
+from dptrees.pipelines.charts.bars import capitalized
+from dptrees.pipelines.charts.chart import Chart, ChartShape, Layer, series
+from dptrees.pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
+from dptrees.pipelines.ordered.curves import KEYS_AT_FIRST, axis_bounds, value_texts
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.page.nodes import error_digits, outwards
+from dptrees.pipelines.plain.counted import counted_noun
 
 # Of a density, at most; a course of days may have more.
 _BARS = 100

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.tree_question import TreeQuestion
-from pipelines.answers.figures import quantile_texts
-from pipelines.description.description import Description
-from pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
-from pipelines.page.extent import clip
-from pipelines.plain.counted import counted_noun
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.ordered.released import ReleasedCdf
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.pipelines.answers.figures import quantile_texts
+from dptrees.pipelines.description.description import Description
+from dptrees.pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest, totals
+from dptrees.pipelines.terminal_text import escaped
 
 
 def ordered_description(question: TreeQuestion[Any]) -> Description:

@@ -13,21 +13,21 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from dpcore.adaptive.candidate import AdaptiveTree
-from dpcore.adaptive.mechanism import CONSISTENCIES, AdaptiveMechanism
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.candidate import Candidate, WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.mean.workload import MeanWorkload
-from dpcore.ordered.make import OrderedDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.questions.workload import Noise, Workload
-from dpcore.rows.keys import Keys
-from dpcore.uniform.objectives import Objective, QuantileObjective
-from dpcore.uniform.plan import Consistency, Estimator
+from dptrees.dpcore.adaptive.candidate import AdaptiveTree
+from dptrees.dpcore.adaptive.mechanism import CONSISTENCIES, AdaptiveMechanism
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.levels.candidate import Candidate, WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.questions.workload import Noise, Workload
+from dptrees.dpcore.rows.keys import Keys
+from dptrees.dpcore.uniform.objectives import Objective, QuantileObjective
+from dptrees.dpcore.uniform.plan import Consistency, Estimator
 
 
 class ReadAs(Enum):

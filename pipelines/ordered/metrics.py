@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
 
 COUNT = "count"
 # What a mean that is measured alone answers too.

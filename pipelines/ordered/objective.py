@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.ordered.make import OrderedDomain
-from dpcore.refusal import Refusal
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,
     Guess,

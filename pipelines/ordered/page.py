@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.questions.tables import CDF, NODES
-from pipelines.answers.figures import QUANTILE_VALUES, percent
-from pipelines.charts.bars import Bars, capitalized
-from pipelines.charts.chart import Chart
-from pipelines.description.writers import page_values
-from pipelines.ordered.curves import KEYS_AT_FIRST, cdf_curves, key_styles, value_texts
-from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
-from pipelines.ordered.lines import cells_in_words, ordered_description
-from pipelines.page.crosstab import MAX_COLUMNS, crosstab
-from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
-from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
-from pipelines.page.keys import ShownKeys, shown_keys
-from pipelines.page.nodes import (
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.pipelines.answers.figures import QUANTILE_VALUES, percent
+from dptrees.pipelines.charts.bars import Bars, capitalized
+from dptrees.pipelines.charts.chart import Chart
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.ordered.curves import KEYS_AT_FIRST, cdf_curves, key_styles, value_texts
+from dptrees.pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
+from dptrees.pipelines.ordered.lines import cells_in_words, ordered_description
+from dptrees.pipelines.page.crosstab import MAX_COLUMNS, crosstab
+from dptrees.pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
+from dptrees.pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
+from dptrees.pipelines.page.keys import ShownKeys, shown_keys
+from dptrees.pipelines.page.nodes import (
     ReleasedTables,
     ended_columns,
     level_limits,
@@ -32,9 +32,9 @@ from pipelines.page.nodes import (
     shorten_labels,
     whole_levels,
 )
-from pipelines.page.policies import CELL_POLICIES, policies
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
+from dptrees.pipelines.page.policies import CELL_POLICIES, policies
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
 
 _RISES = ("count", "The CDF never falls.")
 # Categories that have a bar each.

@@ -19,13 +19,13 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.mean.plan import FINEST
-from dpcore.ordered.make import OrderedDomain
-from dpcore.questions.workload import Noise, ReleaseTerms, Workload
-from dpcore.uniform.objectives import Objective
-from dpcore.uniform.plan import Consistency, Estimator
-from pipelines.ordered.domain import ordered_schema, read_tree_domain, with_finest_cells
-from pipelines.ordered.mechanisms import (
+from dptrees.dpcore.mean.plan import FINEST
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.uniform.objectives import Objective
+from dptrees.dpcore.uniform.plan import Consistency, Estimator
+from dptrees.pipelines.ordered.domain import ordered_schema, read_tree_domain, with_finest_cells
+from dptrees.pipelines.ordered.mechanisms import (
     MECHANISMS,
     OWN_OBJECTIVES,
     UNIFORM_LEVELS,
@@ -35,13 +35,20 @@ from pipelines.ordered.mechanisms import (
     refused_choice,
     whole_levels,
 )
-from pipelines.ordered.metrics import COUNT, PATTERN, WORDS, chosen_by, read_metrics, with_metrics
-from pipelines.ordered.objective import make_objective
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore
-from pipelines.sections.section import Amount, Section
-from pipelines.sections.tree import KnownLeavesSection
-from pipelines.value_bounds.auto import AutoRange, auto_range
+from dptrees.pipelines.ordered.metrics import (
+    COUNT,
+    PATTERN,
+    WORDS,
+    chosen_by,
+    read_metrics,
+    with_metrics,
+)
+from dptrees.pipelines.ordered.objective import make_objective
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore
+from dptrees.pipelines.sections.section import Amount, Section
+from dptrees.pipelines.sections.tree import KnownLeavesSection
+from dptrees.pipelines.value_bounds.auto import AutoRange, auto_range
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipelines.answers.figures import figure, interval
-from pipelines.page.extent import clip
+from dptrees.pipelines.answers.figures import figure, interval
+from dptrees.pipelines.page.extent import clip
 
 MAX_COLUMNS = 12
 MAX_ROWS = 100

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.rows.column import map_chunks
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.rows.column import map_chunks
 
 # Together these keep the page below 600 KB, but for very long names.
 MAX_TREES = 12

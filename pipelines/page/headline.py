@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.answers.figures import with_margin
-from pipelines.charts.bars import Bar
-from pipelines.page.extent import clip
+from dptrees.pipelines.answers.figures import with_margin
+from dptrees.pipelines.charts.bars import Bar
+from dptrees.pipelines.page.extent import clip
 
 
 def rows_text(rows: pa.Table, place: int = 0) -> str:

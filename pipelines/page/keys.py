@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
-from pipelines.page.extent import MAX_KEYS, MAX_POINTS, key_codes, left_out
-from pipelines.page.nodes import ReleasedTables
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.pipelines.page.extent import MAX_KEYS, MAX_POINTS, key_codes, left_out
+from dptrees.pipelines.page.nodes import ReleasedTables
 
 # Of more, the first are shown: the roots of all would have to be read.
 _LOOKED_AT = 2_000

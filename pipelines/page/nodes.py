@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
-from dpcore.arrays import Integers
-from dpcore.release.plan import ReleasePlan
-from pipelines.page.extent import clip, key_codes
+from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.page.extent import clip, key_codes
 
 COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")
 # Which some kinds of trees have beside these.

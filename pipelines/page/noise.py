@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 
 PUBLIC = "none: public and exact"
 NOT_MEASURED = "not measured"

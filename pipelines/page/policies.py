@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines.page.extent import clip
+from dptrees.pipelines.page.extent import clip
 
 DROPPED = "row not counted in this tree"
 # Of an ordered domain.

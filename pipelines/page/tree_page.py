@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.charts.chart import Chart
-from pipelines.page.reading import Note
+from dptrees.pipelines.charts.chart import Chart
+from dptrees.pipelines.page.reading import Note
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpcore.privacy.budget import Measure
-from dpcore.release.plan import ReleasePlan
-from pipelines.answers.figures import percent
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.answers.figures import percent
 
 _COUNT = (
     "A number near the estimate, adjusted so that the numbers fit together. Usually, counts are "

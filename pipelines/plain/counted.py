@@ -3,8 +3,8 @@ number."""
 
 from __future__ import annotations
 
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.question import Question
 
 
 def counted_noun(question: Question) -> str:

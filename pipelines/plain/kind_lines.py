@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Description, plain_description
-from pipelines.plain.lines import summary_lines
-from pipelines.target import ErrorTarget
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import Description, plain_description
+from dptrees.pipelines.plain.lines import summary_lines
+from dptrees.pipelines.target import ErrorTarget
 
 
 @dataclass(frozen=True, kw_only=True)

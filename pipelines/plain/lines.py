@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from dpcore.questions.question import Question
-from dpcore.questions.released import Answer, Released
-from pipelines.answers.figures import with_margin
-from pipelines.plain.counted import counted_note, counted_noun
-from pipelines.terminal_text import escaped
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.pipelines.answers.figures import with_margin
+from dptrees.pipelines.plain.counted import counted_note, counted_noun
+from dptrees.pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
 NODES_SHOWN = 5

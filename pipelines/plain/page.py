@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
-from pipelines.page.extent import clip
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import PageRoom, TreePage
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.tree_page import PageRoom, TreePage
 
 MAX_ROWS = 1_000
 

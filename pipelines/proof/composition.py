@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.spending import MovedCounts
-from dpcore.release.plan import ReleasePlan, total_spending
-from pipelines.proof.check import CheckFailed
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.release.plan import ReleasePlan, total_spending
+from dptrees.pipelines.proof.check import CheckFailed
 
 # dp-accounting takes time and memory in proportion to sigma, and to the number of counts.
 _LARGEST_SIGMA, _MOST_COUNTS = 3000.0, 200

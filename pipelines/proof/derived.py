@@ -11,12 +11,12 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.kinds import is_tree
-from pipelines.proof.check import CheckFailed, NotChecked
-from pipelines.release_folder import FolderError, ReleaseFolder, file_names, read_file
-from pipelines.reporting import REPORT
-from transforms.layout import TO_DATE
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.kinds import is_tree
+from dptrees.pipelines.proof.check import CheckFailed, NotChecked
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, file_names, read_file
+from dptrees.pipelines.reporting import REPORT
+from dptrees.transforms.layout import TO_DATE
 
 
 def check_page(folder: str) -> str:
@@ -25,7 +25,7 @@ def check_page(folder: str) -> str:
     Raises:
         NotChecked: it is another one: edited, made with paths of one's own, or by another version.
     """
-    from pipelines.report import write_report_html
+    from dptrees.pipelines.report import write_report_html
 
     try:
         page = read_file(os.path.join(folder, REPORT))
@@ -59,7 +59,7 @@ def check_to_date(folder: str, plan: ReleasePlan, *, is_exact: bool) -> str:
         NotChecked: an earlier run is not there, or floats of an earlier version differ.
     """
     # Which needs Beam's filesystems.
-    from pipelines.series.to_date import to_date_tables
+    from dptrees.pipelines.series.to_date import to_date_tables
 
     names = {each for each in file_names(folder) if each.split("/")[0] == TO_DATE}
     if not names:

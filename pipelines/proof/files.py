@@ -10,18 +10,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.hierarchy.universe import Universe
-from dpcore.questions.place import Part
-from dpcore.questions.question import PublicTable
-from dpcore.questions.tables import QUANTILES
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.key_table import KeyTable
-from pipelines.proof.check import CheckFailed
-from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
-from pipelines.reporting import REPORT
-from pipelines.selection.plan import FOLDER
-from pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from transforms.layout import (
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.question import PublicTable
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.pipelines.proof.check import CheckFailed
+from dptrees.pipelines.release_folder import (
+    FolderError,
+    file_checksum,
+    file_names,
+    parquet_file,
+    read_file,
+)
+from dptrees.pipelines.reporting import REPORT
+from dptrees.pipelines.selection.plan import FOLDER
+from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
+from dptrees.transforms.layout import (
     MANIFEST,
     NONCE,
     PLAN,
@@ -35,7 +41,7 @@ from transforms.layout import (
     planned_parts,
     universe_name,
 )
-from transforms.universe_parts import universe_of_parquet
+from dptrees.transforms.universe_parts import universe_of_parquet
 
 # What may lie in a release's folder and is not named by its manifest.
 BESIDE = (MANIFEST, NONCE, PLAN, RECORD, SIGNATURE, REPORT)

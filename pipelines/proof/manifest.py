@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.release.guarantee import (
+from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dptrees.dpcore.release.guarantee import (
     ARITHMETIC_VERSION,
     CHECKSUM,
     LATER_NUMBERS,
     manifest_checksum,
     plan_manifest,
 )
-from dpcore.release.kinds import ReadKeys, ReadUniverse
-from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from pipelines.proof.check import UNREADABLE, CheckFailed
+from dptrees.dpcore.release.kinds import ReadKeys, ReadUniverse
+from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
+from dptrees.pipelines.proof.check import UNREADABLE, CheckFailed
 
 # Every entry, and whether each release has it.
 ENTRIES = {
@@ -153,7 +153,7 @@ def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
 
 
 def _version(manifest: Mapping[str, Any]) -> str:
-    from dpcore import __version__
+    from dptrees.dpcore import __version__
 
     made = manifest["dptrees"]
     return "" if made == __version__ else f" (made by dptrees {made}; verify it with that one)"

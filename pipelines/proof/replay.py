@@ -20,28 +20,28 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet as pq
 
-from dpcore import __version__
-from dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM, LATER_NUMBERS
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.proof.check import CheckFailed
-from pipelines.proof.manifest import first_difference, plain
-from pipelines.running.job import beam_options, run_job
-from pipelines.running.planned_once import changed_key
-from pipelines.tables.rows import table_rows
-from transforms import files
-from transforms.commit import check_committed
-from transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
-from transforms.kept_plan import KeptPlanError, check_seal, find_drawn
-from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, SHARED_NAMES
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.formats import format_of_names
-from transforms.readers.listing import match_files
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
-from transforms.tables.table import InputTable
-from transforms.universe_file import share_universes
+from dptrees.dpcore import __version__
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM, LATER_NUMBERS
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.proof.check import CheckFailed
+from dptrees.pipelines.proof.manifest import first_difference, plain
+from dptrees.pipelines.running.job import beam_options, run_job
+from dptrees.pipelines.running.planned_once import changed_key
+from dptrees.pipelines.tables.rows import table_rows
+from dptrees.transforms import files
+from dptrees.transforms.commit import check_committed
+from dptrees.transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
+from dptrees.transforms.kept_plan import KeptPlanError, check_seal, find_drawn
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import MANIFEST, SHARED_NAMES
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.formats import format_of_names
+from dptrees.transforms.readers.listing import match_files
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.tables.table import InputTable
+from dptrees.transforms.universe_file import share_universes
 
 # Of floats in specifications: a release that keeps no request may be of another processor.
 _TOLERANCE = 1e-9

@@ -27,11 +27,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from pipelines.release_folder import beam_files
-from pipelines.user_error import UserError
-from transforms.layout import MANIFEST, SIGNATURE
-from transforms.secrets.private_file import read_private_file
-from transforms.secrets.schemes import find_scheme
+from dptrees.pipelines.release_folder import beam_files
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.secrets.private_file import read_private_file
+from dptrees.transforms.secrets.schemes import find_scheme
 
 PUBLIC_SUFFIX = ".pub"
 _LARGEST_FILE = 2**16

@@ -19,18 +19,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.tables import QUANTILES
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import with_span
-from pipelines.proof.check import CheckFailed
-from pipelines.proof.drawn import check_drawn
-from pipelines.release_folder import parquet_file
-from transforms.layout import concluded_file
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.spans import with_span
+from dptrees.pipelines.proof.check import CheckFailed
+from dptrees.pipelines.proof.drawn import check_drawn
+from dptrees.pipelines.release_folder import parquet_file
+from dptrees.transforms.layout import concluded_file
 
 # Leaves of all keys: beyond, a release of no rows takes minutes.
 _MOST_LEAVES = 2**22

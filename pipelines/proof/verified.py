@@ -8,31 +8,37 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from dpcore.hierarchy.universe import Universe
-from dpcore.release.guarantee import ARITHMETIC_VERSION
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.key_table import KeyTable
-from dpcore.rows.table_keys import TableKeys
-from dpcore.selection.question import ReleasedSelection, SelectionQuestion
-from pipelines.proof.check import Check, CheckFailed, Finding, run_checks
-from pipelines.proof.composition import check_composition
-from pipelines.proof.derived import check_page, check_to_date
-from pipelines.proof.files import check_draw, check_files, check_parts, read_keys, read_universe
-from pipelines.proof.manifest import (
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.selection.question import ReleasedSelection, SelectionQuestion
+from dptrees.pipelines.proof.check import Check, CheckFailed, Finding, run_checks
+from dptrees.pipelines.proof.composition import check_composition
+from dptrees.pipelines.proof.derived import check_page, check_to_date
+from dptrees.pipelines.proof.files import (
+    check_draw,
+    check_files,
+    check_parts,
+    read_keys,
+    read_universe,
+)
+from dptrees.pipelines.proof.manifest import (
     check_entries,
     check_guarantee,
     check_noise,
     check_sensitivities,
     read_plan,
 )
-from pipelines.proof.tables import Names, check_tables
-from pipelines.release_folder import ReleaseFolder, holds_release, read_file, read_manifest
-from pipelines.running.chosen import chosen_bounds
-from pipelines.selection.plan import FOLDER, selected_keys
-from pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from pipelines.user_error import UserError
-from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, SIGNATURE
+from dptrees.pipelines.proof.tables import Names, check_tables
+from dptrees.pipelines.release_folder import ReleaseFolder, holds_release, read_file, read_manifest
+from dptrees.pipelines.running.chosen import chosen_bounds
+from dptrees.pipelines.selection.plan import FOLDER, selected_keys
+from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import MANIFEST, SIGNATURE
 
 
 def check_selected(folder: str, plan: ReleasePlan) -> None:
@@ -227,7 +233,7 @@ class Verified:
 
     def signature(self, signer: str) -> str:
         """The manifest's bytes are signed by a signer."""
-        from pipelines.proof.signature import is_signed, load_signer
+        from dptrees.pipelines.proof.signature import is_signed, load_signer
 
         key = load_signer(signer)
         try:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from pipelines.proof.check import Check, Finding, run_checks
-from pipelines.proof.verified import Verified, raise_first
-from pipelines.sections.parameters import given_parameters
-from pipelines.terminal_text import print_json, print_line
-from pipelines.user_error import UserError
-from transforms.key_reference import KeyReference
-from transforms.secrets.schemes import has_scheme
+from dptrees.pipelines.proof.check import Check, Finding, run_checks
+from dptrees.pipelines.proof.verified import Verified, raise_first
+from dptrees.pipelines.sections.parameters import given_parameters
+from dptrees.pipelines.terminal_text import print_json, print_line
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.secrets.schemes import has_scheme
 
 _CONFIGURATIONS = (".yaml", ".yml")
 
@@ -85,10 +85,10 @@ def run_verify(chosen: argparse.Namespace) -> int:
 
 def _replay(release: Verified, request: VerifyRequest, reference: KeyReference | None) -> str:
     """The release of these rows under its key is this one, bit for bit."""
-    from pipelines.configuration import load_configuration
-    from pipelines.proof.replay import check_replay, rows_of_configuration, rows_of_files
-    from pipelines.running.selecting import selected_keys
-    from transforms import files
+    from dptrees.pipelines.configuration import load_configuration
+    from dptrees.pipelines.proof.replay import check_replay, rows_of_configuration, rows_of_files
+    from dptrees.pipelines.running.selecting import selected_keys
+    from dptrees.transforms import files
 
     staged, data = release.has_stage, request.data
     if data[0].endswith(_CONFIGURATIONS):

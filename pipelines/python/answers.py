@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.answers.figures import cell_text
-from pipelines.answers.table import TextTable
-from pipelines.python.drawing import NODES, Drawing
-from pipelines.python.error import Error
-from pipelines.python.html import table_html
-from pipelines.terminal_text import escaped
+from dptrees.pipelines.answers.figures import cell_text
+from dptrees.pipelines.answers.table import TextTable
+from dptrees.pipelines.python.drawing import NODES, Drawing
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.html import table_html
+from dptrees.pipelines.terminal_text import escaped
 
 if TYPE_CHECKING:  # optional, and slow to import
     import pandas

@@ -7,7 +7,7 @@ import logging
 import sys
 from types import ModuleType
 
-_MAKING = "pipelines.python.making"
+_MAKING = "dptrees.pipelines.python.making"
 
 
 def quiet_import() -> ModuleType:
@@ -19,7 +19,7 @@ def quiet_import() -> ModuleType:
     # An import leaves no cycles to collect, and looking for them takes a tenth of its time.
     gc.disable()
     try:
-        from pipelines.python import making
+        from dptrees.pipelines.python import making
     finally:
         logging.disable(disabled)
         if collects:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from pipelines.checking.check import ColumnLayout, InputCheck
-from pipelines.checking.checking import NOT_PRIVATE, count_input
-from pipelines.checking.report import check_entry, check_lines
-from pipelines.checking.tally import Tally
-from pipelines.checking.texts import SeenBatch
-from pipelines.python.config import AnyConfig
-from pipelines.python.error import Error
-from pipelines.python.remarks import warn_caller
-from pipelines.python.requested import requested_configuration
-from pipelines.python.rows import HeldSource, file_paths, to_batches
-from pipelines.summary import guarantee_warnings
-from transforms.readers.formats import format_of_names
+from dptrees.pipelines.checking.check import ColumnLayout, InputCheck
+from dptrees.pipelines.checking.checking import NOT_PRIVATE, count_input
+from dptrees.pipelines.checking.report import check_entry, check_lines
+from dptrees.pipelines.checking.tally import Tally
+from dptrees.pipelines.checking.texts import SeenBatch
+from dptrees.pipelines.python.config import AnyConfig
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.remarks import warn_caller
+from dptrees.pipelines.python.requested import requested_configuration
+from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
+from dptrees.pipelines.summary import guarantee_warnings
+from dptrees.transforms.readers.formats import format_of_names
 
 
 class RowCheck:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
-from pipelines.python.keywords import with_known_fields
+from dptrees.pipelines.python.keywords import with_known_fields
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.python.error import Error
+from dptrees.pipelines.python.error import Error
 
 CURVES, QUANTILES, NODES, HISTOGRAM = "curves", "quantiles", "nodes", "histogram"
 POINTS, NO_DRAWING = "points", "no drawing"

@@ -36,10 +36,10 @@ def user_errors(*, is_query: bool = False) -> Iterator[None]:
     dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
-    from pipelines.release_folder import FolderError
-    from pipelines.sections.error import ConfigurationError
-    from pipelines.user_error import UserError
-    from transforms.errors import ReleaseError
+    from dptrees.pipelines.release_folder import FolderError
+    from dptrees.pipelines.sections.error import ConfigurationError
+    from dptrees.pipelines.user_error import UserError
+    from dptrees.transforms.errors import ReleaseError
 
     try:
         yield

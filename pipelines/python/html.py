@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pipelines.terminal_text import escaped
+from dptrees.pipelines.terminal_text import escaped
 
 
 def table_html(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,30 +15,30 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import StandardOptions
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.configuration import Configuration
-from pipelines.python.config import AnyConfig
-from pipelines.python.error import Error
-from pipelines.python.release import Release
-from pipelines.python.remarks import warn_caller
-from pipelines.python.requested import key_values, names_key, requested_configuration
-from pipelines.python.rows import HeldSource, file_paths, to_batches
-from pipelines.python.spent import note_spent
-from pipelines.release_folder import ReleaseFolder
-from pipelines.releasing import finished, made, sign
-from pipelines.running.job import beam_options, runs_here
-from pipelines.running.output import FolderRequest
-from pipelines.running.planned_once import planned_once, with_kept_stages
-from pipelines.running.stage import Stage
-from pipelines.series.to_date import add_to_date
-from pipelines.summary import total_warnings
-from pipelines.tables.rows import table_rows
-from transforms import files
-from transforms.given_rows import held
-from transforms.held_files import KEPT_SCHEME, KeptFiles
-from transforms.key_reference import KeyReference
-from transforms.key_ring import KeyRing
-from transforms.readers.formats import format_of_names
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.python.config import AnyConfig
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.release import Release
+from dptrees.pipelines.python.remarks import warn_caller
+from dptrees.pipelines.python.requested import key_values, names_key, requested_configuration
+from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
+from dptrees.pipelines.python.spent import note_spent
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.releasing import finished, made, sign
+from dptrees.pipelines.running.job import beam_options, runs_here
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.running.planned_once import planned_once, with_kept_stages
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.series.to_date import add_to_date
+from dptrees.pipelines.summary import total_warnings
+from dptrees.pipelines.tables.rows import table_rows
+from dptrees.transforms import files
+from dptrees.transforms.given_rows import held
+from dptrees.transforms.held_files import KEPT_SCHEME, KeptFiles
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.key_ring import KeyRing
+from dptrees.transforms.readers.formats import format_of_names
 
 _drawn: dict[str, ReleaseKey] = {}
 _numbers = count()

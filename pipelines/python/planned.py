@@ -9,23 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.guarantee import stated_guarantee
-from pipelines.accounting.composition import composition_entry, composition_lines
-from pipelines.accounting.target import whole_target
-from pipelines.accounting.target_errors import TargetError, TargetErrors
-from pipelines.accounting.trees import tree_entries, tree_lines
-from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
-from pipelines.answers.figures import cell_text
-from pipelines.answers.table import TextTable
-from pipelines.configuration import Configuration
-from pipelines.python.config import AnyConfig
-from pipelines.python.error import Error
-from pipelines.python.html import table_html
-from pipelines.python.remarks import warn_caller
-from pipelines.python.requested import requested_configuration
-from pipelines.summary import guarantee_warnings
-from pipelines.user_error import UserError
-from transforms.held_files import KEPT_SCHEME
+from dptrees.dpcore.release.guarantee import stated_guarantee
+from dptrees.pipelines.accounting.composition import composition_entry, composition_lines
+from dptrees.pipelines.accounting.target import whole_target
+from dptrees.pipelines.accounting.target_errors import TargetError, TargetErrors
+from dptrees.pipelines.accounting.trees import tree_entries, tree_lines
+from dptrees.pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
+from dptrees.pipelines.answers.figures import cell_text
+from dptrees.pipelines.answers.table import TextTable
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.python.config import AnyConfig
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.html import table_html
+from dptrees.pipelines.python.remarks import warn_caller
+from dptrees.pipelines.python.requested import requested_configuration
+from dptrees.pipelines.summary import guarantee_warnings
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.held_files import KEPT_SCHEME
 
 _SCHEMA = pa.schema(
     {

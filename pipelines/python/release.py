@@ -10,20 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.guarantee import stated_guarantee
-from dpcore.release.release import ReleaseReader
-from pipelines.proof.verified import raise_first
-from pipelines.python.error import Error, user_errors
-from pipelines.python.html import table_html
-from pipelines.python.tree import TreeAnswers
-from pipelines.release_folder import ReleaseFolder
-from pipelines.reporting import write_report
-from pipelines.sampling import sample_stream, trees_with_rows
-from pipelines.series.series_folder import WindowFolder
-from pipelines.user_error import UserError
-from transforms import files
-from transforms.held_files import KeptFiles
-from transforms.layout import MANIFEST
+from dptrees.dpcore.release.guarantee import stated_guarantee
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.pipelines.proof.verified import raise_first
+from dptrees.pipelines.python.error import Error, user_errors
+from dptrees.pipelines.python.html import table_html
+from dptrees.pipelines.python.tree import TreeAnswers
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.reporting import write_report
+from dptrees.pipelines.sampling import sample_stream, trees_with_rows
+from dptrees.pipelines.series.series_folder import WindowFolder
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
+from dptrees.transforms.held_files import KeptFiles
+from dptrees.transforms.layout import MANIFEST
 
 # The most synthetic rows in memory.
 MOST_SAMPLED = 10**8
@@ -215,7 +215,7 @@ class Release:
         Raises:
             Error: if a check fails; the message names it and the reason.
         """
-        from pipelines.proof.verifying import VerifyRequest, verify_release
+        from dptrees.pipelines.proof.verifying import VerifyRequest, verify_release
 
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         try:
@@ -245,7 +245,7 @@ class Release:
         Raises:
             Error: if the file exists, or cannot be written.
         """
-        from pipelines.report import write_report_html
+        from dptrees.pipelines.report import write_report_html
 
         with user_errors():
             page = write_report_html(self._one_folder("report"), {})
@@ -285,6 +285,6 @@ class Release:
 
 def _forget(path: str) -> None:
     """Remove a release from memory."""
-    from transforms.held_files import KeptFiles
+    from dptrees.transforms.held_files import KeptFiles
 
     KeptFiles.taken(path)

@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
-_OWN = (*(f"{_ROOT / name}/" for name in ("pipelines", "transforms")), str(_ROOT / "dptrees.py"))
+# The folder of dptrees, as modules are imported.
+_OWN = f"{Path(__file__).parents[2]}/"
 
 
 def warn_caller(message: str) -> None:

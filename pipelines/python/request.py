@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from pipelines.python.config import By, Privacy, Tree, plain
-from pipelines.python.error import Error
-from pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.config import By, Privacy, Tree, plain
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.keywords import with_known_methods
 
 if TYPE_CHECKING:
-    from pipelines.python.checked import RowCheck
-    from pipelines.python.planned import Plan
-    from pipelines.python.release import Release
-    from pipelines.python.session import Session
+    from dptrees.pipelines.python.checked import RowCheck
+    from dptrees.pipelines.python.planned import Plan
+    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.python.session import Session
 
 # The default number of cells of a column of numbers.
 CELLS = 1024

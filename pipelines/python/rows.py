@@ -10,11 +10,11 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.python.error import Error
-from transforms.errors import InputError
-from transforms.given_rows import GivenRows
-from transforms.readers.file_columns import FileColumns, no_column
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.python.error import Error
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.given_rows import GivenRows
+from dptrees.transforms.readers.file_columns import FileColumns, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17

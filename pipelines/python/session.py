@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import PrivacyUnit
-from pipelines.configuration import Configuration
-from pipelines.python.config import AnyConfig, plain
-from pipelines.python.error import Error, user_errors
-from pipelines.python.making import Call, release
-from pipelines.python.release import Release
-from pipelines.python.requested import requested_configuration
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.python.config import AnyConfig, plain
+from dptrees.pipelines.python.error import Error, user_errors
+from dptrees.pipelines.python.making import Call, release
+from dptrees.pipelines.python.release import Release
+from dptrees.pipelines.python.requested import requested_configuration
 
 
 @dataclass(frozen=True, kw_only=True)

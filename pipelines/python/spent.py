@@ -12,8 +12,8 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.budget import Budget
-from pipelines.python.rows import file_paths
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.pipelines.python.rows import file_paths
 
 _budgets: dict[Hashable, list[Budget]] = {}
 
@@ -29,7 +29,7 @@ def note_spent(rows: Any, budget: Budget) -> str | None:
         A sentence with the spending of all releases of these rows; None if this is the first, or
         the rows cannot be recognized.
 
-    >>> from dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.budget import Measure
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
     >>> note_spent("rows/*.parquet", budget)
     >>> note_spent("rows/*.parquet", budget)

@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.questions.released import Answer, Released
-from dpcore.questions.statistics import StatisticKind
-from dpcore.questions.tables import CDF, NODES
-from pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
-from pipelines.answers.overview import overview
-from pipelines.plain.counted import counted_note, counted_noun
-from pipelines.plain.titles import column_titles, titled
-from pipelines.python.answers import Answers, to_table
-from pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
-from pipelines.python.drawing import NODES as BARS
-from pipelines.python.error import Error, user_errors
-from pipelines.python.keywords import with_known_methods
-from pipelines.python.remarks import warn_caller
-from pipelines.release_folder import ReleaseFolder
-from pipelines.series.series_folder import WindowFolder
+from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
+from dptrees.pipelines.answers.overview import overview
+from dptrees.pipelines.plain.counted import counted_note, counted_noun
+from dptrees.pipelines.plain.titles import column_titles, titled
+from dptrees.pipelines.python.answers import Answers, to_table
+from dptrees.pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
+from dptrees.pipelines.python.drawing import NODES as BARS
+from dptrees.pipelines.python.error import Error, user_errors
+from dptrees.pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.remarks import warn_caller
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.series.series_folder import WindowFolder
 
 _ERRORS = ("estimate", "std_error", "ci_low", "ci_high", "count")
 _COLUMNS = ("label", *_ERRORS, "fraction")

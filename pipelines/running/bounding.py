@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpcore.release.plan import UnitBounds
-from pipelines.configuration import Configuration
-from pipelines.running.chosen import chosen_bounds
-from pipelines.running.first_stage import FirstStage
-from pipelines.running.output import FolderRequest
-from pipelines.running.stage import Stage
-from pipelines.selection.plan import FOLDER as SELECTION
-from pipelines.unit_bounds.plan import FOLDER
+from dptrees.dpcore.release.plan import UnitBounds
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.running.chosen import chosen_bounds
+from dptrees.pipelines.running.first_stage import FirstStage
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.selection.plan import FOLDER as SELECTION
+from dptrees.pipelines.unit_bounds.plan import FOLDER
 
 
 def with_unit_bounds(trees: Stage) -> tuple[Configuration, FolderRequest]:

@@ -19,8 +19,8 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from pipelines.faults.log import event, remark
-from pipelines.running.dataflow import is_dataflow
+from dptrees.pipelines.faults.log import event, remark
+from dptrees.pipelines.running.dataflow import is_dataflow
 
 _CANCEL_SECONDS = 20
 _ANSWER_SECONDS = 5

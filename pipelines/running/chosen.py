@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.unit_bounds.question import ReleasedBound
-from dpcore.value_bounds.question import ReleasedValueBounds
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.unit_bounds.question import ReleasedBound
+from dptrees.dpcore.value_bounds.question import ReleasedValueBounds
+from dptrees.pipelines.release_folder import ReleaseFolder
 
 
 def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:

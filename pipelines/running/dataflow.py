@@ -17,13 +17,13 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from pipelines.configuration import Configuration
-from pipelines.faults.log import remark
-from pipelines.running.worker_memory import MACHINES, machine_for
-from pipelines.user_error import UserError
-from transforms.errors import InputError
-from transforms.files import is_local
-from transforms.passing import may_pass
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.faults.log import remark
+from dptrees.pipelines.running.worker_memory import MACHINES, machine_for
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.files import is_local
+from dptrees.transforms.passing import may_pass
 
 # A job is short: 10^10 rows are 20 minutes of one core (docs/scale.md), and workers are paid for
 # from their start. Dataflow's own limit is far higher.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.configuration import Configuration
-from pipelines.running.dataflow import submits_only
-from pipelines.running.job_jar import job_jar_path
-from pipelines.user_error import UserError
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.running.dataflow import submits_only
+from dptrees.pipelines.running.job_jar import job_jar_path
+from dptrees.pipelines.user_error import UserError
 
 _THEN = (
     "after it has run, the same command signs the release, completes the ledger and writes the page"

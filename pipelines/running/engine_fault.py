@@ -11,10 +11,10 @@ import re
 
 import grpc
 
-from dpcore.refusal import ANOTHER_MATRIX
-from pipelines.faults.outcome import NO_MEMORY
-from transforms.errors import InputError, ReleaseError, error_in
-from transforms.passing import errors_within, is_no_memory
+from dptrees.dpcore.refusal import ANOTHER_MATRIX
+from dptrees.pipelines.faults.outcome import NO_MEMORY
+from dptrees.transforms.errors import InputError, ReleaseError, error_in
+from dptrees.transforms.passing import errors_within, is_no_memory
 
 _MISSING = re.compile(r"No module named '(dpcore|transforms|pipelines)\b")
 _NO_SPACE = re.compile("No space left on device|Disk quota exceeded")

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.output import FolderRequest, check_output, check_released, check_repairable
-from pipelines.running.stage import Stage
-from pipelines.user_error import UserError
-from transforms import files
-from transforms.kept_plan import sweep_undrawn
-from transforms.layout import MANIFEST, NONCE, PLAN, RECORD
-from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.output import (
+    FolderRequest,
+    check_output,
+    check_released,
+    check_repairable,
+)
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
+from dptrees.transforms.kept_plan import sweep_undrawn
+from dptrees.transforms.layout import MANIFEST, NONCE, PLAN, RECORD
+from dptrees.transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
 
 @dataclass(frozen=True, kw_only=True)

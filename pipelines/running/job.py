@@ -27,23 +27,23 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult, create_runner
 from apache_beam.transforms import environments
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.faults.stopping import postponed
-from pipelines.running.cancelling import cancel_job
-from pipelines.running.dataflow import (
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.faults.stopping import postponed
+from dptrees.pipelines.running.cancelling import cancel_job
+from dptrees.pipelines.running.dataflow import (
     check_dataflow_options,
     is_dataflow,
     refused_job,
     set_dataflow_options,
     submits_only,
 )
-from pipelines.running.engine_fault import engine_fault
-from pipelines.user_error import UserError
-from transforms.bound import UnitOptions, unit_shard_count
-from transforms.release import ReleaseTrees
+from dptrees.pipelines.running.engine_fault import engine_fault
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.bound import UnitOptions, unit_shard_count
+from dptrees.transforms.release import ReleaseTrees
 
 # In this process, on all its processors.
-LOOP_RUNNER = "pipelines.running.loop.LoopRunner"
+LOOP_RUNNER = "dptrees.pipelines.running.loop.LoopRunner"
 # Beam's own, one bundle at a time: its modes with several local workers were measured to lose
 # elements of large inputs, and its default runner reruns a failed job on another one.
 BEAMS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

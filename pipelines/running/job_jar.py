@@ -6,9 +6,9 @@ import os
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
-from pipelines.configuration import Configuration
-from pipelines.running.output import FolderRequest
-from pipelines.user_error import UserError
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.user_error import UserError
 
 OPTION = "--output_executable_path"
 # Whose job servers write jars.

@@ -31,8 +31,8 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 from apache_beam.transforms.sideinputs import SideInputMap
 from apache_beam.transforms.window import GlobalWindows
 
-from pipelines.running.allocator import keep_freed_memory
-from pipelines.running.waiting import WaitingPairs
+from dptrees.pipelines.running.allocator import keep_freed_memory
+from dptrees.pipelines.running.waiting import WaitingPairs
 
 Values = list[Any]
 Receive = Callable[[Any], None]

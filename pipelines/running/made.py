@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dpcore.release.guarantee import CHECKSUM
-from pipelines.release_folder import ReleaseFolder
-from pipelines.reporting import REPORT
-from pipelines.terminal_text import print_json
-from transforms import files
-from transforms.layout import MANIFEST
+from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.reporting import REPORT
+from dptrees.pipelines.terminal_text import print_json
+from dptrees.transforms import files
+from dptrees.transforms.layout import MANIFEST
 
 
 def print_made(folder: ReleaseFolder, *, made: bool, account: str | None) -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.reporting import REPORT
-from pipelines.running.job import check_filesystems
-from pipelines.selection.plan import FOLDER as SELECTION
-from pipelines.terminal_text import print_line
-from pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from pipelines.user_error import UserError
-from transforms import files
-from transforms.existing_release import is_released, read_manifest
-from transforms.layout import MANIFEST, PART_KINDS, TO_DATE
-from transforms.sweep import begun, begun_without_record, discard, drawn, missing_files, strangers
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.reporting import REPORT
+from dptrees.pipelines.running.job import check_filesystems
+from dptrees.pipelines.selection.plan import FOLDER as SELECTION
+from dptrees.pipelines.terminal_text import print_line
+from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
+from dptrees.transforms.existing_release import is_released, read_manifest
+from dptrees.transforms.layout import MANIFEST, PART_KINDS, TO_DATE
+from dptrees.transforms.sweep import (
+    begun,
+    begun_without_record,
+    discard,
+    drawn,
+    missing_files,
+    strangers,
+)
 
 # Beside the files of a job: the page, and the times and versions of a run.
 _OWN = (REPORT, "run.json")

@@ -15,29 +15,29 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore import __version__
-from dpcore.hierarchy.universe import Universe
-from dpcore.privacy.budget import Budget
-from dpcore.questions.question import SeriesRun
-from dpcore.release.composition import Guarantee
-from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, UnitBounds, plan_from_spec
-from dpcore.rows.key_table import KeyTable
-from dpcore.rows.table_keys import TableKeys
-from pipelines.configuration import Configuration
-from pipelines.proof.check import UNREADABLE, CheckFailed
-from pipelines.proof.manifest import check_sensitivities, first_difference, plain
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.chosen import chosen_bounds
-from pipelines.running.job import check_filesystems
-from pipelines.sections.request import first_change
-from pipelines.selection.plan import FOLDER, left_for_trees
-from pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from pipelines.unit_bounds.plan import left_after_bounds
-from pipelines.value_bounds.plan import range_budget
-from transforms import files
-from transforms.carry import SeriesError, for_period, run_before
-from transforms.existing_release import ExistingReleaseError, read_manifest
-from transforms.kept_plan import (
+from dptrees.dpcore import __version__
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.question import SeriesRun
+from dptrees.dpcore.release.composition import Guarantee
+from dptrees.dpcore.release.plan import FORMAT_VERSION, ReleasePlan, UnitBounds, plan_from_spec
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.proof.check import UNREADABLE, CheckFailed
+from dptrees.pipelines.proof.manifest import check_sensitivities, first_difference, plain
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.chosen import chosen_bounds
+from dptrees.pipelines.running.job import check_filesystems
+from dptrees.pipelines.sections.request import first_change
+from dptrees.pipelines.selection.plan import FOLDER, left_for_trees
+from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
+from dptrees.pipelines.unit_bounds.plan import left_after_bounds
+from dptrees.pipelines.value_bounds.plan import range_budget
+from dptrees.transforms import files
+from dptrees.transforms.carry import SeriesError, for_period, run_before
+from dptrees.transforms.existing_release import ExistingReleaseError, read_manifest
+from dptrees.transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
     check_seal,
@@ -45,8 +45,8 @@ from transforms.kept_plan import (
     find_kept,
     request_of_series,
 )
-from transforms.layout import MANIFEST, PLAN, run_folder
-from transforms.sweep import drawn, missing_files
+from dptrees.transforms.layout import MANIFEST, PLAN, run_folder
+from dptrees.transforms.sweep import drawn, missing_files
 
 # Of floats in the specifications of releases that keep no request, which another processor made.
 _TOLERANCE = 1e-9

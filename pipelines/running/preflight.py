@@ -10,14 +10,14 @@ import apache_beam as beam
 import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
-from pipelines.faults.log import remark
-from pipelines.faults.time_limit import time_limit
-from pipelines.running.job import finish_job, runs_here
-from pipelines.running.job_jar import job_jar_path
-from pipelines.user_error import UserError
-from transforms.errors import InputError
-from transforms.key_reference import KeyReference
-from transforms.preflight import LookAtWorkers, PreflightOptions, check_found
+from dptrees.pipelines.faults.log import remark
+from dptrees.pipelines.faults.time_limit import time_limit
+from dptrees.pipelines.running.job import finish_job, runs_here
+from dptrees.pipelines.running.job_jar import job_jar_path
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.preflight import LookAtWorkers, PreflightOptions, check_found
 
 ANSWER_SECONDS = 20
 _REMARK_SECONDS = 20

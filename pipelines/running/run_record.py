@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 
-from dpcore import __version__
-from pipelines.faults.log import LOG, event, remark
-from transforms import files
-from transforms.files import OutputError
+from dptrees.dpcore import __version__
+from dptrees.pipelines.faults.log import LOG, event, remark
+from dptrees.transforms import files
+from dptrees.transforms.files import OutputError
 
 SUFFIX = ".run.json"
 FORMAT = 1

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dpcore.rows.key_table import MOST_KEYS, KeyTable
-from dpcore.selection.question import ReleasedSelection
-from pipelines.configuration import Configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.first_stage import FirstStage
-from pipelines.running.output import FolderRequest
-from pipelines.running.stage import Stage
-from pipelines.sections.by import PrivateKeys
-from pipelines.selection.plan import FOLDER
-from pipelines.user_error import UserError
+from dptrees.dpcore.rows.key_table import MOST_KEYS, KeyTable
+from dptrees.dpcore.selection.question import ReleasedSelection
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.first_stage import FirstStage
+from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.sections.by import PrivateKeys
+from dptrees.pipelines.selection.plan import FOLDER
+from dptrees.pipelines.user_error import UserError
 
 
 def with_keys(trees: Stage) -> tuple[Configuration, FolderRequest]:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Protocol
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.noise.randomness import key_id_from_check
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.progress_bar import progress_bar
-from pipelines.proof.signature import SigningKey
-from pipelines.running.dataflow import (
+from dptrees.dpcore.noise.randomness import key_id_from_check
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.progress_bar import progress_bar
+from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.running.dataflow import (
     check_dataflow_reach,
     check_dataflow_references,
     is_dataflow,
     size_workers,
 )
-from pipelines.running.described import described
-from pipelines.running.job import check_filesystems, limit_threads, run_job, runs_here
-from pipelines.running.output import (
+from dptrees.pipelines.running.described import described
+from dptrees.pipelines.running.job import check_filesystems, limit_threads, run_job, runs_here
+from dptrees.pipelines.running.output import (
     FolderRequest,
     check_folder,
     check_output,
@@ -33,35 +33,35 @@ from pipelines.running.output import (
     check_repaired,
     clear_output,
 )
-from pipelines.running.planned_once import (
+from dptrees.pipelines.running.planned_once import (
     bounds_planned_once,
     planned_once,
     selection_planned_once,
 )
-from pipelines.running.preflight import check_workers
-from pipelines.running.run_record import RunRecord
-from pipelines.running.worker_memory import Leaves, process_memory
-from transforms import files
-from transforms.carry import check_turn
-from transforms.commit import check_committed
-from transforms.errors import ReleaseError
-from transforms.existing_release import is_released
-from transforms.kept_plan import another_plan, kept_by
-from transforms.key_reference import KeyReference
-from transforms.layout import PART_KINDS, planned_parts
-from transforms.nonce import key_id_of_folder
-from transforms.readers.input_file import InputFile
-from transforms.readers.listing import ListedOnce
-from transforms.readers.read import ReadBatches, check_readable
-from transforms.readers.sealed_list import SealedList, written_list
-from transforms.record import Witness
-from transforms.release import ReleaseTrees
-from transforms.sweep import swept_if_failed
-from transforms.unit_periods import before_key_id
-from transforms.universe_file import share_universes
+from dptrees.pipelines.running.preflight import check_workers
+from dptrees.pipelines.running.run_record import RunRecord
+from dptrees.pipelines.running.worker_memory import Leaves, process_memory
+from dptrees.transforms import files
+from dptrees.transforms.carry import check_turn
+from dptrees.transforms.commit import check_committed
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.existing_release import is_released
+from dptrees.transforms.kept_plan import another_plan, kept_by
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import PART_KINDS, planned_parts
+from dptrees.transforms.nonce import key_id_of_folder
+from dptrees.transforms.readers.input_file import InputFile
+from dptrees.transforms.readers.listing import ListedOnce
+from dptrees.transforms.readers.read import ReadBatches, check_readable
+from dptrees.transforms.readers.sealed_list import SealedList, written_list
+from dptrees.transforms.record import Witness
+from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.sweep import swept_if_failed
+from dptrees.transforms.unit_periods import before_key_id
+from dptrees.transforms.universe_file import share_universes
 
 if TYPE_CHECKING:
-    from pipelines.ledger.booking import Booking
+    from dptrees.pipelines.ledger.booking import Booking
 
 
 class Source(Protocol):
@@ -114,7 +114,9 @@ class Stage:
         """
         if self.configuration.ledger is None:
             return None
-        from pipelines.ledger.booking import Booking  # slow to import, and not always needed
+        from dptrees.pipelines.ledger.booking import (
+            Booking,  # slow to import, and not always needed
+        )
 
         return Booking.from_plan(self.configuration, self.planned)
 

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.noise.randomness import ReleaseKey
-from transforms.errors import ReleaseError
-from transforms.passing import may_pass, system_reason
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.passing import may_pass, system_reason
 
 # Bytes of large values that stay in memory, of each grouping.
 MEMORY_BYTES = 2**25

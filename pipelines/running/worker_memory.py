@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcore.bounding.unit_rows import WAITING_ROWS
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import Configuration
-from pipelines.user_error import UserError
+from dptrees.dpcore.bounding.unit_rows import WAITING_ROWS
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.user_error import UserError
 
 _GIB = 2**30
 # Python, Beam and Arrow, and the rows and parts in flight.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from pipelines.schema.sections import section_schema
-from pipelines.schema.values import DEFINITIONS
-from pipelines.sections.release import all_kinds, release_section
-from pipelines.terminal_text import print_line
+from dptrees.pipelines.schema.sections import section_schema
+from dptrees.pipelines.schema.values import DEFINITIONS
+from dptrees.pipelines.sections.release import all_kinds, release_section
+from dptrees.pipelines.terminal_text import print_line
 
 
 def configuration_schema() -> str:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, PlainValidator, WithJsonSchema
 
-from pipelines.schema.values import Schema, rule_schema, section, several, words
-from pipelines.sections import rules
+from dptrees.pipelines.schema.values import Schema, rule_schema, section, several, words
+from dptrees.pipelines.sections import rules
 
 
 def section_schema(model: type[BaseModel]) -> Schema:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from pipelines.sections import rules
-from pipelines.sections.aliases import documented
-from pipelines.sections.privacy import AUTO, bound_or_auto
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.aliases import documented
+from dptrees.pipelines.sections.privacy import AUTO, bound_or_auto
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.sections.error import ConfigurationError
 
 
 @dataclass(frozen=True, kw_only=True)

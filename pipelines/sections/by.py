@@ -13,16 +13,21 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.rows.key_table import KeyTable, product_table
-from dpcore.rows.keys import KeyList, Keys, listed_values
-from dpcore.rows.table_keys import TableKeys, UnlistedKeys
-from dpcore.selection.key_columns import TYPES, KeyColumns
-from pipelines.schema.values import LABELS
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown
-from pipelines.sections.key_lists import Keys as ListedKeys
-from pipelines.sections.key_lists import is_large, read_key_list, read_key_table, read_large_list
-from pipelines.sections.section import Section, Text
+from dptrees.dpcore.rows.key_table import KeyTable, product_table
+from dptrees.dpcore.rows.keys import KeyList, Keys, listed_values
+from dptrees.dpcore.rows.table_keys import TableKeys, UnlistedKeys
+from dptrees.dpcore.selection.key_columns import TYPES, KeyColumns
+from dptrees.pipelines.schema.values import LABELS
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown
+from dptrees.pipelines.sections.key_lists import Keys as ListedKeys
+from dptrees.pipelines.sections.key_lists import (
+    is_large,
+    read_key_list,
+    read_key_table,
+    read_large_list,
+)
+from dptrees.pipelines.sections.section import Section, Text
 
 PRIVATE = "private"
 DEFAULT_SHARE = Fraction(1, 10)

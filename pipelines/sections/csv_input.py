@@ -9,11 +9,11 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown, to_refusal
-from pipelines.sections.section import Section
-from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
-from transforms.readers.csv_texts import CsvTexts
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown, to_refusal
+from dptrees.pipelines.sections.section import Section
+from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
+from dptrees.transforms.readers.csv_texts import CsvTexts
 
 _TAB = ("tab", "\\t")
 _Words = tuple[str, ...]

@@ -9,15 +9,15 @@ from pydantic import BeforeValidator, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from pipelines.sections import rules
-from pipelines.sections.csv_input import CsvInput
-from pipelines.sections.error import RuleBroken, shown, to_refusal
-from pipelines.sections.section import Text
-from transforms.readers.arrival import Arrival
-from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
-from transforms.readers.formats import FORMATS
-from transforms.readers.json_format import JsonFormat
-from transforms.tables.table import TABLES
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.csv_input import CsvInput
+from dptrees.pipelines.sections.error import RuleBroken, shown, to_refusal
+from dptrees.pipelines.sections.section import Text
+from dptrees.transforms.readers.arrival import Arrival
+from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
+from dptrees.transforms.readers.formats import FORMATS
+from dptrees.transforms.readers.json_format import JsonFormat
+from dptrees.transforms.tables.table import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
 _WITH_SCHEMA = ("parquet", "arrow")

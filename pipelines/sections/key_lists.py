@@ -15,8 +15,8 @@ from typing import BinaryIO, TextIO, TypeAlias
 
 import pyarrow as pa
 
-from dpcore.rows.key_table import MOST_KEYS
-from dpcore.rows.keys import MAX_KEYS
+from dptrees.dpcore.rows.key_table import MOST_KEYS
+from dptrees.dpcore.rows.keys import MAX_KEYS
 
 Keys: TypeAlias = "tuple[str, ...] | tuple[int, ...]"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")

@@ -16,16 +16,16 @@ from pydantic import PlainValidator, ValidationError
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from pipelines.sections import rules
-from pipelines.sections.error import (
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import (
     ConfigurationError,
     RuleBroken,
     configuration_error,
     nearest,
     shown,
 )
-from pipelines.sections.section import Section
-from pipelines.sections.yaml_document import plain_scalar
+from dptrees.pipelines.sections.section import Section
+from dptrees.pipelines.sections.yaml_document import plain_scalar
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLACE = re.compile(rf"\$\$\{{|\$\{{(?:({_NAME.pattern})\}})?")

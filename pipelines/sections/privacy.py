@@ -11,12 +11,12 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit, UnitType
-from dpcore.release.split import BudgetSplit
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Amount, Section
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit, UnitType
+from dptrees.dpcore.release.split import BudgetSplit
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.section import Amount, Section
 
 
 def _columns(value: object) -> tuple[str, ...]:

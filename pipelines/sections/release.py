@@ -16,18 +16,18 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.refusal import Refusal
-from dpcore.series.runs import check_late_rows, check_whole_units
-from pipelines.kinds import DEFAULT_KIND, KINDS
-from pipelines.ledger.url import LedgerUrl
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, unknown_key
-from pipelines.sections.privacy import PrivacySection
-from pipelines.sections.report import ReportSection
-from pipelines.sections.section import Name, Section, Text
-from pipelines.sections.series import SeriesSection
-from pipelines.sections.tree import TreeSection
-from pipelines.tables.any_input import AnyInput
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.runs import check_late_rows, check_whole_units
+from dptrees.pipelines.kinds import DEFAULT_KIND, KINDS
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, unknown_key
+from dptrees.pipelines.sections.privacy import PrivacySection
+from dptrees.pipelines.sections.report import ReportSection
+from dptrees.pipelines.sections.section import Name, Section, Text
+from dptrees.pipelines.sections.series import SeriesSection
+from dptrees.pipelines.sections.tree import TreeSection
+from dptrees.pipelines.tables.any_input import AnyInput
 
 DEFAULT_CONFIDENCE = 0.95
 

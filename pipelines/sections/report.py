@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Section
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.section import Section
 
 _LONGEST = 200
 

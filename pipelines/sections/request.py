@@ -22,11 +22,11 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.release.composition import Guarantee
-from pipelines.sections.by import BySection
-from pipelines.sections.privacy import AutoBound
-from pipelines.sections.section import Section
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.release.composition import Guarantee
+from dptrees.pipelines.sections.by import BySection
+from dptrees.pipelines.sections.privacy import AutoBound
+from dptrees.pipelines.sections.section import Section
 
 # Lists of more values are stated by their digest.
 _MOST_VALUES = 100
@@ -62,8 +62,8 @@ def privacy_request(
         unit: of the release; bounds that are chosen may be chosen by now.
         auto: the bounds that are chosen privately, by their keys.
 
-    >>> from dpcore.privacy.budget import Budget, Measure
-    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
     >>> privacy_request(Guarantee(budget=budget), ADD_REMOVE_ROW)
     {'epsilon': '0.5', 'split': 'weights', 'neighbors': 'add_remove'}

@@ -13,10 +13,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from pipelines.ledger.url import LedgerUrl
-from pipelines.sections.aliases import documented
-from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
-from transforms.secrets.schemes import has_scheme, is_reference, written
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.aliases import documented
+from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
+from dptrees.transforms.secrets.schemes import has_scheme, is_reference, written
 
 _Value = TypeVar("_Value")
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")

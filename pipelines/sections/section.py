@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, PlainValidator
 from pydantic import model_validator as section_rule
 
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken
 
 Text = Annotated[str, PlainValidator(rules.text)]
 Name = Annotated[str, PlainValidator(rules.name)]

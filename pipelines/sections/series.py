@@ -9,12 +9,12 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.refusal import Refusal
-from dpcore.series.lateness import Lateness
-from dpcore.series.runs import Series
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Section, Text
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.runs import Series
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.section import Section, Text
 
 
 def _day(value: object) -> date | None:

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from dpcore.questions.roles import TreeColumns
-from pipelines.sections.error import RuleBroken
+from dptrees.dpcore.questions.roles import TreeColumns
+from dptrees.pipelines.sections.error import RuleBroken
 
 # One of each family of types that a reader gives.
 _TYPES = (

@@ -11,12 +11,12 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.questions.workload import ReleaseTerms, Workload
-from dpcore.rows.keys import Keys
-from pipelines.sections import rules
-from pipelines.sections.by import BySection, PrivateKeys
-from pipelines.sections.error import RuleBroken
-from pipelines.sections.section import Amount, Name, Section
+from dptrees.dpcore.questions.workload import ReleaseTerms, Workload
+from dptrees.dpcore.rows.keys import Keys
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.by import BySection, PrivateKeys
+from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections.section import Amount, Name, Section
 
 # Each leaf of each key is a row of the output.
 MAX_LEAVES = 2**32

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.sections.error import ConfigurationError, missing_space, shown
+from dptrees.pipelines.sections.error import ConfigurationError, missing_space, shown
 
 _LARGEST_FILE = 2**24
 

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import ReleaseTerms
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.key_table import KeyTable
-from dpcore.rows.keys import OTHER
-from dpcore.rows.table_keys import TableKeys
-from dpcore.selection.plan import SelectionPlan, counted_once
-from dpcore.selection.question import SelectionQuestion
-from pipelines.sections.by import PrivateKeys
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.questions.workload import ReleaseTerms
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.keys import OTHER
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
+from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.pipelines.sections.by import PrivateKeys
 
 # Within the output.
 FOLDER = "keys"

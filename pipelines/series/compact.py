@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from dpcore.questions.place import STATE
-from dpcore.series.question import SeriesQuestion
-from pipelines.series.series_folder import SeriesFolder
-from pipelines.terminal_text import escaped, print_line
-from pipelines.user_error import UserError
-from transforms import files
-from transforms.carry import for_period
-from transforms.layout import SEALED_KINDS, run_folder, sha256
+from dptrees.dpcore.questions.place import STATE
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.pipelines.series.series_folder import SeriesFolder
+from dptrees.pipelines.terminal_text import escaped, print_line
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms import files
+from dptrees.transforms.carry import for_period
+from dptrees.transforms.layout import SEALED_KINDS, run_folder, sha256
 
 
 def run_compact(chosen: argparse.Namespace) -> int:

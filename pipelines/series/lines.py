@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import mean_variance
-from dpcore.series.weighted import WeightedPeriods
-from dpcore.series.whole_units import whole_units_cost
-from dpcore.series.words import counted_in_words
-from pipelines.description.description import Description
-from pipelines.target import ErrorTarget
-from pipelines.terminal_text import escaped
-from pipelines.user_error import UserError
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import mean_variance
+from dptrees.dpcore.series.weighted import WeightedPeriods
+from dptrees.dpcore.series.whole_units import whole_units_cost
+from dptrees.dpcore.series.words import counted_in_words
+from dptrees.pipelines.description.description import Description
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.terminal_text import escaped
+from dptrees.pipelines.user_error import UserError
 
 
 def series_description(question: SeriesQuestion, period: Description) -> Description:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from transforms.layout import run_folder
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
+from dptrees.transforms.layout import run_folder
 
 if TYPE_CHECKING:
-    from pipelines.series.series_folder import SeriesFolder, WindowFolder
+    from dptrees.pipelines.series.series_folder import SeriesFolder, WindowFolder
 
 
 class Opened(NamedTuple):
@@ -62,6 +62,6 @@ def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder
 def _series(path: str) -> SeriesFolder:
     """The series in a folder."""
     # Imported here: most releases are part of none.
-    from pipelines.series.series_folder import SeriesFolder
+    from dptrees.pipelines.series.series_folder import SeriesFolder
 
     return SeriesFolder(path)

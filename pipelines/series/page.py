@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.lateness import Lateness
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import select_span
-from pipelines.page.extent import clip
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import DROPPED
-from pipelines.page.tree_page import PageRoom, TreePage
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.spans import select_span
+from dptrees.pipelines.page.extent import clip
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import DROPPED
+from dptrees.pipelines.page.tree_page import PageRoom, TreePage
 
 
 def period_tree(

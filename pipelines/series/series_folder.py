@@ -7,20 +7,20 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from dpcore.questions.place import Part
-from dpcore.questions.released import Released
-from dpcore.questions.tables import NODES
-from dpcore.refusal import Refusal
-from dpcore.release.kinds import kind_named
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.accumulated import AccumulatedPeriods
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.spans import select_span
-from dpcore.series.temporal import Span
-from dpcore.series.window_tables import WindowTables
-from dpcore.series.windows import Window
-from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from transforms.layout import run_folder
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.released import Released
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.kinds import kind_named
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.accumulated import AccumulatedPeriods
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.series.temporal import Span
+from dptrees.dpcore.series.window_tables import WindowTables
+from dptrees.dpcore.series.windows import Window
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
+from dptrees.transforms.layout import run_folder
 
 # Runs that are open at once: a window reads few of them, or each once.
 _OPEN = 512

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from dpcore.questions.place import Part
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import SeriesQuestion
-from dpcore.trees.forest import SPINE
-from pipelines.kinds import find_kind
-from pipelines.series.series_folder import SeriesFolder
-from pipelines.terminal_text import escaped, print_line
-from transforms import files
-from transforms.layout import TO_DATE, concluded_file, parquet_bytes
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.trees.forest import SPINE
+from dptrees.pipelines.kinds import find_kind
+from dptrees.pipelines.series.series_folder import SeriesFolder
+from dptrees.pipelines.terminal_text import escaped, print_line
+from dptrees.transforms import files
+from dptrees.transforms.layout import TO_DATE, concluded_file, parquet_bytes
 
 # Over all keys. This runs in the process of the command on every engine: larger trees are added
 # up part by part at each query.

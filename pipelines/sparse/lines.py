@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.released import ReleasedSparse
-from pipelines.answers.figures import percent
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Column, Description, Table, Unit, level_noise
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import NODES_SHOWN, heading, largest
-from pipelines.target import ErrorTarget
-from pipelines.user_error import UserError
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.sparse.released import ReleasedSparse
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import Column, Description, Table, Unit, level_noise
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.user_error import UserError
 
 
 def sparse_description(question: SparseQuestion) -> Description:

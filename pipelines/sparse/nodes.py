@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
-from dpcore.questions.tables import NODES
-from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.question import SparseQuestion
-from pipelines.page.extent import MAX_CHOSEN_NODES
-from pipelines.page.nodes import ReleasedTables, shorten_labels
-from pipelines.page.tree_page import PageRoom
-from pipelines.sparse.paths import ancestor_paths, own_labels
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES
+from dptrees.pipelines.page.nodes import ReleasedTables, shorten_labels
+from dptrees.pipelines.page.tree_page import PageRoom
+from dptrees.pipelines.sparse.paths import ancestor_paths, own_labels
 
 COLUMNS = ("level", "label", "estimate", "ci_low", "ci_high", "count")
 

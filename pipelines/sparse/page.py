@@ -8,23 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.labels import PathDomain
-from dpcore.sparse.question import SparseQuestion
-from pipelines.answers.figures import percent
-from pipelines.charts.bars import Bars
-from pipelines.description.description import Column, Description, Unit
-from pipelines.description.writers import page_values
-from pipelines.page.extent import MAX_NODES, clip, left_out
-from pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import DROPPED
-from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
-from pipelines.sparse.lines import sparse_description
-from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
-from pipelines.sparse.paths import root_path
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.labels import PathDomain
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.pipelines.answers.figures import percent
+from dptrees.pipelines.charts.bars import Bars
+from dptrees.pipelines.description.description import Column, Description, Unit
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.page.extent import MAX_NODES, clip, left_out
+from dptrees.pipelines.page.headline import headline_total, largest_rows, rows_text, table_bars
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import DROPPED
+from dptrees.pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.sparse.lines import sparse_description
+from dptrees.pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
+from dptrees.pipelines.sparse.paths import root_path
 
 _BARS = 20
 _NOTES = (

@@ -11,15 +11,15 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.pruning import Pruning
-from dpcore.sparse.workload import SparseWorkload
-from pipelines.schema.values import TEXT, rules_schema, several, whole
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
-from pipelines.sections.section import Amount
-from pipelines.sections.tree import TreeSection
+from dptrees.dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.pruning import Pruning
+from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.pipelines.schema.values import TEXT, rules_schema, several, whole
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
+from dptrees.pipelines.sections.section import Amount
+from dptrees.pipelines.sections.tree import TreeSection
 
 _KNOWN_ONLY = "needs a domain whose leaves are public"
 

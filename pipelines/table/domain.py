@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dpcore.ordered.make import OrderedDomain
-from dpcore.table.domain import DEFAULT_CELLS, TableDomain
-from pipelines.ordered.domain import needs_cells, ordered_schema, read_tree_domain
-from pipelines.schema.values import Schema, several, whole
-from pipelines.schema.values import section as schema_of
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.table.domain import DEFAULT_CELLS, TableDomain
+from dptrees.pipelines.ordered.domain import needs_cells, ordered_schema, read_tree_domain
+from dptrees.pipelines.schema.values import Schema, several, whole
+from dptrees.pipelines.schema.values import section as schema_of
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown
 
 
 def read_table(value: object) -> TableDomain:

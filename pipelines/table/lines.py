@@ -6,19 +6,26 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcore.noise.laws import exact_scale
-from dpcore.table.question import TableQuestion
-from dpcore.table.released import ReleasedTable
-from pipelines.answers.figures import with_margin
-from pipelines.cluster.costs import KindCosts
-from pipelines.description.description import Column, Description, Errors, Table, Unit, level_noise
-from pipelines.page.reading import STANDARD_ERROR, Note
-from pipelines.plain.counted import counted_noun
-from pipelines.plain.kind_lines import KindLines
-from pipelines.plain.lines import heading
-from pipelines.target import ErrorTarget
-from pipelines.terminal_text import escaped
-from pipelines.user_error import UserError
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.pipelines.answers.figures import with_margin
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.description.description import (
+    Column,
+    Description,
+    Errors,
+    Table,
+    Unit,
+    level_noise,
+)
+from dptrees.pipelines.page.reading import STANDARD_ERROR, Note
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.plain.kind_lines import KindLines
+from dptrees.pipelines.plain.lines import heading
+from dptrees.pipelines.target import ErrorTarget
+from dptrees.pipelines.terminal_text import escaped
+from dptrees.pipelines.user_error import UserError
 
 # Columns that are named with their cells.
 _NAMED = 12

@@ -8,23 +8,30 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpcore.arrays import Floats, Integers
-from dpcore.questions.released import Answer
-from dpcore.table.question import TableQuestion
-from dpcore.table.released import ReleasedTable
-from pipelines.answers.entries import share_error
-from pipelines.answers.figures import figure, interval, percent, share, significant, with_margin
-from pipelines.charts.chart import Chart
-from pipelines.description.writers import page_values
-from pipelines.hypercube.axis import FigureAxis
-from pipelines.hypercube.densities import DensityGrid, Histogram
-from pipelines.hypercube.drawn import grid_chart, histogram_chart
-from pipelines.page.extent import clip, left_out
-from pipelines.page.nodes import ReleasedTables
-from pipelines.page.policies import CELL_POLICIES
-from pipelines.page.tree_page import Headline, PageRoom, TreePage
-from pipelines.plain.counted import counted_noun
-from pipelines.table.lines import table_description
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.released import Answer
+from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.pipelines.answers.entries import share_error
+from dptrees.pipelines.answers.figures import (
+    figure,
+    interval,
+    percent,
+    share,
+    significant,
+    with_margin,
+)
+from dptrees.pipelines.charts.chart import Chart
+from dptrees.pipelines.description.writers import page_values
+from dptrees.pipelines.hypercube.axis import FigureAxis
+from dptrees.pipelines.hypercube.densities import DensityGrid, Histogram
+from dptrees.pipelines.hypercube.drawn import grid_chart, histogram_chart
+from dptrees.pipelines.page.extent import clip, left_out
+from dptrees.pipelines.page.nodes import ReleasedTables
+from dptrees.pipelines.page.policies import CELL_POLICIES
+from dptrees.pipelines.page.tree_page import Headline, PageRoom, TreePage
+from dptrees.pipelines.plain.counted import counted_noun
+from dptrees.pipelines.table.lines import table_description
 
 # What one page holds of all its trees.
 MAX_HISTOGRAMS = 12

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from dpcore.questions.workload import Noise
-from dpcore.table.domain import TableDomain
-from dpcore.table.workload import TableWorkload
-from pipelines.sections import rules
-from pipelines.sections.section import Amount
-from pipelines.sections.tree import TreeSection
-from pipelines.table.domain import read_table, table_schema
+from dptrees.dpcore.questions.workload import Noise
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.workload import TableWorkload
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.section import Amount
+from dptrees.pipelines.sections.tree import TreeSection
+from dptrees.pipelines.table.domain import read_table, table_schema
 
 
 class TableTree(TreeSection):

@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Discriminator, Tag
 
-from pipelines.sections.input import InputSection
-from pipelines.tables.section import (
+from dptrees.pipelines.sections.input import InputSection
+from dptrees.pipelines.tables.section import (
     TABLE_INPUTS,
     BigqueryInput,
     DeltaInput,

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 import apache_beam as beam
 
-from dpcore.release.plan import ReleasePlan
-from transforms.tables.read import ReadTable, table_splits
-from transforms.tables.table import InputTable
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.tables.read import ReadTable, table_splits
+from dptrees.transforms.tables.table import InputTable
 
 
 class TableRows:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import PlainValidator
 
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Section, Text
-from transforms.readers.arrival import AT_ONCE, Arrival
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.json_format import JsonFormat
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.section import Section, Text
+from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.json_format import JsonFormat
 
 if TYPE_CHECKING:
-    from transforms.tables.table import InputTable
+    from dptrees.transforms.tables.table import InputTable
 
 _CONNECTION = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
 
@@ -85,7 +85,7 @@ class IcebergInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from transforms.tables.iceberg import IcebergTable
+        from dptrees.transforms.tables.iceberg import IcebergTable
 
         return IcebergTable(table=self.table, catalog=self.catalog, version=self.version)
 
@@ -99,7 +99,7 @@ class DeltaInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from transforms.tables.delta import DeltaTable
+        from dptrees.transforms.tables.delta import DeltaTable
 
         return DeltaTable(table=self.table, version=self.version)
 
@@ -113,7 +113,7 @@ class PostgresqlInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from transforms.tables.postgresql import PostgresqlTable
+        from dptrees.transforms.tables.postgresql import PostgresqlTable
 
         return PostgresqlTable(table=self.table, connection=self.connection)
 
@@ -129,7 +129,7 @@ class BigqueryInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from transforms.tables.bigquery import BigqueryTable
+        from dptrees.transforms.tables.bigquery import BigqueryTable
 
         return BigqueryTable(table=self.table, version=self.version, billed=self.billed)
 

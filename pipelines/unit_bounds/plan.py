@@ -15,18 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee
-from dpcore.release.plan import ReleasePlan
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundOf, BoundQuestion
-from dpcore.unit_bounds.sizes import candidate_sizes
-from pipelines.sections.privacy import AutoBound
-from pipelines.value_bounds.plan import (
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
+from dptrees.dpcore.unit_bounds.sizes import candidate_sizes
+from dptrees.pipelines.sections.privacy import AutoBound
+from dptrees.pipelines.value_bounds.plan import (
     RangeChoice,
     range_budget,
     range_entries,

@@ -12,15 +12,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpcore.refusal import Refusal
-from dpcore.value_bounds.candidates import (
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.value_bounds.candidates import (
     LARGEST_INTEGER,
     LARGEST_NUMBER,
     candidate_bounds,
 )
-from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.privacy import AUTO, DEFAULT_SHARE
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.error import RuleBroken, shown
+from dptrees.pipelines.sections.privacy import AUTO, DEFAULT_SHARE
 
 LOWER, UPPER = "lower", "upper"
 LIMITS = {LOWER: "at_least", UPPER: "at_most"}

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee
-from dpcore.release.plan import ReleasePlan
-from dpcore.value_bounds.plan import ValueBoundsPlan, least_tolerated
-from dpcore.value_bounds.question import ValueBoundsQuestion
-from pipelines.value_bounds.auto import LOWER, AutoRange
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan, least_tolerated
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.pipelines.value_bounds.auto import LOWER, AutoRange
 
 # Units beyond a bound, in typical errors of a count.
 TOLERATED_ERRORS = 2

@@ -18,16 +18,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dpcore.partitions.tree import Nodes
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
+from dptrees.dpcore.partitions.tree import Nodes
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # Of noisy counts: on both sides of every threshold, and as far apart as exact counts may be.
 WINDOW = (0, 2)

@@ -37,10 +37,10 @@ from benchmarks.audit.exact import Finding
 from benchmarks.audit.stored import Findings
 from benchmarks.audit.target import Target
 from benchmarks.audit.targets import ONE, TARGETS
-from dpcore.privacy.budget import Neighbors
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.table.counter import table_number
-from dpcore.table.question import TableQuestion
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.table.counter import table_number
+from dptrees.dpcore.table.question import TableQuestion
 
 FALSE_ALARM = 1e-6
 RELEASES = 180

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from benchmarks.audit.columns import WORKLOADS, audit_columns
-from dpcore.distinct import plan as distinct
-from dpcore.mean import plan as mean
-from dpcore.mean.question import MeanQuestion
-from dpcore.privacy.budget import Budget
-from dpcore.questions.place import Increments
+from dptrees.dpcore.distinct import plan as distinct
+from dptrees.dpcore.mean import plan as mean
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.questions.place import Increments
 from tests.audit.test_exact_losses import is_found
 from tests.audit.test_units import _bounds, bounded_in_each_batch, one_row_too_many
 

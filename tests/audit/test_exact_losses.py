@@ -23,30 +23,30 @@ from benchmarks.audit.outcomes import PrivacyLoss
 from benchmarks.audit.published import audit_sparse
 from benchmarks.audit.threshold_cases import audit_thresholds
 from benchmarks.audit.whole import audit_whole
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hypercube import level_tables
-from dpcore.irregular import forest as irregular_forest
-from dpcore.irregular import plan as irregular_plan
-from dpcore.irregular.forest import IrregularForest
-from dpcore.noise import source as noise
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.noise.source import NoiseSource
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.papers import forest as published_forest
-from dpcore.partitions import measurement
-from dpcore.partitions import plan as partition_plan
-from dpcore.partitions.measurement import MeasuredNodes, NodeNoise
-from dpcore.privacy import sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.sums import MeasureColumn
-from dpcore.sparse.plan import SparsePlan
-from dpcore.thresholds.plan import ThresholdRound
-from dpcore.thresholds.sparse_vector import SparseVector
-from dpcore.uniform import forest
-from dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hypercube import level_tables
+from dptrees.dpcore.irregular import forest as irregular_forest
+from dptrees.dpcore.irregular import plan as irregular_plan
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.noise import source as noise
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.papers import forest as published_forest
+from dptrees.dpcore.partitions import measurement
+from dptrees.dpcore.partitions import plan as partition_plan
+from dptrees.dpcore.partitions.measurement import MeasuredNodes, NodeNoise
+from dptrees.dpcore.privacy import sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.sparse.plan import SparsePlan
+from dptrees.dpcore.thresholds.plan import ThresholdRound
+from dptrees.dpcore.thresholds.sparse_vector import SparseVector
+from dptrees.dpcore.uniform import forest
+from dptrees.dpcore.uniform.forest import UniformForest
 
 Patch = pytest.MonkeyPatch
 ORDERED, PUBLISHED, COUNTS, SUMS = list(KINDS)[:4]
@@ -157,7 +157,8 @@ def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
         patch.setattr(module, "level_sensitivity", lambda unit, **_: (1, 1))
     patch.setattr(partition_plan, "sketch_sensitivity", lambda unit, rows, **_: (rows, rows))
     patch.setattr(
-        "dpcore.uniform.plan.prefix_sensitivity", lambda unit, leaves, **_: (leaves - 1,) * 2
+        "dptrees.dpcore.uniform.plan.prefix_sensitivity",
+        lambda unit, leaves, **_: (leaves - 1,) * 2,
     )
 
 
@@ -229,7 +230,7 @@ def exact_totals_shown(patch: Patch) -> None:
 
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dpcore.questions.leaf_counts.counts_digest", lambda *place: 0)
+    patch.setattr("dptrees.dpcore.questions.leaf_counts.counts_digest", lambda *place: 0)
     patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 

@@ -21,15 +21,15 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.boxes import WHOLE_LEVELS
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.measurement import MeasuredNodes
-from dpcore.partitions.plan import Estimation, PartitionPlan
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.measurement import MeasuredNodes
+from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # Of noisy counts.
 WINDOW = range(3)

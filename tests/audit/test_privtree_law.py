@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats, Integers
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions import measurement as measuring
-from dpcore.partitions import privtree
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.privtree import PrivTreePlan
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions import measurement as measuring
+from dptrees.dpcore.partitions import privtree
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dptrees.dpcore.partitions.privtree import PrivTreePlan
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # By level and number.
 Node = tuple[int, int]

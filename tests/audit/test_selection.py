@@ -24,16 +24,16 @@ from benchmarks.audit.attack import limits
 from benchmarks.audit.claim import Claim
 from benchmarks.audit.selection import audit_selection, selection_plan
 from benchmarks.audit.targets import ONE
-from dpcore.bounding import unit_rows
-from dpcore.bounding.choice import RowBounds
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.selection import SelectionLaw
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.release.in_memory import release_rows
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan, counted_once
-from dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.bounding import unit_rows
+from dptrees.dpcore.bounding.choice import RowBounds
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.selection import SelectionLaw
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
+from dptrees.dpcore.selection.question import SelectionQuestion
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]

@@ -17,13 +17,13 @@ import pytest
 
 from benchmarks.audit import series_units
 from benchmarks.audit.series_units import audit_series
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.bounding.unit_ids import UnitIds, Units
-from dpcore.privacy import sensitivity
-from dpcore.release import in_memory
-from dpcore.series import runs
-from dpcore.series.accumulated import ClosedNode
-from dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
+from dptrees.dpcore.privacy import sensitivity
+from dptrees.dpcore.release import in_memory
+from dptrees.dpcore.series import runs
+from dptrees.dpcore.series.accumulated import ClosedNode
+from dptrees.dpcore.series.period_sums import PeriodSums
 
 Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 10, 4, 1
@@ -148,7 +148,7 @@ def noise_30_percent_too_small(patch: Patch) -> None:
 
     patch.setattr(runs.Series, "level_budgets", budgets)
     # The plan would refuse it: it adds up what its trees spend.
-    patch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
+    patch.setattr("dptrees.dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
 
 
 def noise_of_earlier_periods_drawn_again(patch: Patch) -> None:
@@ -185,7 +185,9 @@ def test_planted_faults_are_found(
 ) -> None:
     fault(monkeypatch)
     if fault in (budget_of_one_period, periods_of_one_node_added_as_squares, a_rest_forgotten):
-        monkeypatch.setattr("dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None)
+        monkeypatch.setattr(
+            "dptrees.dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None
+        )
     plans = 2 * PLANS if fault is a_rest_forgotten else PLANS  # of rare series
     assert audit_series(measure, plans=plans, pairs=PAIRS, seed=SEED).ratio > 1
 

@@ -13,15 +13,15 @@ import pytest
 
 from benchmarks.audit import choice_laws
 from benchmarks.audit.tables import TABLE_UNITS, audit_tables
-from dpcore.arrays import Integers
-from dpcore.marginals import measuring
-from dpcore.marginals import plan as planning
-from dpcore.marginals.groups import pair_groups
-from dpcore.marginals.plan import MarginalsPlan
-from dpcore.noise import source as noise
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.noise.source import NoiseSource
-from dpcore.table.domain import TableDomain
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals import measuring
+from dptrees.dpcore.marginals import plan as planning
+from dptrees.dpcore.marginals.groups import pair_groups
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise import source as noise
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.table.domain import TableDomain
 from tests.audit.test_exact_losses import is_found
 from tests.audit.test_units import bounded_in_each_batch, one_row_too_many
 
@@ -104,7 +104,7 @@ def held_counts(patch: Patch) -> list[Integers]:
         held[:] = [counts]
         return own(counts, *rest)
 
-    patch.setattr("dpcore.table.question.measure_tables", measured)
+    patch.setattr("dptrees.dpcore.table.question.measure_tables", measured)
     return held
 
 
@@ -167,7 +167,7 @@ def rows_counted_twice_in_the_last_cell(patch: Patch) -> None:
 
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dpcore.table.counter.counts_digest", lambda *place: 0)
+    patch.setattr("dptrees.dpcore.table.counter.counts_digest", lambda *place: 0)
     patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.bounds import audit_bounds
-from dpcore.questions.place import Increments
-from dpcore.unit_bounds import plan as planning
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundQuestion
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.unit_bounds import plan as planning
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundQuestion
 
 Patch = pytest.MonkeyPatch
 PLANS = 12

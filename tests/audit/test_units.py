@@ -22,11 +22,11 @@ from benchmarks.audit.units import (
     audit_threshold_units,
     audit_units,
 )
-from dpcore.bounding import unit_rows
-from dpcore.bounding.choice import RowBounds, RowChoice
-from dpcore.bounding.unit_ids import UnitIds, Units
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.sparse import plan as sparse_plan
+from dptrees.dpcore.bounding import unit_rows
+from dptrees.dpcore.bounding.choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.sparse import plan as sparse_plan
 from tests.audit.test_exact_losses import half_the_noise, is_found
 
 Patch = pytest.MonkeyPatch

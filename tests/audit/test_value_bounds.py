@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.value_bounds import plan as planning
-from dpcore.value_bounds.plan import ValueBoundsPlan
-from dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.value_bounds import plan as planning
+from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
 
 Patch = pytest.MonkeyPatch
 Row = tuple[str, float | None]  # its unit and its value

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dpcore
+import dptrees.dpcore
 
 PROJECT = Path(__file__).resolve().parents[2]
 NAMES = ("worker", "launcher")
+# A checkout keeps these packages of dptrees at its top.
 PACKAGES = ("dpcore", "transforms", "pipelines")
 UID = 10001
 # Where the launcher's paths begin; workers have the same files there.
@@ -33,7 +34,7 @@ def image(name: str) -> str:
     >>> image("worker").startswith("localhost/dptrees-worker:")
     True
     """
-    return f"localhost/dptrees-{name}:{dpcore.__version__}"
+    return f"localhost/dptrees-{name}:{dptrees.dpcore.__version__}"
 
 
 def podman(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,10 +59,16 @@ def missing() -> str:
 
 
 def sources(folder: Path) -> dict[str, bytes]:
-    """The modules of the three packages in a folder, and the one beside them."""
-    paths = [path for package in PACKAGES for path in (folder / package).rglob("*.py")]
-    paths.append(folder / "dptrees.py")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    """The modules of dptrees, by their paths below it.
+
+    Args:
+        folder: of a checkout, or of installed packages.
+    """
+    places = [(folder / "dptrees", path) for path in (folder / "dptrees").glob("*.py")]
+    for package in PACKAGES:
+        above = folder if (folder / package).is_dir() else folder / "dptrees"
+        places += [(above, path) for path in (above / package).rglob("*.py")]
+    return {path.relative_to(above).as_posix(): path.read_bytes() for above, path in places}
 
 
 def stale(name: str) -> bool:

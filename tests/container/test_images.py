@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import dpcore
+import dptrees.dpcore
 from tests.container.conftest import absent
 from tests.container.harness import QUESTION, engine
 from tests.container.podman import (
@@ -50,7 +50,7 @@ def inspected(name: str) -> dict[str, Any]:
 def test_image_says_what_it_is(name: str) -> None:
     told = inspected(name)
     labels = told["Labels"]
-    assert labels["org.opencontainers.image.version"] == dpcore.__version__
+    assert labels["org.opencontainers.image.version"] == dptrees.dpcore.__version__
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert told["User"] == f"{UID}:{UID}"
     entry = {"worker": ["/opt/apache/beam/boot"], "launcher": ["dptrees"]}
@@ -75,7 +75,9 @@ def test_image_holds_no_compiler_no_key_and_no_way_to_more_rights(name: str) -> 
 
 def test_launcher_prints_its_version_without_a_shell() -> None:
     done = run("launcher", "--version", options=(*NO_SHELL, "--network=none"))
-    assert (done.returncode, done.stdout) == (0, f"dptrees {dpcore.__version__}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"dptrees {dptrees.dpcore.__version__}\n"), (
+        done.stderr
+    )
 
 
 def test_key_for_a_group_is_refused_until_it_is_the_users_own(files: Path) -> None:

@@ -15,15 +15,15 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
-from pipelines.running.cancelling import cancel_job
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.pipelines.running.cancelling import cancel_job
+from dptrees.transforms import files
+from dptrees.transforms.secrets import google
 from tests import google_cloud
 from tests.dataflow.service import Service, dataflow
 from tests.transforms.test_key_reference import holds, plain_forms
 from tests.transforms.test_object_store import NONCE, parquet, settings
-from transforms import files
-from transforms.secrets import google
 
 pytestmark = google_cloud.needed(server=True)
 KEY = ReleaseKey(bytes(range(7, 39)))
@@ -253,7 +253,7 @@ def test_cancelling(service, options, capsys) -> None:
     import apache_beam as beam
     from google.cloud import dataflow_v1beta3
 
-    from pipelines.running.job import beam_options
+    from dptrees.pipelines.running.job import beam_options
 
     service.holds = True
     chosen = beam_options(options)

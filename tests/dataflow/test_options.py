@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
-from pipelines.configuration import load_configuration
-from pipelines.running.dataflow import check_dataflow_references, size_workers
-from pipelines.running.job import beam_options
-from pipelines.running.worker_memory import Leaves, machine_for, process_memory
-from pipelines.user_error import UserError
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.running.dataflow import check_dataflow_references, size_workers
+from dptrees.pipelines.running.job import beam_options
+from dptrees.pipelines.running.worker_memory import Leaves, machine_for, process_memory
+from dptrees.pipelines.user_error import UserError
 from tests import google_cloud
 from tests.optional import table_library
 
@@ -182,7 +182,7 @@ def test_without_the_clients(monkeypatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("pipelines.running.job.create_runner", absent)
+    monkeypatch.setattr("dptrees.pipelines.running.job.create_runner", absent)
     with pytest.raises(UserError, match=r"pip install '.\[gcp\]'"):
         beam_options(options())
 

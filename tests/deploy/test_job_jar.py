@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests.deploy.manifests import manifest
 from tests.deploy.plain_cluster import (
     ENGINES,
@@ -28,7 +29,6 @@ from tests.engines.conftest import (  # noqa: F401
     undisturbed,
 )
 from tests.engines.servers import engine
-from transforms.layout import INPUT_LIST_NAMES
 
 pytestmark = pytest.mark.engines
 RUNNERS = {"flink": "FlinkRunner", "spark": "SparkRunner"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.exit_code import ExitCode
 from tests.deploy.manifests import (
     DEPLOY,
     KUBERNETES,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dpcore.bounding.unit_rows import planned_shards
-from pipelines.running.worker_memory import Leaves, process_memory
+from dptrees.dpcore.bounding.unit_rows import planned_shards
+from dptrees.pipelines.running.worker_memory import Leaves, process_memory
 from tests.deploy.manifests import DEPLOY, KUBERNETES, Manifest, kustomizations, pods, rendered
 
 PROJECT = DEPLOY.parent

@@ -17,18 +17,18 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
-from dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
-from dpcore.ordered.make import DOMAIN_KINDS
-from pipelines.distinct import section as distinct
-from pipelines.hierarchy import domain as hierarchy
-from pipelines.kinds import KINDS
-from pipelines.sections import rules
-from pipelines.sections.aliases import documented
-from pipelines.sections.parameters import ParameterSection
-from pipelines.sections.release import ReleaseSection
-from pipelines.sections.section import Section
-from pipelines.sparse import section as sparse
-from pipelines.tables.section import TABLE_INPUTS
+from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
+from dptrees.dpcore.ordered.make import DOMAIN_KINDS
+from dptrees.pipelines.distinct import section as distinct
+from dptrees.pipelines.hierarchy import domain as hierarchy
+from dptrees.pipelines.kinds import KINDS
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.aliases import documented
+from dptrees.pipelines.sections.parameters import ParameterSection
+from dptrees.pipelines.sections.release import ReleaseSection
+from dptrees.pipelines.sections.section import Section
+from dptrees.pipelines.sparse import section as sparse
+from dptrees.pipelines.tables.section import TABLE_INPUTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"

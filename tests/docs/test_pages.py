@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpcore.noise import randomness
+from dptrees.dpcore.noise import randomness
 from tests.docs.blocks import shape
 from tests.docs.demo import require_flights
 from tests.docs.pages import (

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnPrefixes
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.place import Place
-from dpcore.questions.root_messages import (
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnPrefixes
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.root_messages import (
     SentRoots,
     pack_measured,
     pack_roots,
@@ -27,7 +27,7 @@ from dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.shape import Shape
 
 PREFIXES = tuple(DrawnPrefixes.__dataclass_fields__)
 LEVELS = ("estimate", "variance", "count", "ended", "holder_estimate", "holder_variance")

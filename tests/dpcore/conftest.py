@@ -14,24 +14,24 @@ import numpy.typing as npt
 import pytest
 from scipy import linalg
 
-from dpcore.arrays import Floats, Integers
-from dpcore.levels.planner import plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain, KeyList
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.intervals import difference_ends
-from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.forest import SPINE
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
+from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.intervals import difference_ends
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.forest import SPINE
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 from tests.dpcore.mechanisms import take_mechanism
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.trees.uniform import UniformTree
 
 
 def design(tree: UniformTree, levels: list[int]) -> Floats:

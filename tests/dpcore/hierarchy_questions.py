@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.universe import Universe
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_paths,
+)
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.mechanisms import take_mechanism
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.

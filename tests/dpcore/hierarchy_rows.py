@@ -9,10 +9,14 @@ from datetime import date, datetime, timezone
 import numpy as np
 import pyarrow as pa
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
-from dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_paths,
+)
+from dptrees.dpcore.hierarchy.universe import Universe
 
 NUMBERED = universe_from_columns({"a": pa.array(["x", "y"]), "b": pa.array([1, 2])})
 CODED = universe_from_codes(pa.array(["0102", "0203"]), (2, 2), levels=("state", "county"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
-from dpcore.adaptive.drawn import DrawnTree
-from dpcore.questions.released import Released
-from dpcore.questions.released_tree import ReleasedTree
+from dptrees.dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
+from dptrees.dpcore.adaptive.drawn import DrawnTree
+from dptrees.dpcore.questions.released import Released
+from dptrees.dpcore.questions.released_tree import ReleasedTree
 
 M = TypeVar("M")
 Q = TypeVar("Q")

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.ordered.make import make_domain
-from dpcore.rows.key_table import KeyTable
-from dpcore.rows.keys import KeyList
-from dpcore.rows.table_keys import TableKeys, UnlistedKeys
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.table_keys import TableKeys, UnlistedKeys
 from tests.dpcore.odd_rows import odd_rows
 from tests.dpcore.test_row_fates import CASES, FORMS, Case
 

@@ -19,39 +19,39 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.universe import Universe
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular.planner import with_best_shares
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain, TimestampDomain
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.question import Question
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
-from dpcore.sparse.counter import SparseCounter, merge_shard
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.odd_rows import (
     DAYS,
     NUMBERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 
 def bounded_unit(unit: PrivacyUnit, rows: int) -> PrivacyUnit:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from tests.engines.servers import Engine, engine, environment, kill_group, missing
 
 NAMES = ("local", "local_processes", "prism", "flink", "flink_cluster", "spark")
@@ -173,7 +173,7 @@ class Workspace:
 
     def command(self, options: tuple[str, ...]) -> list[str]:
         """What a person would type."""
-        release = [sys.executable, "-m", "pipelines.command", "release", str(self.configuration)]
+        release = [sys.executable, "-m", "dptrees", "release", str(self.configuration)]
         return [*release, *NONCE, *options]
 
     def start(self, options: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:

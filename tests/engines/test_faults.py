@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests.engines.conftest import Workspace, release_files
 from tests.engines.servers import kill_group
-from transforms.layout import INPUT_LIST_NAMES
 
 pytestmark = pytest.mark.engines
 

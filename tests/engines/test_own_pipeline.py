@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import JOB_SECONDS, SECRET
 from tests.engines.servers import PROJECT, Engine, environment
 from tests.pipelines.test_transform_page import written_examples
@@ -44,7 +44,7 @@ def run_example(
 def test_example(tmp_path: Path, running: Engine) -> None:
     done = run_example(tmp_path / "run", running)
     assert done.returncode == 0, done.stderr[-3000:]
-    command = [sys.executable, "-m", "pipelines.command", "verify", "out/visits"]
+    command = [sys.executable, "-m", "dptrees", "verify", "out/visits"]
     verified = subprocess.run(
         command,
         cwd=tmp_path / "run",

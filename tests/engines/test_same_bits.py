@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import (
     NAMES,
     PEOPLE,

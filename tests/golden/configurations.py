@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 
 ROWS = 20_000
 NONCE = bytes(range(16)).hex()

@@ -21,9 +21,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.source import NoiseSource
-from pipelines import releasing
-from pipelines.configuration import load_configuration
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.pipelines import releasing
+from dptrees.pipelines.configuration import load_configuration
 from tests.golden.configurations import NAMES, NONCE, write_configuration, write_data
 from tests.golden.hashes import integers, released
 from tests.transforms.eager import release_table

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
-from dpcore.arrays import Floats
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.sketches.estimators import SketchEstimator, estimates
-from dpcore.sketches.hashing import Codes
-from dpcore.sketches.prefixes import PrefixSketches
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.sketches.estimators import SketchEstimator, estimates
+from dptrees.dpcore.sketches.hashing import Codes
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 
 BITS = 40
 LEVELS = tuple(range(8, BITS + 1, 4))

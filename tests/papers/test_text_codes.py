@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.papers.text_codes import TextHash
-from dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.randomness import public_stream
 
 TEXTS = ["a", "b", "", "a", "naïve", "b", "x" * 1000]
 

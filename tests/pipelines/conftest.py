@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES, ROWS = 3, 400
@@ -120,7 +120,7 @@ class Workspace:
     def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
         """Start a command in a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines.command", *map(str, arguments)],
+            [sys.executable, "-m", "dptrees", *map(str, arguments)],
             env=os.environ | {"PYTHONPATH": search_path()},
             cwd=self.folder,
             text=True,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from transforms.layout import planned_parts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.transforms.layout import planned_parts
 
 
 class Tables:

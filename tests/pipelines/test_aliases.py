@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import dptrees
-from pipelines.beam_yaml.section import configuration_of_text
-from pipelines.configuration import Configuration, ConfigurationError, parse_configuration
-from pipelines.draft.draft import draft
-from pipelines.python.requested import requested_configuration
-from pipelines.sections.aliases import ALIASES, translated
-from pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.beam_yaml.section import configuration_of_text
+from dptrees.pipelines.configuration import Configuration, ConfigurationError, parse_configuration
+from dptrees.pipelines.draft.draft import draft
+from dptrees.pipelines.python.requested import requested_configuration
+from dptrees.pipelines.sections.aliases import ALIASES, translated
+from dptrees.pipelines.sections.yaml_document import parse_document
 from tests.docs.configuration import drawing
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from pipelines.running import stage as stages
+from dptrees.pipelines.running import stage as stages
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests.pipelines.test_private_keys import change, rows, shops  # noqa: F401, a fixture
-from transforms.layout import INPUT_LIST_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_rows
-from pipelines.configuration import load_configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.stage import Stage
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.stage import Stage
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import NONCE, Workspace
 from tests.pipelines.ledger.asked import account_of, opened
-from transforms.errors import InputError
-from transforms.release import ReleaseTrees
 
 AUTO = {"share": 0.1, "at_most": 100}
 SIZES = 18

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.cluster.costs import KindCosts
-from pipelines.cluster.needs import ClusterNeeds, predicted_needs
-from pipelines.configuration import load_configuration
-from pipelines.kinds import find_kind, is_tree
+from dptrees.pipelines.cluster.costs import KindCosts
+from dptrees.pipelines.cluster.needs import ClusterNeeds, predicted_needs
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.kinds import find_kind, is_tree
 from tests.pipelines.conftest import Workspace
 from tests.transforms.every_kind import PLANS
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpcore import __version__
-from pipelines import planning
+from dptrees.dpcore import __version__
+from dptrees.pipelines import planning
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -118,7 +118,7 @@ def test_reader_that_goes_away(released: Workspace, unbuffered: str) -> None:
     from tests.pipelines.conftest import search_path
 
     process = subprocess.run(
-        [sys.executable, "-m", "pipelines.command", *map(str, question)],
+        [sys.executable, "-m", "dptrees", *map(str, question)],
         env=environment | {"PYTHONPATH": search_path()},
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -132,7 +132,7 @@ def test_reader_that_goes_away(released: Workspace, unbuffered: str) -> None:
 TIMED = """
 import sys, time
 start = time.perf_counter()
-from pipelines.command import main
+from dptrees.pipelines.command import main
 for arguments in sys.argv[1:]:
     begun = time.perf_counter()
     assert main(arguments.split(" ")) == 0
@@ -167,5 +167,9 @@ def loaded(released: Workspace) -> set[str]:
 
 
 def test_quick_commands_do_not_import_what_is_slow(loaded: set[str]) -> None:
-    assert {"pipelines.planning", "pipelines.querying", "pipelines.keygen"} <= loaded
+    assert {
+        "dptrees.pipelines.planning",
+        "dptrees.pipelines.querying",
+        "dptrees.pipelines.keygen",
+    } <= loaded
     assert not SLOW_TO_IMPORT & loaded

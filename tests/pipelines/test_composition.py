@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee, plan_release
-from dpcore.release.plan import plan_from_spec, total_spending
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.workload import SparseWorkload
-from pipelines.configuration import load_configuration
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.release.plan import plan_from_spec, total_spending
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.pipelines.configuration import load_configuration
 from tests.pipelines.test_planning import one_tree, planned
 
 if TYPE_CHECKING:

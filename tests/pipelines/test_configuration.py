@@ -14,39 +14,39 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.ordered.make import (
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,
     NumberDomain,
     TimestampDomain,
 )
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.uniform.setting import TreeSetting
-from pipelines.configuration import (
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.pipelines.configuration import (
     Configuration,
     ConfigurationError,
     load_configuration,
     parse_configuration,
 )
-from pipelines.hierarchy.section import HierarchyTree, MeasureSection
-from pipelines.ordered.section import OrderedTree
-from pipelines.sections import rules, section
-from pipelines.sections.aliases import documented
-from pipelines.sections.by import BySection
-from pipelines.sections.input import InputSection
-from pipelines.sections.key_lists import read_key_list
-from pipelines.sections.privacy import PrivacySection
-from pipelines.sections.release import DEFAULT_CONFIDENCE, ReleaseSection
-from pipelines.sections.series import SeriesSection
-from pipelines.sections.yaml_document import parse_document
-from pipelines.sparse.section import SparseTree
+from dptrees.pipelines.hierarchy.section import HierarchyTree, MeasureSection
+from dptrees.pipelines.ordered.section import OrderedTree
+from dptrees.pipelines.sections import rules, section
+from dptrees.pipelines.sections.aliases import documented
+from dptrees.pipelines.sections.by import BySection
+from dptrees.pipelines.sections.input import InputSection
+from dptrees.pipelines.sections.key_lists import read_key_list
+from dptrees.pipelines.sections.privacy import PrivacySection
+from dptrees.pipelines.sections.release import DEFAULT_CONFIDENCE, ReleaseSection
+from dptrees.pipelines.sections.series import SeriesSection
+from dptrees.pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.sparse.section import SparseTree
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.csv_format import CsvFormat
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
-from transforms.errors import InputError
-from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLIGHTS = PROJECT / "examples" / "flights.yaml"
@@ -1017,7 +1017,7 @@ def test_a_budget_that_no_noise_can_serve_is_refused() -> None:
 _TIMED = """
 import sys, time
 start = time.perf_counter()
-from pipelines.configuration import load_configuration
+from dptrees.pipelines.configuration import load_configuration
 loaded = {name.partition(".")[0] for name in sys.modules}
 imported = time.perf_counter()
 configuration = load_configuration(sys.argv[1])

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import releasing
-from pipelines.configuration import parse_configuration
-from pipelines.sections.error import ConfigurationError
+from dptrees.pipelines import releasing
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.transforms.readers import csv_rows
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.read import FileSplit
 from tests.pipelines.conftest import FILES, NONCE, ROWS, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused, contents, csv_input
-from transforms.readers import csv_rows
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_texts import CsvTexts
-from transforms.readers.read import FileSplit
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "csv.md"
 TEXT = """

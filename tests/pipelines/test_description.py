@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.release.mechanisms import MECHANISMS as READERS
-from pipelines.description.description import (
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.release.mechanisms import MECHANISMS as READERS
+from dptrees.pipelines.description.description import (
     Column,
     Description,
     Errors,
@@ -19,8 +19,8 @@ from pipelines.description.description import (
     level_noise,
     spent_columns,
 )
-from pipelines.description.writers import page_values, plan_entry, plan_lines, table_entries
-from pipelines.mechanisms.mechanisms import MECHANISMS
+from dptrees.pipelines.description.writers import page_values, plan_entry, plan_lines, table_entries
+from dptrees.pipelines.mechanisms.mechanisms import MECHANISMS
 from tests.dpcore.hierarchy_questions import hierarchy_question
 
 BUDGET = Budget(measure=Measure.EPSILON, amount=Fraction(1))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.series.question import SeriesQuestion
-from dpcore.sparse.question import SparseQuestion
-from dpcore.table.question import TableQuestion
-from pipelines.command import main
-from pipelines.configuration import load_configuration
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.table.question import TableQuestion
+from dptrees.pipelines.command import main
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BLOCKS = """\

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.command import command_parser
-from pipelines.commands.completion import SHELLS, completion_text
-from pipelines.commands.examples import EXAMPLES
-from pipelines.draft.writing import SCHEMA
+from dptrees.pipelines.command import command_parser
+from dptrees.pipelines.commands.completion import SHELLS, completion_text
+from dptrees.pipelines.commands.examples import EXAMPLES
+from dptrees.pipelines.draft.writing import SCHEMA
 from tests.pipelines.conftest import Outcome, Workspace
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reading-a-plan.md"

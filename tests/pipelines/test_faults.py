@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from pipelines.faults.outcome import NO_MEMORY
-from transforms.readers import parquet_rows
+from dptrees.pipelines.faults.outcome import NO_MEMORY
+from dptrees.transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Outcome, Workspace
@@ -42,11 +42,11 @@ def test_stopped_at_every_stage(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals, place: str,
 ) -> None:  # fmt: skip
-    whole, name = parquet_rows.batches, "transforms.readers.parquet_rows.batches"
+    whole, name = parquet_rows.batches, "dptrees.transforms.readers.parquet_rows.batches"
     if place == "writing":
-        from transforms.draw import write_part as whole  # type: ignore[assignment]
+        from dptrees.transforms.draw import write_part as whole  # type: ignore[assignment]
 
-        name = "transforms.draw.write_part"
+        name = "dptrees.transforms.draw.write_part"
 
     def stop(*arguments: Any) -> Any:
         os.kill(os.getpid(), number)
@@ -63,8 +63,8 @@ def test_stopped_at_every_stage(
 
 
 NOWHERE = {
-    "Python's": ("dpcore.ordered.question.OrderedQuestion.increments", MemoryError()),
-    "while noise is drawn": ("dpcore.ordered.question.OrderedQuestion.draw", MemoryError()),
+    "Python's": ("dptrees.dpcore.ordered.question.OrderedQuestion.increments", MemoryError()),
+    "while noise is drawn": ("dptrees.dpcore.ordered.question.OrderedQuestion.draw", MemoryError()),
     "Arrow's": ("pyarrow.parquet.ParquetFile.iter_batches", pa.ArrowMemoryError("malloc of 7")),
     "the system's": ("pyarrow.parquet.ParquetFile.iter_batches", OSError(errno.ENOMEM, "none")),
 }

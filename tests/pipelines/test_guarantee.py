@@ -12,19 +12,19 @@ import pytest
 import yaml
 
 import dptrees
-from dpcore import __version__
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise, exact_scale
-from dpcore.questions.entry import column_policies
-from dpcore.release.guarantee import (
+from dptrees.dpcore import __version__
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise, exact_scale
+from dptrees.dpcore.questions.entry import column_policies
+from dptrees.dpcore.release.guarantee import (
     guarantee_in_words,
     plan_manifest,
     stated_guarantee,
     weak_guarantees,
 )
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.plan import level_entries
-from pipelines.configuration import parse_configuration
-from pipelines.report import write_report_html
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.uniform.plan import level_entries
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.report import write_report_html
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
 

@@ -13,33 +13,75 @@ from tests.pipelines.conftest import Workspace, search_path
 # A run of a command in its own process, which ends with the names of all modules.
 LISTED = """
 import sys
-from pipelines.command import main
+from dptrees.pipelines.command import main
 assert main(sys.argv[1:]) == 0
 print("modules", *sys.modules, file=sys.stderr)
 """
 ENGINES = {"apache_beam", "sqlalchemy", "alembic", "matplotlib", "scipy.stats"}
 # Packages of kinds of trees that the release does not have, by a module of each.
 OTHER_KINDS = {
-    *("dpcore.sparse.question", "dpcore.hypercube.question", "dpcore.table.question"),
-    *("dpcore.distinct.question", "dpcore.mean.question", "dpcore.exponential.released"),
-    *("dpcore.factorised.mechanism", "dpcore.levels.irregular"),
+    *(
+        "dptrees.dpcore.sparse.question",
+        "dptrees.dpcore.hypercube.question",
+        "dptrees.dpcore.table.question",
+    ),
+    *(
+        "dptrees.dpcore.distinct.question",
+        "dptrees.dpcore.mean.question",
+        "dptrees.dpcore.exponential.released",
+    ),
+    *("dptrees.dpcore.factorised.mechanism", "dptrees.dpcore.levels.irregular"),
 }
 # The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
 OTHER_SECTIONS = {
-    *("pipelines.sparse.section", "pipelines.hypercube.section", "pipelines.table.section"),
-    *("pipelines.distinct.section", "pipelines.hierarchy.section", "pipelines.hierarchy.lines"),
-    *("pipelines.mean.lines", "pipelines.exponential.lines", "pipelines.mechanisms.irregular"),
-    *("pipelines.mechanisms.thresholds", "pipelines.mechanisms.factorised"),
-    *("dpcore.sparse.question", "dpcore.hypercube.question", "dpcore.table.question"),
-    *("dpcore.distinct.question", "dpcore.hierarchy.question", "dpcore.hierarchy.domain"),
-    *("dpcore.levels.irregular", "dpcore.levels.thresholds", "dpcore.adaptive.hierarchy_planner"),
-    *("dpcore.irregular.plan", "dpcore.thresholds.plan"),
+    *(
+        "dptrees.pipelines.sparse.section",
+        "dptrees.pipelines.hypercube.section",
+        "dptrees.pipelines.table.section",
+    ),
+    *(
+        "dptrees.pipelines.distinct.section",
+        "dptrees.pipelines.hierarchy.section",
+        "dptrees.pipelines.hierarchy.lines",
+    ),
+    *(
+        "dptrees.pipelines.mean.lines",
+        "dptrees.pipelines.exponential.lines",
+        "dptrees.pipelines.mechanisms.irregular",
+    ),
+    *("dptrees.pipelines.mechanisms.thresholds", "dptrees.pipelines.mechanisms.factorised"),
+    *(
+        "dptrees.dpcore.sparse.question",
+        "dptrees.dpcore.hypercube.question",
+        "dptrees.dpcore.table.question",
+    ),
+    *(
+        "dptrees.dpcore.distinct.question",
+        "dptrees.dpcore.hierarchy.question",
+        "dptrees.dpcore.hierarchy.domain",
+    ),
+    *(
+        "dptrees.dpcore.levels.irregular",
+        "dptrees.dpcore.levels.thresholds",
+        "dptrees.dpcore.adaptive.hierarchy_planner",
+    ),
+    *("dptrees.dpcore.irregular.plan", "dptrees.dpcore.thresholds.plan"),
 }
-SERIES = {"dpcore.series.question", "pipelines.series.series_folder"}
-CONFIGURATION = {"pydantic", "yaml", "jsonschema", "pipelines.configuration", "pipelines.kinds"}
-PAGES = {"pipelines.ordered.page", "pipelines.hypercube.page", "pipelines.table.page"}
+SERIES = {"dptrees.dpcore.series.question", "dptrees.pipelines.series.series_folder"}
+CONFIGURATION = {
+    "pydantic",
+    "yaml",
+    "jsonschema",
+    "dptrees.pipelines.configuration",
+    "dptrees.pipelines.kinds",
+}
+PAGES = {
+    "dptrees.pipelines.ordered.page",
+    "dptrees.pipelines.hypercube.page",
+    "dptrees.pipelines.table.page",
+}
 # What reads released folders.
-FOLDERS = {"pyarrow.parquet", "pipelines.release_folder"}
+FOLDERS = {"pyarrow.parquet", "dptrees.pipelines.release_folder"}
 
 
 @pytest.mark.parametrize(
@@ -67,5 +109,5 @@ def test_a_command_imports_nothing_that_it_has_no_use_for(
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert {"modules", "dpcore.ordered.question"} <= loaded
+    assert {"modules", "dptrees.dpcore.ordered.question"} <= loaded
     assert not kept_out & loaded

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.make import make_domain
-from pipelines.configuration import parse_configuration
-from transforms.readers import json_rows
-from transforms.readers.read import FileSplit
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.transforms.readers import json_rows
+from dptrees.transforms.readers.read import FileSplit
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "inputs.md").read_text()
 

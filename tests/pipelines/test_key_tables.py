@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.rows.keys import MAX_KEYS
-from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.sections import key_lists
+from dptrees.dpcore.rows.keys import MAX_KEYS
+from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.sections import key_lists
 from tests.pipelines.conftest import Workspace
 
 PLACES, PARTS = ["north", "south"], [0, 1]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.key_ring import KeyRing
 from tests.pipelines.conftest import search_path
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.key_ring import KeyRing
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -145,7 +145,7 @@ def test_a_key_whose_id_is_another_is_refused(workspace: Workspace) -> None:
 
 KILLED = """
 import os, signal, sys
-from pipelines import keygen
+from dptrees.pipelines import keygen
 left = int(sys.argv[2])
 def killing(name):
     act = getattr(os, name)

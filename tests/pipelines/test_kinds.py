@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import plan_from_spec
-from pipelines.configuration import load_configuration
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.key_reference import KeyReference
 from tests import toy_kind
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
 from tests.rooms import LARGEST_ROOM, PROJECT, find_imports
 from tests.test_rooms import circles
 from tests.transforms.eager import Change, EagerRelease
-from transforms.errors import ConservationError
-from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
 ROOMS_OF_KINDS = (
@@ -68,6 +68,7 @@ FILES_OF_PARTS = {
         "pipelines/proof/manifest.py",
         "pipelines/proof/tables.py",
         "pipelines/proof/verified.py",
+        "pipelines/python/calls.py",
         "pipelines/python/making.py",
         "pipelines/python/release.py",
         "pipelines/python/tree.py",
@@ -187,7 +188,7 @@ def modules() -> dict[str, Path]:
     """The modules of pipelines by their dotted names."""
     found = {}
     for path in PIPELINES.rglob("*.py"):
-        name = path.relative_to(PROJECT).with_suffix("").as_posix().replace("/", ".")
+        name = ".".join(["dptrees", *path.relative_to(PROJECT).with_suffix("").parts])
         found[name.removesuffix(".__init__")] = path
     return found
 
@@ -199,7 +200,7 @@ def test_no_imports_go_in_a_circle() -> None:
         name: {module for module, _ in find_imports(path.read_text()) if module in names}
         for name, path in names.items()
     }
-    assert uses["pipelines.planning"] and circles(uses) == []
+    assert uses["dptrees.pipelines.planning"] and circles(uses) == []
 
 
 def test_no_room_is_too_large() -> None:
@@ -216,7 +217,7 @@ def knows_kinds(
     if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path in (MECHANISMS, REQUESTS):
         return
     for module, name in find_imports(source):
-        parts = module.split(".")
+        parts = module.removeprefix("dptrees.").split(".")
         shared = (module, name) in SHARED
         if parts[0] in LAYERS and len(parts) > 1 and parts[1] in rooms and not shared:
             yield f"imports {module}"
@@ -228,17 +229,17 @@ def knows_kinds(
 LAYERS = ("dpcore", "transforms", "pipelines")
 # What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
-    ("dpcore.hierarchy.universe", "Universe"),
-    ("dpcore.hierarchy.universe_table", "leaf_picture"),
-    ("dpcore.hierarchy.universe_table", "parted_universe"),
-    ("dpcore.hierarchy.universe_table", "universe_from_table"),
-    ("dpcore.hierarchy.universe_table", "universe_tables"),
-    ("dpcore.hierarchy.level_labels", "read_labels"),
-    ("dpcore.levels.planner", "budget_for_target"),
+    ("dptrees.dpcore.hierarchy.universe", "Universe"),
+    ("dptrees.dpcore.hierarchy.universe_table", "leaf_picture"),
+    ("dptrees.dpcore.hierarchy.universe_table", "parted_universe"),
+    ("dptrees.dpcore.hierarchy.universe_table", "universe_from_table"),
+    ("dptrees.dpcore.hierarchy.universe_table", "universe_tables"),
+    ("dptrees.dpcore.hierarchy.level_labels", "read_labels"),
+    ("dptrees.dpcore.levels.planner", "budget_for_target"),
     # Each column of a box is an ordered domain.
-    ("dpcore.ordered.make", "OrderedDomain"),
-    ("pipelines.ordered.domain", "read_domain"),
-    ("pipelines.ordered.domain", "ordered_schema"),
+    ("dptrees.dpcore.ordered.make", "OrderedDomain"),
+    ("dptrees.pipelines.ordered.domain", "read_domain"),
+    ("dptrees.pipelines.ordered.domain", "ordered_schema"),
 }
 
 
@@ -269,10 +270,10 @@ def test_parts_of_a_release_are_known_to_few_files(kind: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from dpcore.sparse.question import SparseQuestion",
-        "from pipelines.mechanisms.adaptive import adaptive_description",
-        "from pipelines.hierarchy.page import hierarchy_tree",
-        "def late():\n    from dpcore.ordered.released import ReleasedCdf",
+        "from dptrees.dpcore.sparse.question import SparseQuestion",
+        "from dptrees.pipelines.mechanisms.adaptive import adaptive_description",
+        "from dptrees.pipelines.hierarchy.page import hierarchy_tree",
+        "def late():\n    from dptrees.dpcore.ordered.released import ReleasedCdf",
         "if question.kind == 'sparse':\n    pass",
     ],
 )

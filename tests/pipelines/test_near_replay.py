@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.guarantee import ARITHMETIC_VERSION
-from pipelines.proof.replay import _Comparison
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
+from dptrees.pipelines.proof.replay import _Comparison
 
 TABLE = pa.table(
     {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
 from tests.releases.make import CONFIGURATIONS, LEDGER, MADE, write_place
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def test_an_old_ledger_goes_on(place: Workspace, name: str) -> None:
 
 
 def test_the_newest_entry_is_of_the_format_that_is_written(place: Workspace) -> None:
-    from dpcore.release.plan import FORMAT_VERSION
+    from dptrees.dpcore.release.plan import FORMAT_VERSION
 
     formats = {
         json.loads((MADE / name / "release" / "manifest.json").read_text())["spec"]["format"]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pipelines.configuration import load_configuration
-from pipelines.sections.error import ConfigurationError
-from pipelines.sections.parameters import Substitution, given_parameters
-from pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.sections.parameters import Substitution, given_parameters
+from dptrees.pipelines.sections.yaml_document import parse_document
 from tests.pipelines.conftest import PROJECT
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_rows
-from pipelines import configuration
-from pipelines.configuration import load_configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running import selecting
-from pipelines.running.stage import Stage
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.pipelines import configuration
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running import selecting
+from dptrees.pipelines.running.stage import Stage
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.ledger.asked import account_of, opened
 

@@ -8,9 +8,9 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from pipelines import progress_bar as module
-from pipelines.progress_bar import progress_bar
-from transforms.metrics import advance
+from dptrees.pipelines import progress_bar as module
+from dptrees.pipelines.progress_bar import progress_bar
+from dptrees.transforms.metrics import advance
 
 
 class _Terminal(io.StringIO):

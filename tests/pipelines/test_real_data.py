@@ -10,9 +10,9 @@ import pyarrow.csv
 import pytest
 import yaml
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE
 
 # Of a key and a nonce that are fixed: nothing here is left to chance. The limits of 7 standard

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, SetupOptions, StandardOptions
 
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.plan import ReleasePlan
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests.pipelines.conftest import NONCE, search_path
-from transforms.layout import INPUT_LIST_NAMES
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -60,8 +60,8 @@ MOMENTS = ("first temporary part", "manifest")
 # The command in a process that kills itself, with no chance to clean up, once it has come so far.
 KILLED = """
 import os, signal, sys
-from transforms import files
-from pipelines.command import main
+from dptrees.transforms import files
+from dptrees.pipelines.command import main
 moment = sys.argv.pop(1)
 put, finished = files._put, files._finished
 
@@ -242,7 +242,9 @@ def test_summary(workspace: Workspace) -> None:
 def test_a_job_that_ends_without_a_commit(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.commit._Commit.process", lambda self, element, draw: None)
+    monkeypatch.setattr(
+        "dptrees.transforms.commit._Commit.process", lambda self, element, draw: None
+    )
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == (

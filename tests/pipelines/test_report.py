@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.question import OrderedQuestion
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import (
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,
@@ -32,18 +32,18 @@ from dpcore.ordered.make import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.tables import CDF, NODES
-from dpcore.release.guarantee import guarantee_in_words
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from pipelines.answers.figures import with_margin
-from pipelines.page.extent import MAX_KEYS, clip
-from pipelines.page.tree_page import Headline, TreePage
-from pipelines.report import _total, write_report_html
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.release.guarantee import guarantee_in_words
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.pipelines.answers.figures import with_margin
+from dptrees.pipelines.page.extent import MAX_KEYS, clip
+from dptrees.pipelines.page.tree_page import Headline, TreePage
+from dptrees.pipelines.report import _total, write_report_html
 from tests.pipelines.report_page import Tables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"

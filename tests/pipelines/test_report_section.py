@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-from pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
 from tests.pipelines.report_page import parse_elements
 
 REPORT = {"title": "Ages & <b>places</b>", "source": "a survey", "contact": "me@example.org"}

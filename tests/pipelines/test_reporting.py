@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from pipelines import report
-from pipelines.hierarchy import nodes as report_hierarchy
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.pipelines import report
+from dptrees.pipelines.hierarchy import nodes as report_hierarchy
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace
 from tests.pipelines.report_page import parse_elements
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.proof.signature import is_signed, load_signer
+from dptrees.pipelines.proof.signature import is_signed, load_signer
 
 if TYPE_CHECKING:
     from pathlib import Path

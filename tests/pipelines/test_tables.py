@@ -159,7 +159,7 @@ def test_both_stages_read_one_state(
 
     pins: list[str] = []
     for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "postgresql.PostgresqlTable"):
-        monkeypatch.setattr(f"transforms.tables.{kind}.pinned", counted(kind, pins))
+        monkeypatch.setattr(f"dptrees.transforms.tables.{kind}.pinned", counted(kind, pins))
     outcome = here.run("release", here.configure(private))
     assert outcome.code == 0, outcome.err
     assert len(pins) == 1
@@ -169,7 +169,7 @@ def counted(kind: str, pins: list[str]) -> Any:
     import importlib
 
     module, _, name = kind.partition(".")
-    pinned = getattr(importlib.import_module(f"transforms.tables.{module}"), name).pinned
+    pinned = getattr(importlib.import_module(f"dptrees.transforms.tables.{module}"), name).pinned
 
     def noted(self: Any) -> Any:
         pins.append(self.name)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.terminal_text import escaped, print_json, print_line
+from dptrees.pipelines.terminal_text import escaped, print_json, print_line
 from tests.pipelines.conftest import Outcome, Workspace
 
 # Clears the screen, sets the title of the window, forges a line, and turns what follows around.

@@ -11,12 +11,12 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from pipelines.configuration import load_configuration
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import PROJECT, search_path
 from tests.pipelines.running.test_planned_once import contents
-from transforms.errors import InputError
-from transforms.key_reference import KeyReference
-from transforms.release import ReleaseTrees
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.in_memory import release_rows
-from pipelines.configuration import load_configuration
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.stage import Stage
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.stage import Stage
 from tests.pipelines.conftest import NONCE, Workspace
 from tests.pipelines.ledger.asked import account_of, opened
 

@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.release.guarantee import manifest_checksum
-from pipelines.configuration import load_configuration
-from pipelines.proof.check import CheckFailed, run_checks
-from pipelines.proof.composition import _certified
-from pipelines.proof.signature import SigningKey
-from pipelines.proof.verified import Verified
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.release.guarantee import manifest_checksum
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.proof.check import CheckFailed, run_checks
+from dptrees.pipelines.proof.composition import _certified
+from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
 from tests.pipelines.conftest import PROJECT, search_path
@@ -124,7 +124,7 @@ def test_failures_for_programs(again: Workspace) -> None:
 def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
     before = {path: path.stat().st_mtime_ns for path in again.folder.rglob("*")}
     code = (
-        "import sys; from pipelines.command import main; main(['verify', sys.argv[1]]); "
+        "import sys; from dptrees.pipelines.command import main; main(['verify', sys.argv[1]]); "
         "assert 'apache_beam' not in sys.modules"
     )
     environment = os.environ | {"PYTHONPATH": search_path()}
@@ -155,8 +155,8 @@ def weaker_words(manifest: dict[str, Any]) -> None:
 
 def halved_everywhere(manifest: dict[str, Any]) -> None:
     """Halve the budget in the specification, the guarantee and the entries of trees."""
-    from dpcore.release.guarantee import plan_manifest
-    from dpcore.release.plan import plan_from_spec
+    from dptrees.dpcore.release.guarantee import plan_manifest
+    from dptrees.dpcore.release.plan import plan_from_spec
 
     spec = manifest["spec"]
     spec["budget"] = str(Fraction(spec["budget"]) / 2)
@@ -364,7 +364,7 @@ def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPat
     printed = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
     certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", printed))
     assert second <= certified * 1.001 and second > certified * 0.9
-    monkeypatch.setattr("pipelines.proof.composition.certified_delta", lambda *_: 0.0)
+    monkeypatch.setattr("dptrees.pipelines.proof.composition.certified_delta", lambda *_: 0.0)
     with pytest.raises(CheckFailed, match="dp-accounting computes delta"):
         _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**6))
 
@@ -502,8 +502,8 @@ def heard(event, arguments):
     if writes and arguments[2] & (os.O_WRONLY | os.O_RDWR) or event in CHANGES:
         changes.append((event, path))
 CHANGES = {"os.mkdir", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.remove"}
-from pipelines.command import main
-import pipelines.proof.replay
+from dptrees.pipelines.command import main
+import dptrees.pipelines.proof.replay
 sys.addaudithook(heard)
 code = main(["verify", sys.argv[1], "--data", sys.argv[2]])
 print(code, changes, file=sys.stderr)
@@ -528,7 +528,7 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, tmp_path: Path) -> Non
     configuration = again.configure()
     before = sorted(again.folder.rglob("*"))
     environment = os.environ | {"PYTHONPATH": search_path(), "TMPDIR": str(temporary)}
-    run = [sys.executable, "-m", "pipelines.command", "verify", str(again.output)]
+    run = [sys.executable, "-m", "dptrees", "verify", str(again.output)]
     process = subprocess.Popen(
         [*run, "--data", configuration],
         env=environment,

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-PACKAGES = ("dpcore", "transforms", "pipelines")
+PACKAGES = ("dptrees.dpcore", "dptrees.transforms", "dptrees.pipelines")
 # Longer arguments and results are not looked at.
 _MOST_BYTES = 1 << 22
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
-from transforms import commit
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.transforms import commit
 
 KILLED = 77
 NONCE = bytes(range(16)).hex()

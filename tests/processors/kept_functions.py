@@ -173,7 +173,7 @@ PYARROW: Functions = {
 
 def _ours() -> Functions:
     """All functions of dpcore/arithmetic on arrays, and on a few floats of Python."""
-    from dpcore.arithmetic import angles, elementary, interpolation, normal, sums
+    from dptrees.dpcore.arithmetic import angles, elementary, interpolation, normal, sums
 
     probability = np.clip(POSITIVE / 4000, 1e-300, 1 - 1e-16)
     onto: dict[Any, Any] = {

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("dpcore", "transforms", "pipelines")
+PACKAGE = "dptrees"
 # Where powers of floats are the business.
-EXEMPT = "dpcore.arithmetic"
+EXEMPT = "dptrees.dpcore.arithmetic"
 # NumPy squares, inverts and roots arrays by operations that IEEE 754 rounds.
 _PLAIN_EXPONENTS = (-1, 0, 0.5, 1, 2)
 
@@ -119,7 +119,7 @@ class _Finder(PathFinder):
     def find_spec(
         cls, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        if fullname.split(".")[0] not in PACKAGES or fullname.startswith(EXEMPT):
+        if fullname.split(".")[0] != PACKAGE or fullname.startswith(EXEMPT):
             return None
         spec = super().find_spec(fullname, path, target)
         loader: Loader | None = spec.loader if spec else None
@@ -131,7 +131,7 @@ class _Finder(PathFinder):
 
 def watch() -> None:
     """From now on modules of the three packages are imported with their operators watched."""
-    already = [name for name in sys.modules if name.split(".")[0] in PACKAGES]
+    already = [name for name in sys.modules if name.split(".")[0] == PACKAGE]
     assert not already, f"imported before: {already}"
     builtins.__power__ = power  # type: ignore[attr-defined]
     builtins.__add_up__ = add_up  # type: ignore[attr-defined]

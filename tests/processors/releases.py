@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipelines.command import main
-from pipelines.configuration import load_configuration
-from pipelines.reporting import write_report
+from dptrees.pipelines.command import main
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.reporting import write_report
 from tests.golden import configurations as golden
 from tests.processors import extra
 from tests.releases.make import CONFIGURATIONS as OLD
@@ -62,7 +62,7 @@ def _by_steps(path: Path, folder: Path) -> None:
 
 def _in_memory(name: str, folder: Path) -> None:
     """Write the plan and the tables of a release in memory of `tests.transforms.every_kind`."""
-    from dpcore.noise.randomness import ReleaseKey
+    from dptrees.dpcore.noise.randomness import ReleaseKey
 
     plan = PLANS[name]()
     _write_plan(folder, plan.spec(), plan.digest)

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from tests.releases.rows import write_rows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -211,7 +211,7 @@ def make(name: str, project: Path) -> None:
 
 def _run(project: Path, place: Path, arguments: list[str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.command", *arguments],
+        [sys.executable, "-m", "dptrees", *arguments],
         env=os.environ | {"PYTHONPATH": str(project)},
         cwd=place,
         capture_output=True,

@@ -22,11 +22,11 @@ from scipy import stats
 
 from benchmarks import census
 from benchmarks.census import Blocks, EqualSplit, Method, PlannedMethod
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.planner import predicted_node_rmse
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Budget
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.planner import predicted_node_rmse
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.trees.irregular import IrregularTree
 
 EPSILON, RHO = census.BUDGETS
 RUNS = 20

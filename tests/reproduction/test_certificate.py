@@ -18,7 +18,7 @@ from benchmarks.certificate import (
     on_atoms,
     ratios,
 )
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 
 # One of four, with those where most is measured.
 CASES = {

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from benchmarks import make_country as country
 from benchmarks import scale
-from dpcore.hierarchy.leaves import universe_from_codes
-from transforms import counting
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+from dptrees.transforms import counting
 
 TINY = 0.001
 
@@ -283,6 +283,6 @@ def test_a_failed_release_reports_why(tmp_path: Path) -> None:
 
 def test_a_step_of_another_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "watch_steps", lambda watch: watch.begin(scale.HISTOGRAM))
-    monkeypatch.setattr("pipelines.command.main", lambda arguments: 0)
+    monkeypatch.setattr("dptrees.pipelines.command.main", lambda arguments: 0)
     with pytest.raises(SystemExit, match="after, report"):
         scale.watched_release("release.yaml")

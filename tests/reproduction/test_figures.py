@@ -35,12 +35,12 @@ from benchmarks.reproduction.simulation import (
     prefix_error,
     simulate,
 )
-from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Measure
-from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Consistency, Estimator, TreePlan
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 SIGMAS = 6.0
 RUNS = 600

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import relative_error as benchmark
-from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "relative-error.md"
 FIRST = benchmark.WORST[0]

@@ -13,8 +13,8 @@ from benchmarks.synthetic import __main__ as command
 from benchmarks.synthetic import classifier
 from benchmarks.synthetic.classifier import ALL, SIX, Measured
 from benchmarks.synthetic.table_generators import by_table, pure_budget, stated_budget
-from dpcore.marginals.shape import TableShape
-from dpcore.privacy.budget import Budget
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.privacy.budget import Budget
 
 SCORE = Measured(
     columns=SIX,

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.synthetic import machine_learning
 from benchmarks.synthetic.compared import GENERATORS
-from dpcore.arrays import Integers
+from dptrees.dpcore.arrays import Integers
 
 pytest.importorskip("sklearn", reason="scikit-learn is of the extra bench")
 

@@ -11,7 +11,7 @@ from scipy.stats import wasserstein_distance
 from benchmarks.synthetic import measures
 from benchmarks.synthetic.hierarchy import make_partition
 from benchmarks.synthetic.partition import Partition, whole_cube
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 SEEDS = range(8)
 

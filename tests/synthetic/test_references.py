@@ -12,7 +12,7 @@ from benchmarks.synthetic import bounds, grown_tree, measures, pmm_reference, so
 from benchmarks.synthetic.grown_tree import ExactCounts, Step, above_noise, everything, grow
 from benchmarks.synthetic.hierarchy import depth
 from benchmarks.synthetic.privhp_reference import NoisyCountMin, PrivHP, SketchSize
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 NO_NOISE = 1e12
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.sketches.shape import SketchKind
 
 
 def box_domain() -> HypercubeDomain:

@@ -12,26 +12,26 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.levels.planner import plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.place import Part
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.eager import release_table
-from transforms.key_reference import KeyReference
-from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 SECRET = bytes(range(7, 39))
@@ -172,8 +172,8 @@ def data(tmp_path: Path, rows: pa.Table) -> str:
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several splits a file and several batches a split."""
-    monkeypatch.setattr("transforms.readers.parquet_rows._SPLIT_ROWS", 1000)
-    monkeypatch.setattr("transforms.readers.parquet_rows._BATCH_ROWS", 300)
+    monkeypatch.setattr("dptrees.transforms.readers.parquet_rows._SPLIT_ROWS", 1000)
+    monkeypatch.setattr("dptrees.transforms.readers.parquet_rows._BATCH_ROWS", 300)
 
 
 @pytest.fixture

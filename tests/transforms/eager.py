@@ -11,15 +11,15 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import plan_manifest
-from dpcore.release.plan import ReleasePlan
-from transforms import bound, commit, count, draw, match, record, rounds
-from transforms.counting import SLOTS
-from transforms.key_reference import KeyReference
-from transforms.nonce import folder_nonce
-from transforms.readers.read import BALANCE
-from transforms.universe_file import share_universes
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import bound, commit, count, draw, match, record, rounds
+from dptrees.transforms.counting import SLOTS
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.nonce import folder_nonce
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.universe_file import share_universes
 
 MAIN = "main"
 # What a fault makes of all elements of a hand-over.

@@ -11,37 +11,44 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.factorised.candidate import WeightedSums
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.mean.workload import MeanWorkload
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.key_table import product_table
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
-from dpcore.rows.table_keys import TableKeys
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.selection.plan import SelectionPlan
-from dpcore.selection.question import SelectionQuestion
-from dpcore.series.temporal import TemporalTree
-from dpcore.sketches.shape import SketchKind
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Consistency, Estimator, TreePlan
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.key_table import product_table
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.selection.plan import SelectionPlan
+from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.series.temporal import TemporalTree
+from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
+from dptrees.transforms.layout import (
+    concluded_file,
+    parquet_bytes,
+    part_file,
+    planned_parts,
+    sha256,
+)
 from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.series_runs import series_plan
@@ -49,7 +56,6 @@ from tests.dpcore.threshold_questions import make_stated_plan, threshold_questio
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import NONCE, sparse_question
 from tests.transforms.table_questions import table_question
-from transforms.layout import concluded_file, parquet_bytes, part_file, planned_parts, sha256
 
 ROWS = random_rows(21, 900)
 ROWS = ROWS.append_column(

@@ -6,17 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.pruning import Pruning
-from dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.pruning import Pruning
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 from tests.dpcore.hierarchy_questions import leaf_counts
-from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 
 DELTA = Fraction(1, 10**4)
 NONCE = bytes(range(16))  # as in conftest

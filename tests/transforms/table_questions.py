@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.table.domain import TableDomain
-from dpcore.table.question import TableQuestion
-from dpcore.table.workload import TableWorkload
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.table.workload import TableWorkload
 
 
 def table_domain() -> TableDomain:

@@ -14,11 +14,15 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
 
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.unit import NullUnits
-from dpcore.release.in_memory import _bounded_increments
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import parse_configuration
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.release.in_memory import _bounded_increments
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.transforms import bound, count
+from dptrees.transforms.errors import ConservationError, InputError
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 from tests.dpcore.bounding.slow_choice import slow_choice
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import unit_releases
@@ -28,10 +32,6 @@ from tests.transforms.every_kind import ordered_question, tables_in_memory
 from tests.transforms.test_conservation import Planted, drop, repeat
 from tests.transforms.test_element_counts import Counts, counted  # noqa: F401 (a fixture)
 from tests.transforms.unit_releases import DROP, OWN, ROWS, person
-from transforms import bound, count
-from transforms.errors import ConservationError, InputError
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
 
 Released = Callable[..., dict[str, bytes]]
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sketches.shape import SketchKind
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.conftest import NONCE
@@ -75,8 +75,8 @@ def test_bundles_that_run_again(plan, tmp_path, run, release_files, expected, sm
 def test_another_order_other_files_and_sorted_counts(
     plan, tmp_path, run, release_files, expected, small_splits, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dpcore.hypercube.code_counts.BUFFERED_ROWS", 200)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.dpcore.hypercube.code_counts.BUFFERED_ROWS", 200)
     shuffled = ROWS.take(np.random.default_rng(2).permutation(ROWS.num_rows))
     run(plan, written(tmp_path, shuffled, 4), tmp_path / "out")
     assert tables(release_files(tmp_path / "out")) == expected

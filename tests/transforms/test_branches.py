@@ -11,25 +11,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.place import Place
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import TemporalTree
-from dpcore.trees.chunks import SPINE, branch_index
-from pipelines.hierarchy.chosen_nodes import _range_parts
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import TemporalTree
+from dptrees.dpcore.trees.chunks import SPINE, branch_index
+from dptrees.pipelines.hierarchy.chosen_nodes import _range_parts
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
 from tests.transforms.hierarchy_releases import NONCE, release_in_memory
 from tests.transforms.test_conservation import Planted, drop, repeat
-from transforms.errors import ConservationError
-from transforms.layout import part_names
 
 RNG = np.random.default_rng(8)
 LEAVES = np.sort(RNG.choice(6**4, 400, replace=False))
@@ -92,7 +92,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     counting, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if counting == "sorted":
-        monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
+        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
     run_steps(plan(), ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.release.plan import ReleasePlan
-from dpcore.series.temporal import TemporalTree
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.series.temporal import TemporalTree
+from dptrees.transforms import carry
+from dptrees.transforms.carry import Carry, SeriesError, carries, check_turn
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import run_folder
+from dptrees.transforms.readers.read import BALANCE
 from tests.dpcore.series_runs import series_plan
 from tests.transforms.eager import EagerRelease, outputs
 from tests.transforms.every_kind import ROWS, ordered_question
-from transforms import carry
-from transforms.carry import Carry, SeriesError, carries, check_turn
-from transforms.errors import ConservationError
-from transforms.key_reference import KeyReference
-from transforms.layout import run_folder
-from transforms.readers.read import BALANCE
 
 TEMPORAL = TemporalTree.from_fanout(4, 2)
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.questions.place import Part
-from dpcore.release.guarantee import manifest_checksum, plan_manifest
-from transforms.commit import CommitError, _by_part, _Commit, manifest_text
-from transforms.errors import ConservationError
-from transforms.files import TEMPORARY_SUFFIX
-from transforms.layout import Receipt, parquet_bytes, part_file, planned_parts, sha256
-from transforms.record import check_record
+from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.release.guarantee import manifest_checksum, plan_manifest
+from dptrees.transforms.commit import CommitError, _by_part, _Commit, manifest_text
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.files import TEMPORARY_SUFFIX
+from dptrees.transforms.layout import Receipt, parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.record import check_record
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_release_that_exists_is_left_as_it_is_by_another_version(
 ) -> None:
     run_steps(plan, rows, tmp_path / "out")
     before = release_files(tmp_path / "out")
-    monkeypatch.setattr("dpcore.release.guarantee.__version__", "2")
+    monkeypatch.setattr("dptrees.dpcore.release.guarantee.__version__", "2")
     run(plan, data, tmp_path / "out", repair=repair)
     assert release_files(tmp_path / "out") == before
 

@@ -10,11 +10,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
-from tests.transforms import every_kind
-from tests.transforms.conftest import NONCE
-from tests.transforms.eager import HAND_OVERS, EagerRelease, unchanged
-from transforms import commit, count, rounds
-from transforms.conservation import (
+from dptrees.transforms import commit, count, rounds
+from dptrees.transforms.conservation import (
     check_balance,
     check_digests,
     check_once,
@@ -22,8 +19,11 @@ from transforms.conservation import (
     tree_chunks,
     tree_rows,
 )
-from transforms.errors import ConservationError, sentence_in
-from transforms.readers import read
+from dptrees.transforms.errors import ConservationError, sentence_in
+from dptrees.transforms.readers import read
+from tests.transforms import every_kind
+from tests.transforms.conftest import NONCE
+from tests.transforms.eager import HAND_OVERS, EagerRelease, unchanged
 
 MAIN = None
 Change = Callable[[Any], list[Any]]
@@ -324,8 +324,8 @@ SORTED = [
 @pytest.mark.parametrize(("kind", "change", "buffered"), SORTED, ids=named)
 def test_sorted_counts(kind, change, buffered, attempt, monkeypatch) -> None:
     """Where known leaves do not fit memory, and leave before their bundle ends."""
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
         attempt(Planted("partial counts", change))
 

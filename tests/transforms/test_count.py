@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that
 
-from dpcore.questions.leaf_counts import merged_chunk, pack_dense
-from dpcore.rows.packing import unpack
+from dptrees.dpcore.questions.leaf_counts import merged_chunk, pack_dense
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.transforms.conservation import tree_chunks, tree_partials, tree_rows
+from dptrees.transforms.count import CountRows, _CountRows, _MergePlace
+from dptrees.transforms.readers.read import BALANCE
 from tests.memory import stays_below
 from tests.transforms.eager import MAIN, counted, grouped, outputs
-from transforms.conservation import tree_chunks, tree_partials, tree_rows
-from transforms.count import CountRows, _CountRows, _MergePlace
-from transforms.readers.read import BALANCE
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
@@ -44,8 +44,8 @@ def sum_counts(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[ob
 def test_partial_counts_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, many, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=chunk_leaves)
     rows = rows.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 15)
@@ -61,8 +61,8 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(
     make_plan, reference, monkeypatch
 ) -> None:
     """Not from how many of them are kept; and every element is counted in the balance."""
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
     kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
     mixed = np.full(1000, np.nan)
     mixed[::100] = 0.5

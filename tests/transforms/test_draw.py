@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpcore.rows.packing import pack
+from dptrees.dpcore.rows.packing import pack
+from dptrees.transforms.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.keyed import KeyedDoFn
+from dptrees.transforms.layout import Receipt
 from tests.transforms.eager import MAIN, outputs
-from transforms.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
-from transforms.errors import ConservationError
-from transforms.keyed import KeyedDoFn
-from transforms.layout import Receipt
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.configuration import load_configuration
+from dptrees.pipelines.configuration import load_configuration
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -64,7 +64,7 @@ def commanded(configuration: Path, tmp_path: Path, release_files, nonce: bytes) 
     """Makes the release by the command, in a process of its own, and returns its files."""
 
     def released(*options: str) -> dict[str, bytes]:
-        command = [sys.executable, "-m", "pipelines.command", "release", str(configuration)]
+        command = [sys.executable, "-m", "dptrees", "release", str(configuration)]
         command += ["--nonce", nonce.hex()]
         done = subprocess.run(
             [*command, *options],
@@ -127,7 +127,7 @@ def test_csv_for_parquet(plan, rows, run, tmp_path, release_files, drawn) -> Non
 def test_sparse_histograms_for_dense(
     plan, data, run, tmp_path, release_files, drawn, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
     run(plan, data, tmp_path / "sparse")
     assert release_files(tmp_path / "sparse") == drawn
 

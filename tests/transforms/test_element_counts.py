@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.hypercube import code_counts
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.hypercube import code_counts
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from tests.transforms.test_parted_release import parted, questions
 from tests.transforms.test_rounds import chosen
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 ELEMENT_COUNT = "beam:metric:element_count:v1"
@@ -97,8 +97,8 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
 @pytest.mark.parametrize("buffered", [2**23, 700])
 def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, buffered) -> None:
     """Also where counts leave before their bundle ends, and whatever matches no leaf."""
-    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     question = replace(questions(parted())[4], chunk_leaves=5)
     assert question.is_matched and question.domain.unknown == "other"
     plan = make_release_plan(question)
@@ -111,7 +111,7 @@ def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, bu
 @pytest.mark.parametrize("most", [2**21, 300])
 def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None:
     """Also where counts leave before their bundle ends: after so many rows, whatever they hold."""
-    monkeypatch.setattr("dpcore.selection.counter.MOST_ROWS", most)
+    monkeypatch.setattr("dptrees.dpcore.selection.counter.MOST_ROWS", most)
     plan = every_kind.PLANS["selection"]()
     columns = {"number": [3] * 2000, "race": ["x"] * 2000}
     first = counted(plan, pa.table(columns), "first")
@@ -134,7 +134,7 @@ def test_quantiles_in_rounds(counted) -> None:
 @pytest.mark.parametrize("buffered", [2**23, 700])
 def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
     """However their counts are held, also where codes leave before their bundle ends."""
-    monkeypatch.setattr("dpcore.hypercube.code_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.hypercube.code_counts.BUFFERED_ROWS", buffered)
     plan = make_release_plan(
         box_question("dense", holding=Holding.DENSE),
         box_question("sparse", holding=Holding.SPARSE),

@@ -4,11 +4,11 @@ import pickle
 
 import pytest
 
-from transforms.commit import CommitError
-from transforms.errors import ConservationError, InputError, ReleaseError, sentence_in
-from transforms.files import OutputError
-from transforms.key_reference import KeyReferenceError
-from transforms.record import RecordError
+from dptrees.transforms.commit import CommitError
+from dptrees.transforms.errors import ConservationError, InputError, ReleaseError, sentence_in
+from dptrees.transforms.files import OutputError
+from dptrees.transforms.key_reference import KeyReferenceError
+from dptrees.transforms.record import RecordError
 
 KINDS = [
     ReleaseError,

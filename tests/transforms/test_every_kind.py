@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.universe import Universe
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Counts, Drawn, Increments, Partial, Place
-from dpcore.questions.question import Question
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Counts, Drawn, Increments, Partial, Place
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from tests.transforms import every_kind
 from tests.transforms.every_kind import ROWS
 

@@ -6,9 +6,9 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from transforms.errors import InputError
-from transforms.existing_release import ExistingReleaseError, is_released
-from transforms.release import ReleaseTrees
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.existing_release import ExistingReleaseError, is_released
+from dptrees.transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
@@ -52,7 +52,7 @@ def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
 
 
 def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path, reference) -> None:
-    from pipelines.release_folder import ReleaseFolder
+    from dptrees.pipelines.release_folder import ReleaseFolder
 
     out = tmp_path / "out"
     with beam.Pipeline(RUNNER) as pipeline:

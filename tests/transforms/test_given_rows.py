@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from transforms.errors import InputError
-from transforms.given_rows import GivenRows, held, held_rows
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.given_rows import GivenRows, held, held_rows
 
 BATCHES = [pa.record_batch({"age": [30, 41]}), pa.record_batch({"age": [7]})]
 

@@ -15,12 +15,12 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.command import main
+from dptrees.pipelines.command import main
+from dptrees.transforms import files
+from dptrees.transforms.files import OutputError
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests import google_cloud
 from tests.transforms.test_object_store import NONCE, parquet, settings
-from transforms import files
-from transforms.files import OutputError
-from transforms.layout import INPUT_LIST_NAMES
 
 pytestmark = google_cloud.needed(server=True)
 OPTIONS = ("--project=test",)
@@ -28,7 +28,7 @@ OPTIONS = ("--project=test",)
 KILLED = """
 import os, signal
 from google.cloud.storage.fileio import BlobWriter
-from pipelines.command import main
+from dptrees.pipelines.command import main
 
 close, parts = BlobWriter.close, []
 

@@ -8,9 +8,9 @@ from apache_beam import coders
 from apache_beam.coders import Coder
 from apache_beam.portability import common_urns
 
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 from tests.engines.test_faults import STEPS
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
 
 
 def build_graph(plan, reference, data: str, output: str) -> tuple[Any, Any]:

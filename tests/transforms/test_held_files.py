@@ -2,9 +2,9 @@
 
 import pytest
 
-from transforms import files
-from transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
-from transforms.layout import sha256
+from dptrees.transforms import files
+from dptrees.transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
+from dptrees.transforms.layout import sha256
 
 FOLDER = f"{SCHEME}://test/out"
 

@@ -12,14 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.packing import unpack
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.transforms.conservation import tree_rows
+from dptrees.transforms.count import _MergePlace
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import universe_name
+from dptrees.transforms.readers.read import BALANCE
 from tests.dpcore.hierarchy_questions import (
     hierarchy_question,
     leaf_counts,
@@ -31,11 +36,6 @@ from tests.dpcore.hierarchy_questions import (
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 from tests.transforms.eager import summed as balances
 from tests.transforms.hierarchy_releases import release_in_memory
-from transforms.conservation import tree_rows
-from transforms.count import _MergePlace
-from transforms.key_reference import KeyReference
-from transforms.layout import universe_name
-from transforms.readers.read import BALANCE
 
 ROWS = random_rows(11, 2600)
 SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)
@@ -129,8 +129,8 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if chunks == 4:  # the other way to count, too
-        monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
-        monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
+        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+        monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run_steps(plan, ROWS, tmp_path / "out")
@@ -224,8 +224,8 @@ def summed(
 def test_dense_and_sparse_sums_are_exact(
     chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
     assert len(batches) == sum(sizes)
@@ -246,9 +246,9 @@ def test_sums_of_the_largest_bounds_do_not_overflow(reference) -> None:
 
 def test_a_plan_in_flight_is_small(tmp_path) -> None:
     """What every step carries: the place of the universe, not its leaves."""
-    from dpcore.hierarchy.domain import HierarchyDomain
-    from dpcore.hierarchy.leaves import universe_from_codes
-    from transforms.universe_file import share_universes
+    from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+    from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+    from dptrees.transforms.universe_file import share_universes
 
     universe = universe_from_codes(pa.array([f"{n:05d}" for n in range(50_000)]), (2, 3))
     domain = HierarchyDomain(universe=universe, columns=("code",))

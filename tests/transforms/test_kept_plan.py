@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from transforms.kept_plan import (
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
     check_kept,
@@ -18,7 +18,7 @@ from transforms.kept_plan import (
     kept_by,
     sweep_undrawn,
 )
-from transforms.layout import PLAN
+from dptrees.transforms.layout import PLAN
 
 REQUEST = {"release": "visits", "privacy": {"epsilon": "1"}}
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.source import LARGEST_MEASURED
-from dpcore.questions.leaf_counts import merged_chunk
-from dpcore.rows.packing import unpack
-from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
-from dpcore.trees.exact_sums import LARGEST_SUM
+from dptrees.dpcore.noise.source import LARGEST_MEASURED
+from dptrees.dpcore.questions.leaf_counts import merged_chunk
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
+from dptrees.dpcore.trees.exact_sums import LARGEST_SUM
+from dptrees.transforms.conservation import residue, tree_rows
+from dptrees.transforms.count import _CountRows, _MergePlace
+from dptrees.transforms.readers.read import BALANCE
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, make_release_plan
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
-from transforms.conservation import residue, tree_rows
-from transforms.count import _CountRows, _MergePlace
-from transforms.readers.read import BALANCE
 
 BOUND = LARGEST_BOUND
 SUMS = MeasureColumn(column="amount", lower=-BOUND, upper=BOUND)
@@ -104,11 +104,11 @@ def test_the_balance_holds_past_64_bits(sign, large_bundle, reference) -> None:
 
 
 def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
-    for module in ("dpcore.questions.leaf_counts", "transforms.count"):
+    for module in ("dptrees.dpcore.questions.leaf_counts", "dptrees.transforms.count"):
         monkeypatch.setattr(f"{module}.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):
-        monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
+        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
         found = outputs(counted(PLAN, [[rows, rows.slice(0, 0)]]))
         ((_, partials),) = grouped(found[MAIN])
         assert merged_chunk(len(CODES), partials).counts.tolist()[:2] == [8 * BOUND, 0]

@@ -12,12 +12,12 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.questions.place import UNITS, Part, ReleasedPart
-from dpcore.questions.tables import NODES
-from transforms import draw, metrics
-from transforms.layout import planned_parts
-from transforms.readers.read import ReadBatches
-from transforms.release import ReleaseTrees
+from dptrees.dpcore.questions.place import UNITS, Part, ReleasedPart
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.transforms import draw, metrics
+from dptrees.transforms.layout import planned_parts
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.release import ReleaseTrees
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from dpcore.noise.randomness import NONCE_BYTES
-from transforms.layout import NONCE
-from transforms.nonce import (
+from dptrees.dpcore.noise.randomness import NONCE_BYTES
+from dptrees.transforms.layout import NONCE
+from dptrees.transforms.nonce import (
     NonceError,
     folder_nonce,
     key_id_of_folder,

@@ -23,17 +23,17 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
-from pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.transforms import files
+from dptrees.transforms.errors import InputError, sentence_in
+from dptrees.transforms.files import OutputError
+from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.readers import parquet_rows
+from dptrees.transforms.readers.listing import match_files
+from dptrees.transforms.readers.read import open_file
 from tests.transforms.conftest import SECRET
-from transforms import files
-from transforms.errors import InputError, sentence_in
-from transforms.files import OutputError
-from transforms.layout import INPUT_LIST_NAMES
-from transforms.readers import parquet_rows
-from transforms.readers.listing import match_files
-from transforms.readers.read import open_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUCKET, OUTPUT = "mem://bucket", "mem://bucket/out"
@@ -438,7 +438,7 @@ REGION = "us-east-1"
 KILLED = """
 import os, signal
 import boto3.session
-from pipelines.command import main
+from dptrees.pipelines.command import main
 
 session = boto3.session.Session()
 boto3.session.Session = lambda: session

@@ -9,14 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.leaves import universe_from_code_blocks
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.universe import Universe
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.leaves import universe_from_code_blocks
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.transforms import files, universe_file
+from dptrees.transforms.conservation import ConservationError
+from dptrees.transforms.errors import ReleaseError, UniverseError
+from dptrees.transforms.layout import universe_name
+from dptrees.transforms.nonce import folder_nonce
+from dptrees.transforms.universe_file import share_universes, universe_files
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     CODES,
@@ -29,12 +35,6 @@ from tests.transforms.eager import SLOT_HAND_OVERS, EagerRelease
 from tests.transforms.hierarchy_releases import release_in_memory
 from tests.transforms.test_hierarchy_release import rows_in_two_files
 from tests.transforms.test_object_store import BUCKET, MemoryStore
-from transforms import files, universe_file
-from transforms.conservation import ConservationError
-from transforms.errors import ReleaseError, UniverseError
-from transforms.layout import universe_name
-from transforms.nonce import folder_nonce
-from transforms.universe_file import share_universes, universe_files
 
 ROWS = random_rows(5, 2600)
 # Unknown blocks of a known county, of an unknown one, and no text of digits.
@@ -52,10 +52,10 @@ LEVELS = ("state", "county", "block")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit below the leaves of the tests' universe, and parts of three leaves."""
-    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
-    monkeypatch.setattr("dpcore.rows.code_blocks._PART_CODES", 4)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr("dptrees.dpcore.rows.code_blocks._PART_CODES", 4)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     monkeypatch.setattr(universe_file, "_LOADED", {})
 
 
@@ -131,7 +131,7 @@ def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None
     (question,) = (replace(questions(parted())[2], chunk_leaves=5),)
     counter = question.counter(dense=True, choices=None)  # type: ignore[arg-type]
     assert [partial.place for partial in counter.take()] == list(question.places)
-    monkeypatch.setattr("dpcore.questions.slot_counts.MOST_SENT", 1)
+    monkeypatch.setattr("dptrees.dpcore.questions.slot_counts.MOST_SENT", 1)
     assert list(counter.take()) == []
 
 

@@ -12,11 +12,11 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms import preflight
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.preflight import LookAtWorkers, PreflightError, check_found
 from tests.transforms.conftest import LOCAL_RUNNER
-from transforms import preflight
-from transforms.key_reference import KeyReference
-from transforms.preflight import LookAtWorkers, PreflightError, check_found
 
 
 def looked(key: KeyReference) -> object:
@@ -64,5 +64,5 @@ def test_steps_are_named_and_not_sent(reference: KeyReference) -> None:
             sent.append(bz2.decompress(b64decode(payload.do_fn.payload)))
     assert len(sent) == 1
     named = [str(argument) for _, argument, _ in pickletools.genops(sent[0])]
-    assert "transforms.preflight" in named and "_Look" in named
+    assert "dptrees.transforms.preflight" in named and "_Look" in named
     assert not any("cloudpickle" in name or "CodeType" in name for name in named)

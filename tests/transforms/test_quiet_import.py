@@ -15,8 +15,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     "statement",
     [
-        "import transforms.release",
-        "import pipelines.querying, pipelines.running.job, pipelines.ledger.commands",
+        "import dptrees.transforms.release",
+        "import dptrees.pipelines.querying, dptrees.pipelines.running.job",
+        "import dptrees.pipelines.ledger.commands",
         "import dptrees; dptrees.plan({'privacy': {'epsilon': 1, 'neighbors': 'add_remove'}, "
         "'trees': [{'name': 'a', 'domain': {'column': 'x', 'lower': 0, 'upper': 8, 'cells': 8}}]})",
     ],

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.running.job import BEAMS_RUNNER
-from transforms.errors import sentence_in
-from transforms.readers.read import ReadBatches
-from transforms.record import RECORD, RecordError, check_record
-from transforms.release import ReleaseTrees
+from dptrees.pipelines.running.job import BEAMS_RUNNER
+from dptrees.transforms.errors import sentence_in
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.record import RECORD, RecordError, check_record
+from dptrees.transforms.release import ReleaseTrees
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 OTHER_DATA = "made from other data, with another key"

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.noise.source import combine_digests
-from transforms.errors import ConservationError, ReleaseError
-from transforms.nonce import NonceError, folder_nonce
-from transforms.record import SumDigests, _Record, pack_digest, unpack_digest
+from dptrees.dpcore.noise.source import combine_digests
+from dptrees.transforms.errors import ConservationError, ReleaseError
+from dptrees.transforms.nonce import NonceError, folder_nonce
+from dptrees.transforms.record import SumDigests, _Record, pack_digest, unpack_digest
 
 DIGESTS = st.lists(st.integers(0, 2**256 - 1), max_size=8)
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.release import ReleaseTrees
 from tests.transforms import every_kind
-from transforms.release import ReleaseTrees
 
 MANY_LEAVES = 2**17 + 2**13
 
@@ -77,8 +77,8 @@ def test_small_chunks_with_spines(
     small_splits,
 ) -> None:
     """By sorted counts, which leave before their bundle ends."""
-    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
+    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     assert all(question.forest.chunking.split_level > 0 for question in plan.questions)
     check(plan, data, rows, tmp_path, run, release_files, expected_files)

@@ -8,21 +8,21 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dpcore.exponential.question import ExponentialQuestion
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.ordered.make import NumberDomain
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.plan import ReleasePlan
-from dpcore.rows.keys import KeyList
-from pipelines.running.loop import LoopRunner
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.ordered.make import NumberDomain
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.pipelines.running.loop import LoopRunner
+from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.rounds import round_count
 from tests.transforms.conftest import NONCE
 from tests.transforms.eager import ROUND_HAND_OVERS, EagerRelease
 from tests.transforms.test_conservation import Planted, drop, repeat
-from transforms.errors import ConservationError
-from transforms.release import ReleaseTrees
-from transforms.rounds import round_count
 
 
 def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> ExponentialQuestion:

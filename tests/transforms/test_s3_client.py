@@ -9,9 +9,9 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 
-from transforms import files, s3_client
-from transforms.files import OutputError
-from transforms.passing import NO_ANSWER, may_pass
+from dptrees.transforms import files, s3_client
+from dptrees.transforms.files import OutputError
+from dptrees.transforms.passing import NO_ANSWER, may_pass
 
 boto3 = pytest.importorskip("boto3", reason="no boto3 to reach S3 with")
 

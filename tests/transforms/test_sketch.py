@@ -10,12 +10,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.sketches.prefixes import PrefixSketches
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.sketch import SketchCodes
 from tests.transforms.conftest import LOCAL_RUNNER
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.sketch import SketchCodes
 
 NAME = ("release", "tree")
 BITS = 12

@@ -10,23 +10,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Place
-from dpcore.release.plan import ReleasePlan
-from dpcore.sparse import question
-from dpcore.sparse.counter import SparseCounter
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sparse import question
+from dptrees.dpcore.sparse.counter import SparseCounter
+from dptrees.transforms.conservation import expected_balance, tree_chunks
+from dptrees.transforms.count import _DIGEST, _EmptyPlaces, _MergePlace
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.record import unpack_digest
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 from tests.transforms.hierarchy_releases import DELTA, release_in_memory, sparse_question
-from transforms.conservation import expected_balance, tree_chunks
-from transforms.count import _DIGEST, _EmptyPlaces, _MergePlace
-from transforms.readers.read import BALANCE
-from transforms.record import unpack_digest
 
 ROWS = random_rows(21, 2600)
 ROWS = ROWS.append_column(

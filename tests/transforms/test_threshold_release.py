@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms.hierarchy_releases import release_in_memory

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.hierarchy.universe_table import universe_from_table
+from dptrees.dpcore.hierarchy.universe_table import universe_from_table
+from dptrees.transforms import files, universe_file
+from dptrees.transforms.errors import UniverseError
+from dptrees.transforms.layout import sha256, universe_name
+from dptrees.transforms.universe_file import (
+    SharedUniverse,
+    share_universes,
+    universe_files,
+)
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     ROUTES,
@@ -21,19 +29,11 @@ from tests.dpcore.hierarchy_questions import (
     universe_domain,
 )
 from tests.transforms.test_object_store import BUCKET, MemoryStore
-from transforms import files, universe_file
-from transforms.errors import UniverseError
-from transforms.layout import sha256, universe_name
-from transforms.universe_file import (
-    SharedUniverse,
-    share_universes,
-    universe_files,
-)
 
 PROJECT = Path(__file__).resolve().parents[2]
 READ = """
 import pickle, sys
-from transforms import files
+from dptrees.transforms import files
 reads, read = [], files.read_bytes
 files.read_bytes = lambda path: reads.append(path) or read(path)
 plans = [pickle.loads(open(sys.argv[1], "rb").read()) for _ in range(3)]

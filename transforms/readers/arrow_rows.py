@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from transforms.readers.file_columns import FileColumns, described
-from transforms.readers.formats import reading
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.readers.file_columns import FileColumns, described
+from dptrees.transforms.readers.formats import reading
 
 COUNTS_ROWS = 0  # it would take all batches' heads
 WHOLE_BYTES = 0

@@ -18,11 +18,11 @@ import pyarrow as pa
 from apache_beam.typehints import row_type, typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
-from dpcore.release.plan import ReleasePlan
-from transforms.counting import in_window
-from transforms.errors import InputError
-from transforms.readers.file_columns import FileColumns, no_column
-from transforms.readers.read import BALANCE
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.counting import in_window
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.file_columns import FileColumns, no_column
+from dptrees.transforms.readers.read import BALANCE
 
 _WHERE = "the PCollection"
 _BATCH_ROWS = 2**16

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
 
 # Below it every whole number is a double of its own.
 _DOUBLES = 2**53

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from transforms.readers.csv_encodings import UTF_8, encoding_named
-from transforms.readers.csv_quotes import Marks
-from transforms.readers.csv_texts import PLAIN_TEXTS, CsvTexts
+from dptrees.transforms.readers.csv_encodings import UTF_8, encoding_named
+from dptrees.transforms.readers.csv_quotes import Marks
+from dptrees.transforms.readers.csv_texts import PLAIN_TEXTS, CsvTexts
 
 ROW_BYTES = 2**24
 # Arrow's batches are of a block, and the passes that separate rows fit a core's caches.

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from transforms.errors import InputError
-from transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
-from transforms.readers.file_columns import path_columns
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
+from dptrees.transforms.readers.file_columns import path_columns
 
 _SHOWN_NAMES = 20
 _LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way

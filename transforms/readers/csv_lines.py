@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transforms.readers.csv_encodings import is_utf8, not_utf8
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_quotes import line_ends
+from dptrees.transforms.readers.csv_encodings import is_utf8, not_utf8
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_quotes import line_ends
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 _LEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?[\r\n]*")

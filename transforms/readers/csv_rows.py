@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_encodings import UTF_8, as_utf8
-from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
-from transforms.readers.csv_header import column_names, parse_options
-from transforms.readers.csv_lines import MalformedRow, well_formed_rows
-from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import path_columns, path_constants, repeated
-from transforms.readers.formats import reading
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_encodings import UTF_8, as_utf8
+from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
+from dptrees.transforms.readers.csv_header import column_names, parse_options
+from dptrees.transforms.readers.csv_lines import MalformedRow, well_formed_rows
+from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.file_columns import path_columns, path_constants, repeated
+from dptrees.transforms.readers.formats import reading
 
 COUNTS_ROWS = 0
 # Its beginning says how it is read.

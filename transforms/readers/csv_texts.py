@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from transforms.readers.csv_dates import DateFormat
+from dptrees.transforms.readers.csv_dates import DateFormat
 
 # Separators of groups of three digits in a number, and the characters accepted for each.
 THOUSANDS = {",": ",", ".": ".", " ": " \u00a0\u202f", "'": "'\u2019", "_": "_"}

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.readers.csv_dates import moments
-from transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
+from dptrees.transforms.readers.csv_dates import moments
+from dptrees.transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
 # Strings that are surely values; of the others those that may be, few in most files, are tried one
 # by one.

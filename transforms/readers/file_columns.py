@@ -15,11 +15,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.bounding.unit_ids import check_unit_types
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_values import typed
+from dptrees.dpcore.bounding.unit_ids import check_unit_types
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_values import typed
 
 # What becomes of a column that a file does not have: it is refused, or all its values are null.
 MISSING_COLUMN = ("fail", "null")

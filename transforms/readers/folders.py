@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from transforms.files import is_local, join
+from dptrees.transforms.files import is_local, join
 
 _ALL = re.compile(r"\*+")
 _WILDCARD = re.compile(r"[*?[]")

@@ -11,9 +11,9 @@ from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.passing import may_pass, not_now
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.passing import may_pass, not_now
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 
@@ -66,7 +66,7 @@ def find_reader(format: str) -> Reader:
     >>> find_reader("parquet").COUNTS_ROWS
     1
     """
-    return cast(Reader, import_module(f"transforms.readers.{format}_rows"))
+    return cast(Reader, import_module(f"dptrees.transforms.readers.{format}_rows"))
 
 
 def format_of_names(paths: Sequence[str]) -> str:
@@ -96,7 +96,7 @@ def reading(path: str, otherwise: str) -> Iterator[None]:
     >>> with reading("a.csv", "is not a CSV file"):
     ...     raise pa.ArrowInvalid("a value")
     Traceback (most recent call last):
-    transforms.errors.InputError: <dptrees: input: a.csv is not a CSV file, or is damaged or cut ...
+    dptrees.transforms.errors.InputError: <dptrees: input: a.csv is not a CSV file, or is ...
     """
     try:
         yield

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from transforms.errors import InputError
-from transforms.files import is_local
-from transforms.passing import may_pass, not_now
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.files import is_local
+from dptrees.transforms.passing import may_pass, not_now
 
 # Beam converts an object's time with the local time zone, and may be off by an hour in summer: two
 # processes in different zones disagree by that, and about nothing else.

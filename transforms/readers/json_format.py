@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transforms.readers.csv_format import BLOCK_BYTES, POLICIES, ROW_BYTES
+from dptrees.transforms.readers.csv_format import BLOCK_BYTES, POLICIES, ROW_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from transforms.readers.csv_encodings import is_utf8
+from dptrees.transforms.readers.csv_encodings import is_utf8
 
 _OPEN, _CLOSE, _LIST, _RETURN = b"{}[\r"
 _DOUBTFUL = (b"\\ud", b"\\uD", b"NaN", b"Inf")

@@ -14,16 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.privacy.unit import NullUnits
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_format import ROW_BYTES
-from transforms.readers.csv_values import typed
-from transforms.readers.file_columns import path_columns, path_constants, repeated
-from transforms.readers.formats import reading
-from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
-from transforms.readers.json_objects import MalformedLine, Objects, names_in
+from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_format import ROW_BYTES
+from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.file_columns import path_columns, path_constants, repeated
+from dptrees.transforms.readers.formats import reading
+from dptrees.transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
+from dptrees.transforms.readers.json_objects import MalformedLine, Objects, names_in
 
 COUNTS_ROWS = 0
 # Its beginning says how it is read.

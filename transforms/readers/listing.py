@@ -10,13 +10,13 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from transforms import files
-from transforms.errors import InputError
-from transforms.files import failure_reason, is_local
-from transforms.passing import may_pass
-from transforms.readers.arrival import AT_ONCE, Arrival
-from transforms.readers.file_columns import path_columns
-from transforms.readers.folders import (
+from dptrees.transforms import files
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.files import failure_reason, is_local
+from dptrees.transforms.passing import may_pass
+from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
+from dptrees.transforms.readers.file_columns import path_columns
+from dptrees.transforms.readers.folders import (
     all_below,
     folders_above,
     has_temporary,
@@ -24,7 +24,7 @@ from transforms.readers.folders import (
     may_name_folder,
     names_folder,
 )
-from transforms.readers.input_file import InputFile, listed
+from dptrees.transforms.readers.input_file import InputFile, listed
 
 
 @dataclass(kw_only=True)

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.readers.file_columns import FileColumns, described
-from transforms.readers.formats import reading
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.file_columns import FileColumns, described
+from dptrees.transforms.readers.formats import reading
 
 # Whether a file states its number of rows before they are read.
 COUNTS_ROWS = 1

@@ -15,17 +15,17 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.release.plan import ReleasePlan
-from transforms.conservation import residue
-from transforms.errors import InputError
-from transforms.files import failure_reason, is_local
-from transforms.metrics import SPLITS_READ, advance
-from transforms.passing import may_pass
-from transforms.readers.file_columns import path_columns
-from transforms.readers.formats import find_reader
-from transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
-from transforms.readers.listing import list_files
-from transforms.readers.sealed_list import SealedList
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import residue
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.files import failure_reason, is_local
+from dptrees.transforms.metrics import SPLITS_READ, advance
+from dptrees.transforms.passing import may_pass
+from dptrees.transforms.readers.file_columns import path_columns
+from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
+from dptrees.transforms.readers.listing import list_files
+from dptrees.transforms.readers.sealed_list import SealedList
 
 BALANCE = "balance"
 _BYTES = "bytes of files"

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from transforms import files
-from transforms.errors import InputError, ReleaseError
-from transforms.key_reference import KeyReference
-from transforms.layout import input_list_name
-from transforms.readers.input_file import InputFile, total_size
+from dptrees.transforms import files
+from dptrees.transforms.errors import InputError, ReleaseError
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import input_list_name
+from dptrees.transforms.readers.input_file import InputFile, total_size
 
 # A shard of so many names takes some 3 MB of memory.
 _SHARD_FILES = 10_000

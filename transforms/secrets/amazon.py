@@ -8,8 +8,8 @@ kms:Decrypt where its key is one of your own.
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from transforms.passing import may_pass
-from transforms.secrets.scheme import Scheme, SecretError
+from dptrees.transforms.passing import may_pass
+from dptrees.transforms.secrets.scheme import Scheme, SecretError
 
 _REASONS = {
     "ResourceNotFoundException": "there is no such secret, or no such version of it",

@@ -6,8 +6,8 @@ roles/secretmanager.secretAccessor on the secret, and nothing else of it.
 
 from typing import Any
 
-from transforms.passing import may_pass
-from transforms.secrets.scheme import Scheme, SecretError
+from dptrees.transforms.passing import may_pass
+from dptrees.transforms.secrets.scheme import Scheme, SecretError
 
 _SECONDS = 30
 # By names of classes of google.api_core and google.auth.

@@ -9,8 +9,8 @@ root, if it is a group of this process and the file lies on such a mount; nobody
 import os
 import stat
 
-from transforms.key_ring import LARGEST_TEXT
-from transforms.secrets.scheme import Scheme, SecretError
+from dptrees.transforms.key_ring import LARGEST_TEXT
+from dptrees.transforms.secrets.scheme import Scheme, SecretError
 
 _MOUNTS = "/proc/self/mountinfo"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from transforms.errors import ReleaseError
+from dptrees.transforms.errors import ReleaseError
 
 
 class SecretError(ReleaseError):

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 
-from transforms.secrets.amazon import AMAZON
-from transforms.secrets.google import GOOGLE
-from transforms.secrets.private_file import FILE
-from transforms.secrets.scheme import Scheme, SecretError
+from dptrees.transforms.secrets.amazon import AMAZON
+from dptrees.transforms.secrets.google import GOOGLE
+from dptrees.transforms.secrets.private_file import FILE
+from dptrees.transforms.secrets.scheme import Scheme, SecretError
 
 
 def _variable(reference: str, name: str) -> str:

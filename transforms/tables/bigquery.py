@@ -13,8 +13,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from transforms.errors import InputError
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table, version_timestamp
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.table import (
+    UNKNOWN_ROWS,
+    TableSplit,
+    reading_table,
+    version_timestamp,
+)
 
 _MOST_STREAMS = 256
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from transforms.errors import InputError
-from transforms.tables.table import (
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.table import (
     UNKNOWN_ROWS,
     TableSplit,
     reading_table,

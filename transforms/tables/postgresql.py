@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from transforms.errors import InputError
-from transforms.secrets.private_file import read_private_file
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.secrets.private_file import read_private_file
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table
 
 _NAME = "input.connection"
 # All that libpq takes for a URL; it takes other strings for settings. It may name several servers.

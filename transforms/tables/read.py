@@ -12,13 +12,13 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.metrics import SPLITS_READ, advance
-from transforms.readers.column_types import number_columns
-from transforms.readers.file_columns import FileColumns
-from transforms.readers.read import BALANCE
-from transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.metrics import SPLITS_READ, advance
+from dptrees.transforms.readers.column_types import number_columns
+from dptrees.transforms.readers.file_columns import FileColumns
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit
 
 # Batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17

@@ -11,8 +11,8 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from transforms.errors import InputError, ReleaseError
-from transforms.passing import may_pass, system_reason
+from dptrees.transforms.errors import InputError, ReleaseError
+from dptrees.transforms.passing import may_pass, system_reason
 
 TABLES = ("iceberg", "delta", "postgresql", "bigquery")
 
@@ -156,7 +156,7 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
     >>> with reading_table("the Delta table visits", "delta"):
     ...     raise ValueError("cannot cast 'Smith, John'")
     Traceback (most recent call last):
-    transforms.errors.InputError: <dptrees: input: the Delta table visits cannot be read (Value...
+    dptrees.transforms.errors.InputError: <dptrees: input: the Delta table visits cannot be read ...
     """
     try:
         yield

@@ -10,21 +10,21 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpcore.adaptive.averaging import (
+from dptrees.dpcore.adaptive.averaging import (
     Average,
     Explained,
     average_down,
     explain_leaf,
     explain_parents,
 )
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.arrays import Floats, Integers
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.setting import TreeSetting
 from tests.dpcore.adaptive_trees import random_adaptive_plan, solve_adaptive, source
 
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))

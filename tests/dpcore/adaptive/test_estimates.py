@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
-from dpcore.arrays import Floats, Integers
-from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.uniform.setting import TreeSetting
 from tests.dpcore.adaptive_trees import Solved, solve_adaptive, source
 
 RELEASES = 4000

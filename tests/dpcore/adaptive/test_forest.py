@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.adaptive import drawing
-from dpcore.adaptive.drawn import DrawnTree
-from dpcore.adaptive.drawn_trees import DrawnTrees
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import level_fanouts
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.shape import Shape
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.adaptive import drawing
+from dptrees.dpcore.adaptive.drawn import DrawnTree
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTrees
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.solving import level_fanouts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.adaptive_trees import (
     LEVELS,
     PREFIXES,

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.adaptive.forest import AdaptiveForest
-from dpcore.adaptive.hierarchy_planner import (
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.hierarchy_planner import (
     is_worth_it,
     modelled_errors,
     plan_adaptive_hierarchy,
 )
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import predicted_level_rmse, with_best_shares
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.exact_sums import level_sums
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_best_shares
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.trees.irregular import IrregularTree
 from tests.dpcore.adaptive_trees import solve_adaptive, source
 from tests.dpcore.irregular_trees import rhode_island
 

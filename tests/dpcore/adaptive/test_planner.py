@@ -9,18 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.adaptive.holders import spread_ends
-from dpcore.adaptive.planner import (
+from dptrees.dpcore.adaptive.holders import spread_ends
+from dptrees.dpcore.adaptive.planner import (
     most_rows,
     plan_adaptive,
     rows_in_noise,
     rule_fanouts,
     with_rule,
 )
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.irregular import IrregularTree
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.uniform.setting import TreeSetting
 from tests.dpcore.units import bounded_unit
 
 

@@ -7,9 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arithmetic import convolutions
-from dpcore.arithmetic.convolutions import integer_series_product, later_terms, series_product
-from dpcore.arrays import Floats
+from dptrees.dpcore.arithmetic import convolutions
+from dptrees.dpcore.arithmetic.convolutions import (
+    integer_series_product,
+    later_terms,
+    series_product,
+)
+from dptrees.dpcore.arrays import Floats
 
 SIZES = (1, 2, 3, 16, 37)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpcore.arithmetic.angles import cos, sin, sinc
-from dpcore.arithmetic.elementary import (
+from dptrees.dpcore.arithmetic.angles import cos, sin, sinc
+from dptrees.dpcore.arithmetic.elementary import (
     cube_root,
     exp,
     exp2,
@@ -26,7 +26,7 @@ from dpcore.arithmetic.elementary import (
     sinh,
     tanh,
 )
-from dpcore.arithmetic.normal import (
+from dptrees.dpcore.arithmetic.normal import (
     erfc,
     erfcx,
     log_normal_cdf,
@@ -34,7 +34,7 @@ from dpcore.arithmetic.normal import (
     normal_quantile,
     normal_quantiles,
 )
-from dpcore.arrays import Floats
+from dptrees.dpcore.arrays import Floats
 
 Exact = Callable[[Decimal], Decimal]
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.arithmetic.path_roots import path_root_diagonal
-from dpcore.arithmetic.square_roots import decided_rounding, rounded_root_diagonal, square_root
-from dpcore.arrays import Floats
-from dpcore.factorised.optimum import optimal_weights, prefix_gram, weighted_gram
+from dptrees.dpcore.arithmetic.path_roots import path_root_diagonal
+from dptrees.dpcore.arithmetic.square_roots import (
+    decided_rounding,
+    rounded_root_diagonal,
+    square_root,
+)
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram, weighted_gram
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 17, 300])

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arithmetic.square_roots import (
+from dptrees.dpcore.arithmetic.square_roots import (
     Corrected,
     cholesky_factor,
     rough_factor,
     rounded_root_diagonal,
     square_root,
 )
-from dpcore.arrays import Floats
-from dpcore.factorised.optimum import prefix_gram
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.factorised.optimum import prefix_gram
 
 Numbers = list[list[Decimal]]
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arithmetic.interpolation import interpolated
-from dpcore.arithmetic.sums import (
+from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.sums import (
     binary_exponent,
     decimal_exponent,
     dot,

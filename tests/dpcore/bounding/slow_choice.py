@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 
 Row = tuple[Any, Any, int]  # unit, cell, value
 MASK = 2**64 - 1

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.bounding import choice as choice_module
-from dpcore.bounding.choice import RowBounds, RowChoice
-from dpcore.bounding.runs import Form, UnitRuns
-from dpcore.bounding.unit_ids import UnitIds
-from dpcore.bounding.unit_rows import TreeBounding
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import Increments, RowIncrements
+from dptrees.dpcore.bounding import choice as choice_module
+from dptrees.dpcore.bounding.choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding.runs import Form, UnitRuns
+from dptrees.dpcore.bounding.unit_ids import UnitIds
+from dptrees.dpcore.bounding.unit_rows import TreeBounding
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.place import Increments, RowIncrements
 from tests.dpcore.bounding.slow_choice import Row, slow_choice
 from tests.memory import stays_below
 

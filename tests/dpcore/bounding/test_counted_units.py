@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.noise.randomness import ReleaseKey
 
 KEY = ReleaseKey(bytes(32))
 # Few first halves, so that several units share one.

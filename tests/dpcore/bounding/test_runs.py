@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.bounding.choice import _smallest
-from dpcore.bounding.runs import distinct_units
+from dptrees.dpcore.bounding.choice import _smallest
+from dptrees.dpcore.bounding.runs import distinct_units
 
 RANDOM = np.random.default_rng(4)
 HALVES = {

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.bounding.unit_ids import check_unit_types
-from dpcore.bounding.unit_values import declared_values
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import NullUnits, PrivacyUnit, UnitType
-from dpcore.refusal import Refusal
+from dptrees.dpcore.bounding.unit_ids import check_unit_types
+from dptrees.dpcore.bounding.unit_values import declared_values
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit, UnitType
+from dptrees.dpcore.refusal import Refusal
 
 INTEGER, TEXT = UnitType.INTEGER, UnitType.TEXT
 

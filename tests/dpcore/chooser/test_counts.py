@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from dpcore.adaptive.candidate import AdaptiveTree
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Noise, ReleaseTerms, Share
-from dpcore.rows.keys import KeyList
-from dpcore.uniform.plan import Consistency
+from dptrees.dpcore.adaptive.candidate import AdaptiveTree
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.uniform.plan import Consistency
 
 PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
@@ -92,7 +92,9 @@ def test_few_rows_are_reported_by_the_scale_of_the_noise() -> None:
 
 def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     # Which plan counts get is of no matter here, and its search takes long.
-    monkeypatch.setattr("dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best)
+    monkeypatch.setattr(
+        "dptrees.dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best
+    )
     beside = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
     for workload, terms in (
         (counts(450), TERMS),
@@ -108,7 +110,9 @@ def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tree_too_large_to_be_read_whole_has_whole_levels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best)
+    monkeypatch.setattr(
+        "dptrees.dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best
+    )
     most = 2**22
     assert isinstance(planned(counts(None, cells=most), PURE).mechanism, AdaptiveMechanism)
     assert isinstance(planned(counts(None, cells=most + 1), PURE).mechanism, UniformMechanism)

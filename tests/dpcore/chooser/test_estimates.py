@@ -6,19 +6,19 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.composition import Guarantee, plan_release
-from dpcore.rows.keys import KeyList
-from dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
 
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)

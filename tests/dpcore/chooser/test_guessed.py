@@ -7,19 +7,19 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.adaptive.candidate import AdaptiveTree
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.exponential.question import ExponentialQuestion
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.rows.keys import KeyList
+from dptrees.dpcore.adaptive.candidate import AdaptiveTree
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.rows.keys import KeyList
 
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)

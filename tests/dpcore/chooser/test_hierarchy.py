@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.chooser.choice import MechanismChoice
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.refusal import Refusal
-from dpcore.trees.chunks import CHUNK_LEAVES
+from dptrees.dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.chooser.choice import MechanismChoice
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from tests.dpcore.adaptive_hierarchies import DOMAIN
 
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)

@@ -17,21 +17,21 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.plan import DistinctPlan
-from dpcore.distinct.question import DistinctQuestion
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.sensitivity import distinct_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.refusal import Refusal
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.plan import DistinctPlan
+from dptrees.dpcore.distinct.question import DistinctQuestion
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
 
 KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.errors.law import ErrorLaw
-from dpcore.errors.merged_law import MergedLaw
-from dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.errors.merged_law import MergedLaw
+from dptrees.dpcore.noise.laws import DiscreteLaplace
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpcore.errors.relative import (
+from dptrees.dpcore.errors.relative import (
     alpha_mrmse,
     alpha_rmse,
     gaussian_alpha_rmse,
@@ -21,9 +21,9 @@ from dpcore.errors.relative import (
     relative_error_bound,
     smoothed_relative_error,
 )
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 
 LAWS: list[NoiseLaw] = [
     DiscreteLaplace(scale=Fraction(1, 2)),

@@ -11,12 +11,12 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.audit.choice_laws import flip_law, weight_law
-from dpcore.arrays import Floats
-from dpcore.exponential import choosing, intervals, places, rounds
-from dpcore.exponential.choice import Chosen
-from dpcore.exponential.choosing import ChosenQuantiles
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.exponential import choosing, intervals, places, rounds
+from dptrees.dpcore.exponential.choice import Chosen
+from dptrees.dpcore.exponential.choosing import ChosenQuantiles
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.noise.randomness import RandomStream
 
 # Places of a cell where a quantile parts the rows: as few as may show a fault.
 STEPS, DOUBLINGS = 2, 1

@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.exponential.better import is_better
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.exponential.better import is_better
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 
 def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> ExponentialPlan:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.exponential.choice import Chosen, flipped, part_by_mass, uniform_below, weighed
-from dpcore.noise.randomness import RandomStream, public_stream
+from dptrees.dpcore.exponential.choice import Chosen, flipped, part_by_mass, uniform_below, weighed
+from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from tests.dpcore.exponential.enumerated_law import flip_law, weight_law
 
 WEIGHTS = np.array([0.5, 1.0, 2.0**-60, 0.125, 1.0, 0.7])

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.exponential.places import STEPS, _below, _parts, _turns
-from dpcore.exponential.plan import _LEAST_RATE
-from dpcore.exponential.ranks import LARGEST_OF_PLACES
-from dpcore.exponential.weights import ERROR, FLOOR
+from dptrees.dpcore.exponential.places import STEPS, _below, _parts, _turns
+from dptrees.dpcore.exponential.plan import _LEAST_RATE
+from dptrees.dpcore.exponential.ranks import LARGEST_OF_PLACES
+from dptrees.dpcore.exponential.weights import ERROR, FLOOR
 
 
 def off(rate: Fraction, rows: int) -> float:

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 
 
 @pytest.mark.parametrize("measure", Measure)

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.exponential import rounds
-from dpcore.exponential.choosing import ChosenQuantiles, QuantileGap
-from dpcore.exponential.forest import ExponentialForest
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.question import MOST_CELLS
-from dpcore.exponential.rounds import ChunkRequest, answered, next_request, read_request
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.refusal import Refusal
-from dpcore.rows import packing
+from dptrees.dpcore.exponential import rounds
+from dptrees.dpcore.exponential.choosing import ChosenQuantiles, QuantileGap
+from dptrees.dpcore.exponential.forest import ExponentialForest
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.question import MOST_CELLS
+from dptrees.dpcore.exponential.rounds import ChunkRequest, answered, next_request, read_request
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows import packing
 from tests.dpcore.exponential.enumerated_law import enumerated_law
 from tests.dpcore.exponential.test_question import (
     CELLS,

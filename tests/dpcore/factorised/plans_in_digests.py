@@ -15,13 +15,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpcore.arithmetic.square_roots import rough_factor
-from dpcore.arrays import Floats
-from dpcore.factorised.optimum import prefix_gram
-from dpcore.factorised.planner import plan_strategy
-from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.arithmetic.square_roots import rough_factor
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.factorised.optimum import prefix_gram
+from dptrees.dpcore.factorised.planner import plan_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
 
 READS = (
     Read(kind="cdf"),

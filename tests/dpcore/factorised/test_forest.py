@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised.errors import FactorizedErrors
-from dpcore.factorised.forest import FactorizedForest
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.planner import best_strategy, listed_tree
-from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.noise.laws import DiscreteGaussian, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.forest import PrefixSolution
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.errors import FactorizedErrors
+from dptrees.dpcore.factorised.forest import FactorizedForest
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.planner import best_strategy, listed_tree
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.noise.laws import DiscreteGaussian, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.forest import PrefixSolution
 
 CELLS, COPIES = 37, 4000
 FALSE_ALARM = 1e-6

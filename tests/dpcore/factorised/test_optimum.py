@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.factorised.optimum import optimal_weights, prefix_gram, range_gram, rank_gram
-from dpcore.factorised.read import Read
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram, range_gram, rank_gram
+from dptrees.dpcore.factorised.read import Read
 
 
 def information(gram: Floats, weights: Floats) -> Floats:

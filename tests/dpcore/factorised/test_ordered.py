@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.arrays import Integers
-from dpcore.factorised.candidate import WeightedSums
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.planner import predicted_cdf_rmse
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain, KeyList
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import Noise, ReleaseTerms, Share, Way
-from dpcore.refusal import Refusal
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.release.release import ReleaseReader
-from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
-from dpcore.uniform.plan import Consistency
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share, Way
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.plan import Consistency
 from tests.dpcore.mechanisms import changed
 
 CELLS = 60

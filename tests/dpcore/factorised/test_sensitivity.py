@@ -10,15 +10,15 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from dpcore.arrays import Integers
-from dpcore.factorised.planner import best_strategy
-from dpcore.factorised.read import Read
-from dpcore.factorised.sensitivity import strategy_law, strategy_sensitivity
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.factorised.planner import best_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.sensitivity import strategy_law, strategy_sensitivity
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 
 STRATEGIES = [
     ToeplitzStrategy.from_size(3),

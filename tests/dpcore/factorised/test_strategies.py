@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.arithmetic.square_roots import rough_factor
-from dpcore.arrays import Floats, Integers
-from dpcore.factorised import dense
-from dpcore.factorised.dense import DenseStrategy
-from dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
-from dpcore.factorised.read import Read
-from dpcore.factorised.strategy import MatrixStrategy
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.refusal import MatrixError
+from dptrees.dpcore.arithmetic.square_roots import rough_factor
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised import dense
+from dptrees.dpcore.factorised.dense import DenseStrategy
+from dptrees.dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategy import MatrixStrategy
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.refusal import MatrixError
 
 CDF = Read(kind="cdf")
 SIZES = (1, 2, 3, 17, 64, 100)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.columns import column_readers
-from dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.columns import column_readers
+from dptrees.dpcore.hierarchy.universe import Universe
 from tests.dpcore.universe_reference import check_restored, check_universe
 
 UNITS = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
 )
-from dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.universe import Universe
 from tests.dpcore.hierarchy_rows import (
     CODED,
     DAYS,

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
-from dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
+from dptrees.dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_paths,
+)
+from dptrees.dpcore.hierarchy.universe import Universe
 from tests.dpcore.hierarchy_rows import (
     CODED,
     DAYS,

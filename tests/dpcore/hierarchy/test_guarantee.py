@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import add_noise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.release.in_memory import release_counts
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import add_noise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 
 Array = np.ndarray[Any, Any]
@@ -122,7 +122,7 @@ def test_planted_errors_are_found_at_every_node(
 ) -> None:
     """Noise of variance 30 % too small or less (of the scale, for Laplace noise)."""
     question, counts = many_trees(form, measure, kind, unit)
-    draw = "dpcore.irregular.forest.add_noise"
+    draw = "dptrees.dpcore.irregular.forest.add_noise"
     monkeypatch.setattr(draw, lambda law, *rest: add_noise(scaled(law, PLANTED[planted]), *rest))
     errors, stated, _ = measure_errors(question, counts)
     assert squared_error_z(errors, stated).max() < -limit(errors.shape[1])

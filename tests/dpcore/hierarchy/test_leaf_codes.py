@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy import leaf_codes
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
+from dptrees.dpcore.hierarchy import leaf_codes
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
 
 
 def test_labels_sort_as_their_type_does() -> None:

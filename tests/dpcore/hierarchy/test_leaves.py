@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import MAX_DEPTH
+from dptrees.dpcore.hierarchy.universe import MAX_DEPTH
 from tests.dpcore.universe_reference import Leaf, check_universe
 
 LABEL = st.text("ab/\\ é10", min_size=1, max_size=3)

@@ -12,18 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
-from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
-from dpcore.hierarchy.universe import Universe
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.release.plan import plan_from_spec
-from dpcore.rows.keys import KeyList
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     BUSHY,
@@ -182,7 +182,7 @@ def test_widths_that_were_computed_travel_along(monkeypatch: pytest.MonkeyPatch)
     question = hierarchy_question(name="once")
     widths = question.widths
     travelled = pickle.dumps(question)
-    monkeypatch.setattr("dpcore.levels.irregular.irregular_widths", None)
+    monkeypatch.setattr("dptrees.dpcore.levels.irregular.irregular_widths", None)
     assert pickle.loads(travelled).widths == widths
 
 

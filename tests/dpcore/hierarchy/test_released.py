@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.irregular.widths import irregular_widths
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.release.in_memory import release_counts
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.irregular.widths import irregular_widths
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
     hierarchy_question,

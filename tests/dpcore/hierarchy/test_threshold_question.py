@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
-from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.hierarchy.universe import Universe
-from dpcore.levels.thresholds import ThresholdMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import plan_from_spec
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.keys import KeyList
-from dpcore.thresholds.forest import ThresholdIntervals
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.thresholds.forest import ThresholdIntervals
 from tests.dpcore.hierarchy_questions import (
     UNIVERSES,
     all_nodes,

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.hierarchy.universe import Universe
 from tests.dpcore.universe_reference import check_restored, fleet
 
 

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.parts import ReleasedPartition, Sides
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.parts import ReleasedPartition, Sides
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
 
 KEY = ReleaseKey(bytes(range(32)))
 # A level's noise of this budget is 0 in all of 2^64 draws.

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree
-from dpcore.partitions.tree import Nodes
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.hypercube.intervals import interval, standard_margin
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
+from dptrees.dpcore.partitions.mechanism import EstimatedTree
+from dptrees.dpcore.partitions.tree import Nodes
+from dptrees.dpcore.privacy.budget import Measure
 from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question
 
 FALSE_ALARM = 1e-6

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.refusal import Refusal
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.date import DateDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.refusal import Refusal
 
 
 def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:

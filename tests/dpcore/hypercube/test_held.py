@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube.code_counts import (
+from dptrees.dpcore.hypercube.code_counts import (
     BUFFERED_ROWS,
     DenseCodeCounter,
     SortedCodeCounter,
 )
-from dpcore.hypercube.level_tables import COUNTERS, HeldTables
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.partitions.plan import Holding
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Increments, Place
-from dpcore.rows.packing import unpack
-from dpcore.sketches.shape import SketchKind
-from dpcore.sketches.table import update
+from dptrees.dpcore.hypercube.level_tables import COUNTERS, HeldTables
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Increments, Place
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.sketches.table import update
 from tests.dpcore.hypercube.boxes import HOLDINGS, KEY, box_domain, plan_question
 
 BOX = box_domain(64, 64)

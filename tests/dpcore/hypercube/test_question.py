@@ -15,24 +15,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.ordered.make import KeyList
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.place import Place
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts, release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.packing import unpack
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.ordered.make import KeyList
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.plan import Estimation, Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts, release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.packing import unpack
+from dptrees.dpcore.sketches.shape import SketchKind
 from tests.dpcore.hypercube.boxes import (
     HOLDINGS,
     KEY,

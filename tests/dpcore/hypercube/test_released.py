@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.hypercube.box_sums import box_sums
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.intervals import interval, standard_margin
-from dpcore.hypercube.parts import ReleasedPartition
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.hypercube.box_sums import box_sums
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.intervals import interval, standard_margin
+from dptrees.dpcore.hypercube.parts import ReleasedPartition
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.partitions.plan import Estimation, Holding
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
 from tests.dpcore.hypercube.boxes import (
     box_domain,
     covered_shares,

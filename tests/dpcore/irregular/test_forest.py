@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.chunks import branch_index
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.chunks import branch_index
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.irregular import planner as irregular_planner
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import (
+from dptrees.dpcore.irregular import planner as irregular_planner
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import (
     predicted_level_rmse,
     predicted_node_rmse,
     with_best_shares,
     with_shares,
 )
-from dpcore.irregular.variances import NodeVariances, plan_errors
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import estimation_weights
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,

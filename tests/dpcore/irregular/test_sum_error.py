@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.plan import IrregularPlan
 from tests.dpcore.irregular.test_errors import as_rows, level_laws, random_plans, responses
 from tests.dpcore.irregular_trees import node_variances
 

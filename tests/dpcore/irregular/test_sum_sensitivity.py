@@ -11,11 +11,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.sensitivity import level_sensitivity, sum_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity, sum_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.irregular import IrregularTree
 from tests.dpcore.irregular.test_plan import law_rates
 from tests.dpcore.irregular_trees import EPSILON, RHO
 

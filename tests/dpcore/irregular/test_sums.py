@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.irregular.planner import with_best_shares
-from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.rows.sums import MeasureColumn
-from dpcore.trees.consistency import consistent_counts
-from dpcore.trees.irregular_consistency import split_among_children
-from dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.irregular_consistency import split_among_children
+from dptrees.dpcore.trees.least_squares import estimation_weights
 from tests.dpcore.irregular.test_forest import (
     CHAINED,
     SIZES,

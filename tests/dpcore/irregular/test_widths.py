@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.errors.moments import blurred_excess
-from dpcore.irregular.errors import IrregularErrors
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares
-from dpcore.irregular.widths import (
+from dptrees.dpcore.errors.moments import blurred_excess
+from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.irregular.widths import (
     IrregularWidths,
     LevelWidths,
     irregular_widths,
     node_margins,
 )
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from tests.dpcore.irregular_trees import (
     node_chains,
     node_variances,

@@ -17,23 +17,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.errors.intervals import prefix_margin
-from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
-from dpcore.levels.errors import estimate_errors, estimate_widths, range_error, range_margin
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.quantiles import Totals, chunk_quantiles
-from dpcore.papers.forest import PapersForest
-from dpcore.papers.mechanisms import independent_mechanism
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.questions.intervals import difference_ends
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import Estimator, TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.errors.intervals import prefix_margin
+from dptrees.dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
+from dptrees.dpcore.levels.errors import estimate_errors, estimate_widths, range_error, range_margin
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.papers.mechanisms import independent_mechanism
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.questions.intervals import difference_ends
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.levels.planner import (
+from dptrees.dpcore.levels.planner import (
     budget_for_target,
     plan_strategy,
     plan_tree,
     predicted_cdf_rmse,
     predicted_error,
 )
-from dpcore.ordered.candidates import candidates
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.ordered.candidates import candidates
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
     NodeObjective,
@@ -31,10 +31,10 @@ from dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.prefix_error import mean_prefix_variance
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import one_level, search_strategies
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.strategies import one_level, search_strategies
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 # (neighbors, N public, keyed)

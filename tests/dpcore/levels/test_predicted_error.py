@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.candidates import NamedPlan, candidates
-from dpcore.papers.forest import PapersForest
-from dpcore.papers.mechanisms import published_prefix_variance
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.in_memory import release_counts
-from dpcore.trees.chunks import UniformChunking
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.candidates import NamedPlan, candidates
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.papers.mechanisms import published_prefix_variance
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
     NodeObjective,
@@ -38,9 +38,9 @@ from dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -14,24 +14,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.errors.relative import (
+from dptrees.dpcore.errors.relative import (
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
 )
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.levels.relative_objective import (
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.levels.relative_objective import (
     RelativeObjective,
     level_classes,
 )
-from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.thresholds.errors import ThresholdErrors
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from tests.dpcore.irregular_trees import random_irregular_plan
 
 RELEASES = 6000

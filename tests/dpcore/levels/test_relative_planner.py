@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_shares
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.levels.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_delta, zcdp_rho
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_shares
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_planner import (
+    RelativeCandidate,
+    noise_candidates,
+    threshold_candidate,
+)
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_delta, zcdp_rho
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.trees.irregular import IrregularTree
 from tests.dpcore.units import bounded_unit
 
 TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])

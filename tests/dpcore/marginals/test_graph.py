@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.marginals.graph import ChordalGraph
 
 COLUMNS = 6
 PAIRS = list(combinations(range(COLUMNS), 2))

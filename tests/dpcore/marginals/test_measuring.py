@@ -8,15 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arrays import Integers
-from dpcore.marginals.choosing import choose_pairs, choose_score
-from dpcore.marginals.graph import ChordalGraph
-from dpcore.marginals.groups import grouped_table
-from dpcore.marginals.measured import MeasuredTables
-from dpcore.marginals.measuring import measure_tables, pair_amounts
-from dpcore.marginals.model import TableModel
-from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.choosing import choose_pairs, choose_score
+from dptrees.dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.marginals.groups import grouped_table
+from dptrees.dpcore.marginals.measured import MeasuredTables
+from dptrees.dpcore.marginals.measuring import measure_tables, pair_amounts
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.budget import Measure
 from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.marginals.measured import MeasuredTables, PairTable
-from dpcore.marginals.measuring import measure_tables
-from dpcore.marginals.model import TableModel
-from dpcore.marginals.shape import Pair
-from dpcore.noise.randomness import public_stream
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
+from dptrees.dpcore.marginals.measuring import measure_tables
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.shape import Pair
+from dptrees.dpcore.noise.randomness import public_stream
 from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
-from dpcore.marginals.shape import TableShape
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.refusal import Refusal
+from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
 from tests.dpcore.marginals.tiny_tables import make_plan
 
 

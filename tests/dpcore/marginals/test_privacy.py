@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.choice_laws import flip_law, law_loss, weight_law
-from dpcore.arrays import Integers
-from dpcore.exponential.choice import Chosen
-from dpcore.marginals import choosing
-from dpcore.marginals.choosing import choose_pairs, choose_score, is_small, table_distance
-from dpcore.marginals.graph import ChordalGraph
-from dpcore.marginals.groups import grouped_table
-from dpcore.marginals.plan import MarginalsPlan, PairDesign
-from dpcore.marginals.shape import Pair, TableShape
-from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.exponential.choice import Chosen
+from dptrees.dpcore.marginals import choosing
+from dptrees.dpcore.marginals.choosing import choose_pairs, choose_score, is_small, table_distance
+from dptrees.dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.marginals.groups import grouped_table
+from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign
+from dptrees.dpcore.marginals.shape import Pair, TableShape
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from tests.dpcore.exponential.enumerated_law import Choices
 from tests.dpcore.marginals.tiny_tables import make_plan
 

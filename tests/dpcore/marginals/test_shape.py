@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.marginals.shape import TableShape
-from dpcore.refusal import Refusal
+from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.refusal import Refusal
 
 
 def test_slices_part_the_counters() -> None:

@@ -16,20 +16,20 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.mean.plan import MeanPlan
-from dpcore.mean.question import MeanQuestion
-from dpcore.mean.released import ReleasedMean
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import make_domain
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.sensitivity import split_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.statistics import StatisticKind
-from dpcore.refusal import Refusal
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
+from dptrees.dpcore.mean.plan import MeanPlan
+from dptrees.dpcore.mean.question import MeanQuestion
+from dptrees.dpcore.mean.released import ReleasedMean
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import split_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
 
 KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.digit_tables import (
+from dptrees.dpcore.noise.digit_tables import (
     _TIE,
     DigitTable,
     _accepted,
@@ -17,8 +17,8 @@ from dpcore.noise.digit_tables import (
     digit_table,
     draw,
 )
-from dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
-from dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
+from dptrees.dpcore.noise.randomness import RandomStream
 
 ONES = 2**64 - 1
 PLAIN = [

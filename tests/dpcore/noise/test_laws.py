@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.digit_tables import DigitTable
-from dpcore.noise.laws import (
+from dptrees.dpcore.noise.digit_tables import DigitTable
+from dptrees.dpcore.noise.laws import (
     SAMPLER_VERSION,
     DiscreteGaussian,
     DiscreteLaplace,
     NoiseLaw,
     ZeroNoise,
 )
-from dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 
 FALSE_ALARM = 1e-6
 Z = 4.9
@@ -197,7 +197,8 @@ def test_laws_are_drawn_from_their_own_exponent(
     """Exactly, and with 32 to 64 high digits to a scale wherever there is a low digit."""
     tables: list[DigitTable] = []
     monkeypatch.setattr(
-        "dpcore.noise.laws.draw", lambda table, _, size: tables.append(table) or np.empty(size)
+        "dptrees.dpcore.noise.laws.draw",
+        lambda table, _, size: tables.append(table) or np.empty(size),
     )
     laplace(scale).sample(stream("n"), 1)
     gaussian(scale).sample(stream("n"), 1)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.noise.randomness import RandomStream, ReleaseKey, _encoded_part, public_stream
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, _encoded_part, public_stream
 
 SECRET = bytes(range(32))
 KEY = ReleaseKey(SECRET)

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import RandomStream, ReleaseKey
-from dpcore.noise.source import (
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
+from dptrees.dpcore.noise.source import (
     LARGEST_MEASURED,
     NoiseSource,
     add_noise,

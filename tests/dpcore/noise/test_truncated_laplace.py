@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 
 FALSE_ALARM = 1e-6
 LAWS = [(1, 1), (Fraction(1, 3), 2), (2, 5), (7, 3), (Fraction(50, 3), 400), (200, 5000)]

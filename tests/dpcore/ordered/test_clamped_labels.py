@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.ordered.domain import OrderedDomain
-from dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.make import make_domain
 
 CLAMPED = {
     "number": {"column": "x", "lower": 0, "upper": 1, "cells": 4},

@@ -6,7 +6,7 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from dpcore.ordered.make import DateDomain, IntegerDomain, OrderedDomain, make_domain
+from dptrees.dpcore.ordered.make import DateDomain, IntegerDomain, OrderedDomain, make_domain
 
 WEEKS = DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 12, 30), days_per_cell=7)
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.ordered.grid import Grid
-from dpcore.ordered.make import (
+from dptrees.dpcore.ordered.grid import Grid
+from dptrees.dpcore.ordered.make import (
     DOMAIN_KINDS,
     CategoryDomain,
     DateDomain,
@@ -29,7 +29,7 @@ from dpcore.ordered.make import (
     TimestampDomain,
     make_domain,
 )
-from dpcore.rows.keys import make_key_list
+from dptrees.dpcore.rows.keys import make_key_list
 
 INTEGER_TYPES = [
     getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.adaptive.widths import AdaptiveWidths
-from dpcore.errors.intervals import QuantileMargin, prefix_margin
-from dpcore.factorised.widths import NormalWidths
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.questions.intervals import difference_ends
-from dpcore.trees.forest import PrefixSolution
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.adaptive.widths import AdaptiveWidths
+from dptrees.dpcore.errors.intervals import QuantileMargin, prefix_margin
+from dptrees.dpcore.factorised.widths import NormalWidths
+from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.questions.intervals import difference_ends
+from dptrees.dpcore.trees.forest import PrefixSolution
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7

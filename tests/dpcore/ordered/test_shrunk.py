@@ -9,19 +9,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
-from dpcore.uniform.plan import Consistency, Estimator
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from tests.dpcore.mechanisms import changed
 
 CELLS = 500

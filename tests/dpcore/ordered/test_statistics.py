@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.adaptive.planner import plan_adaptive
-from dpcore.arrays import Floats
-from dpcore.factorised.mechanism import FactorizedMechanism
-from dpcore.factorised.plan import FactorizedPlan
-from dpcore.factorised.planner import listed_tree, plan_strategy
-from dpcore.factorised.read import Read
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered import released as ordered
-from dpcore.ordered.date import DateDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.number import NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.released import ReleasedCdf
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.trees.least_squares import estimation_weights, weighted_variance
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.plan import FactorizedPlan
+from dptrees.dpcore.factorised.planner import listed_tree, plan_strategy
+from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered import released as ordered
+from dptrees.dpcore.ordered.date import DateDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.released import ReleasedCdf
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.trees.least_squares import estimation_weights, weighted_variance
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 KEY = ReleaseKey(bytes(range(32)))
 CELLS = 60

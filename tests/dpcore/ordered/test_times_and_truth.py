@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_columns
-from dpcore.ordered.make import make_domain
-from dpcore.refusal import Refusal
-from dpcore.rows.keys import make_key_list
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.labels import LabelDomain
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_columns
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.keys import make_key_list
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.labels import LabelDomain
 
 MOMENTS = [time(0), time(9, 29, 59, 999_999), time(9, 30), time(23, 59, 59), None]
 HALF_HOURS = make_domain({"column": "x", "type": "time", "cells": 48})

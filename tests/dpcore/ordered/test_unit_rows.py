@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import UnitRowsDomain, make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms
-from dpcore.refusal import Refusal
-from dpcore.release.composition import Guarantee, TreeRefused, plan_release
-from dpcore.release.in_memory import release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import UnitRowsDomain, make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
 
 KEY = ReleaseKey(bytes(range(32)))
 MOST = 12

@@ -21,15 +21,15 @@ from benchmarks.papers.cdf_errors import (
     refined_error,
     tree_error,
 )
-from dpcore.arrays import Floats
-from dpcore.papers.cdf_errors import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.papers.cdf_errors import (
     covering_nodes,
     refined_error_from_variances,
     tree_error_from_variances,
 )
-from dpcore.privacy.budget import Measure
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
 
 Shape = tuple[int, ...]
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.errors.law import ErrorLaw
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
+from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 Coefficients = dict[NoiseLaw, list[float]]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Estimator
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Estimator
 
 SMALL = {"height": 3, "fanout": 3}
 EFFICIENT = (Estimator.ABOVE, Estimator.FULL)

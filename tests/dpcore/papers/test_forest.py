@@ -16,25 +16,25 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.closest_cdf import closest_cdf
-from dpcore.levels.planner import plan_mechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.papers.forest import PapersForest
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.in_memory import release_counts
-from dpcore.release.release import ReleaseReader
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.least_squares import estimation_weights
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.levels.planner import plan_mechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpcore.papers.whole_fanouts import best_fanouts, covering_nodes
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.whole_fanouts import best_fanouts, covering_nodes
+from dptrees.dpcore.privacy.budget import Measure
 
 Shape = tuple[int, ...]
 

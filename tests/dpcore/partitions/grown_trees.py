@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from dpcore.arrays import Floats
-from dpcore.partitions.least_squares import GrownEstimate, weighted_families
-from dpcore.partitions.tree import GrownLevel, GrownTree, descendant_nodes
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.partitions.least_squares import GrownEstimate, weighted_families
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, descendant_nodes
 
 ROOTS = ("measured", "unmeasured", "public")
 

@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.mechanism import EstimatedTree
-from dpcore.partitions.mechanisms import mechanism_from_spec
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dptrees.dpcore.partitions.mechanism import EstimatedTree
+from dptrees.dpcore.partitions.mechanisms import mechanism_from_spec
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 Node = tuple[int, int]
 SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g")

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.adaptive_planner import (
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.adaptive_planner import (
     DECISION_PART,
     plan_adaptive,
 )
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.plan import Estimation, Holding
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind
 from tests.dpcore.partitions.test_planner import draw_setting, make_setting
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.partitions.averaging import averaged_estimates
-from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.tree import GrownLevel, GrownTree
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.partitions.averaging import averaged_estimates
+from dptrees.dpcore.partitions.least_squares import least_squares
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree
 
 Node = tuple[int, int]
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpcore.partitions.budgets import falling_shares, lemma_5_shares
-from dpcore.privacy.budget import Measure
+from dptrees.dpcore.partitions.budgets import falling_shares, lemma_5_shares
+from dptrees.dpcore.privacy.budget import Measure
 
 
 def terms(depths: tuple[int, ...], most: int) -> list[float]:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dpcore.partitions.adaptive_planner import plan_adaptive
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.closest import plan_closest
-from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dpcore.partitions.planner import plan_partition
-from dpcore.privacy.budget import Measure
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.closest import plan_closest
+from dptrees.dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dptrees.dpcore.partitions.planner import plan_partition
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind
 from tests.dpcore.partitions.test_planner import make_setting
 
 

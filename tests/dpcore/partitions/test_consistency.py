@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency, Running
-from dpcore.partitions.tree import GrownLevel, GrownTree
+from dptrees.dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency, Running
+from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree
 from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree
 
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpcore.partitions.consistency import BestLinear, EvenShares
-from dpcore.partitions.growth import GrowthRule, grow
-from dpcore.partitions.measurement import MeasuredNodes
-from dpcore.partitions.tree import GrownTree, Nodes
+from dptrees.dpcore.partitions.consistency import BestLinear, EvenShares
+from dptrees.dpcore.partitions.growth import GrowthRule, grow
+from dptrees.dpcore.partitions.measurement import MeasuredNodes
+from dptrees.dpcore.partitions.tree import GrownTree, Nodes
 
 
 class Cells:

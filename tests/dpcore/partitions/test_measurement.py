@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dpcore.partitions.tree import Nodes
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
+from dptrees.dpcore.partitions.tree import Nodes
 
 LAWS: tuple[NoiseLaw | None, ...] = (
     None,

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import MovedTogether
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.sketches.estimators import SketchEstimator
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.loss import MovedTogether
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.sketches.estimators import SketchEstimator
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

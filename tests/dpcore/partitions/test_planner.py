@@ -14,13 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dpcore.partitions.planner import DEFAULT_MEMORY, MOST_NODES, plan_partition, useful_depth
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dptrees.dpcore.partitions.planner import (
+    DEFAULT_MEMORY,
+    MOST_NODES,
+    plan_partition,
+    useful_depth,
+)
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sketches.shape import SketchKind
 
 MECHANISMS = ("privhp", "privhp_paper", "pmm")
 

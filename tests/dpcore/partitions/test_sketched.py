@@ -7,17 +7,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.source import add_noise
-from dpcore.partitions.growth import GrowthRule
-from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
-from dpcore.partitions.sketched import SketchedCounts
-from dpcore.privacy.budget import Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.sketches.estimators import SketchEstimator
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.source import add_noise
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
+from dptrees.dpcore.partitions.sketched import SketchedCounts
+from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.sketches.estimators import SketchEstimator
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import update
 
 Z = 4.9
 DEPTHS = (0, 2, 20)

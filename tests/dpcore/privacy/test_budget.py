@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_law, level_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import level_law, level_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
 
 TREE = UniformTree(leaves=3, fanouts=(2, 2))
 Row = tuple[int, int]  # key, cell

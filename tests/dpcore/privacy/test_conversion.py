@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from dpcore.arrays import Floats
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import (
     calibrated_rho,
     gaussian_rho,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan, moved_counts
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, moved_counts
 from tests.processor import takes_less
 
 Moves = Sequence[tuple[NoiseLaw, int]]  # a law, and by how much its count moves: -1, 0 or 1

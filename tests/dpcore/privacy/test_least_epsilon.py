@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.privacy.conversion import zcdp_epsilon
-from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.privacy.least_epsilon import least_epsilon
-from dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dptrees.dpcore.privacy.least_epsilon import least_epsilon
+from dptrees.dpcore.privacy.loss import certified_delta
 
 
 @pytest.mark.parametrize("delta", [Fraction(1, 10**3), Fraction(1, 10**6), Fraction(1, 10**20)])

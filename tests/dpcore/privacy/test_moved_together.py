@@ -8,10 +8,10 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.conversion import zcdp_delta
-from dpcore.privacy.loss import MovedTogether, certified_delta, moved_by
-from dpcore.privacy.spending import Spending, moved_of_levels
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.conversion import zcdp_delta
+from dptrees.dpcore.privacy.loss import MovedTogether, certified_delta, moved_by
+from dptrees.dpcore.privacy.spending import Spending, moved_of_levels
 
 
 def exact_delta(moves: tuple[int, ...], variance: float, epsilon: float) -> float:

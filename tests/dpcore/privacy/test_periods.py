@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.loss import MovedTogether, certified_delta
-from dpcore.privacy.sensitivity import periods_sensitivity
-from dpcore.privacy.spending import Spending
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.loss import MovedTogether, certified_delta
+from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
+from dptrees.dpcore.privacy.spending import Spending
 
 PERIODS, LEAVES = 6, 2
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import RandomStream, public_stream
-from dpcore.privacy import selection
-from dpcore.privacy.selection import SelectionLaw
-from dpcore.refusal import Refusal
+from dptrees.dpcore.noise.randomness import RandomStream, public_stream
+from dptrees.dpcore.privacy import selection
+from dptrees.dpcore.privacy.selection import SelectionLaw
+from dptrees.dpcore.refusal import Refusal
 
 FALSE_ALARM = 1e-6
 DRAWS = 40_000

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dpcore.privacy.sensitivity import sketch_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.privacy.sensitivity import sketch_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
 
 CODES, WIDTH = 2, 2
 CELLS = tuple(itertools.product(range(WIDTH), (1, -1)))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.spending import Spending
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.spending import Spending
 
 AMOUNTS = st.fractions(0, 4, max_denominator=20)
 LAWS = st.sampled_from(

@@ -10,14 +10,14 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.sensitivity import (
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.sensitivity import (
     level_sensitivity,
     prefix_sensitivity,
     sketch_sensitivity,
     sum_sensitivity,
 )
-from dpcore.privacy.unit import (
+from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     ROW_UNITS,
     SUBSTITUTE_ROW,
@@ -25,7 +25,7 @@ from dpcore.privacy.unit import (
     PrivacyUnit,
     UnitType,
 )
-from dpcore.refusal import Refusal
+from dptrees.dpcore.refusal import Refusal
 
 KEYS, NODES = 3, 2  # of a level: so many keys, each with so many nodes
 # c, m, r

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList, NumberDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.uniform.objectives import RangeObjective
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList, NumberDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.uniform.objectives import RangeObjective
 from tests.dpcore.mechanisms import changed
 
 Make = Callable[..., Any]

@@ -6,8 +6,8 @@ from abc import ABC
 
 import pytest
 
-from dpcore.questions import roles
-from dpcore.questions.question import Question
+from dptrees.dpcore.questions import roles
+from dptrees.dpcore.questions.question import Question
 
 MOST_MEMBERS = 13
 ROLES = [each for each in Question.__mro__ if each.__module__ == roles.__name__]

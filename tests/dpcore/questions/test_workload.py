@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.exponential.workload import ExponentialWorkload
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.refusal import Refusal
-from dpcore.release.split import BudgetSplit, check_split
+from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release.split import BudgetSplit, check_split
 
 
 def quantiles(**fields: Any) -> ExponentialWorkload:

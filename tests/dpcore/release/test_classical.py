@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import Noise, ReleaseTerms
-from dpcore.release.classical import classical_composition
-from dpcore.release.composition import Guarantee, plan_release
-from dpcore.release.plan import ReleasePlan, total_spending
-from dpcore.release.split import BudgetSplit
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms
+from dptrees.dpcore.release.classical import classical_composition
+from dptrees.dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.release.plan import ReleasePlan, total_spending
+from dptrees.dpcore.release.split import BudgetSplit
 
 DELTA = Fraction(1, 10**6)
 # On which the library puts losses.

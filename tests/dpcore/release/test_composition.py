@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.levels.irregular_candidate import IrregularLevels
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.questions.workload import Workload
-from dpcore.refusal import Refusal
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
+from dptrees.dpcore.levels.irregular_candidate import IrregularLevels
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.workload import SparseWorkload
 
 PLACES = HierarchyDomain(
     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)), columns=("place",)

@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -8,18 +8,18 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import zcdp_rho
-from dpcore.privacy.loss import certified_delta
-from dpcore.privacy.spending import Spending
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
-from dpcore.sparse.labels import LabelDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.spending import Spending
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
+from dptrees.dpcore.sparse.labels import LabelDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.question import SparseQuestion
 from tests.dpcore.hierarchy_questions import BUSHY, hierarchy_question
 
 SPARSE = Fraction(1, 3), Fraction(1, 10**7)

@@ -14,23 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from dpcore.arrays import Floats
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes
-from dpcore.hierarchy.workload import HierarchyWorkload
-from dpcore.levels.candidate import WholeLevels
-from dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import Noise, ReleaseTerms, Workload
-from dpcore.refusal import Refusal
-from dpcore.release import composition
-from dpcore.release.composition import Guarantee, plan_release
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.split import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes
+from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
+from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.release import composition
+from dptrees.dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.split import (
     EQUALITY,
     SHARE_UNIT,
     BudgetSplit,
@@ -38,8 +38,8 @@ from dpcore.release.split import (
     rounded_shares,
     solve_shares,
 )
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.workload import SparseWorkload
 
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 EPSILON, RHO = Measure.EPSILON, Measure.RHO

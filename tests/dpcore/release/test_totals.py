@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dpcore.questions.released import Total
-from dpcore.release.totals import FALSE_ALARM, error_width, odd_totals
+from dptrees.dpcore.questions.released import Total
+from dptrees.dpcore.release.totals import FALSE_ALARM, error_width, odd_totals
 
 
 def laplace_tail(scale: float, width: float) -> float:

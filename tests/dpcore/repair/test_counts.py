@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dpcore.levels.planner import plan_tree, predicted_error
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.repair import draws, planner
-from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
-from dpcore.repair.paths import boundary_errors, lay_paths, path_errors
-from dpcore.repair.planner import plan_for_counts
-from dpcore.repair.readings import objective_reading
-from dpcore.repair.references import REFERENCES, rows_below
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.trees.shrunk import shrunk_from_root
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.levels.planner import plan_tree, predicted_error
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.repair import draws, planner
+from dptrees.dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
+from dptrees.dpcore.repair.paths import boundary_errors, lay_paths, path_errors
+from dptrees.dpcore.repair.planner import plan_for_counts
+from dptrees.dpcore.repair.readings import objective_reading
+from dptrees.dpcore.repair.references import REFERENCES, rows_below
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shrunk import shrunk_from_root
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.objectives import (
     CDF,
     CountObjective,
     Guess,
@@ -36,8 +36,8 @@ from dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 RELEASES = 40
 STATED = 1.25  # the factor within which predictions hold

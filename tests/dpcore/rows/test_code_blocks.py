@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.rows import code_blocks
-from dpcore.rows.code_blocks import CodeBlocks, CodeTwice
+from dptrees.dpcore.rows import code_blocks
+from dptrees.dpcore.rows.code_blocks import CodeBlocks, CodeTwice
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_columns
-from dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList
-from dpcore.rows.column import large_texts, map_chunks, missing_rows
-from dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_columns
+from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList
+from dptrees.dpcore.rows.column import large_texts, map_chunks, missing_rows
+from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.odd_rows import TEXTS, as_texts
 
 

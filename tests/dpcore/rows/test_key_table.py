@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.refusal import Refusal
-from dpcore.rows.key_table import INTEGER, TEXT, KeyTable, product_table, split_label
-from dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.key_table import INTEGER, TEXT, KeyTable, product_table, split_label
+from dptrees.dpcore.rows.table_keys import TableKeys
 
 TEXTS = st.text(alphabet="ab/\\é", max_size=4)
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.rows.policies import MAP_VERSION
-from dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dptrees.dpcore.rows.policies import MAP_VERSION
+from dptrees.dpcore.rows.sums import MeasureColumn, measure_from_spec
 
 BOUNDS = [(0, 10), (-7, 7), (-9, -2), (3, 8), (5, 5), (-(2**31), 2**31)]
 

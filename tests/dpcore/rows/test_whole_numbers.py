@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
-from dpcore.ordered.make import CategoryDomain, IntegerDomain
-from dpcore.rows.sums import MeasureColumn
-from dpcore.rows.whole_numbers import floored_decimals, is_number, whole_numbers
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
+from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.whole_numbers import floored_decimals, is_number, whole_numbers
 
 TYPES = [
     *(pa.decimal32(9, 0), pa.decimal32(9, 2), pa.decimal64(18, 0), pa.decimal64(18, 18)),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.refusal import Refusal
-from dpcore.rows.key_table import TEXT, KeyTable
-from dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.rows.key_table import TEXT, KeyTable
+from dptrees.dpcore.selection.key_columns import KeyColumns
 
 SHOP = KeyColumns(columns=("shop",), types=("text",))
 YEAR = KeyColumns(columns=("year",), types=("integer",))

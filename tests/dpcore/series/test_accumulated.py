@@ -13,28 +13,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.hypercube.code_counts import HeldCodes
-from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.level_tables import HeldTables
-from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.hypercube.workload import HypercubeWorkload
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.ordered.make import make_domain
-from dpcore.partitions.choices import PartitionChoices
-from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.place import Place
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import RunBefore, release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.release.release import ReleaseReader
-from dpcore.series.accumulated import AccumulatedPeriods, ClosedNode, PlaceCounts
-from dpcore.series.runs import Series
-from dpcore.series.temporal import Span
-from dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.hypercube.code_counts import HeldCodes
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.level_tables import HeldTables
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.series.accumulated import AccumulatedPeriods, ClosedNode, PlaceCounts
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.temporal import Span
+from dptrees.dpcore.series.workload import SeriesWorkload
 
 Patch = pytest.MonkeyPatch
 KEY = ReleaseKey(bytes(range(32)))

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpcore.refusal import Refusal
-from dpcore.series.temporal import (
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.temporal import (
     TemporalSetting,
     TemporalTree,
     best_split,
@@ -16,7 +16,7 @@ from dpcore.series.temporal import (
     mean_variance,
     split_of_fanout,
 )
-from dpcore.series.windows import Window, level_factors, window_weights
+from dptrees.dpcore.series.windows import Window, level_factors, window_weights
 
 TREES = [
     TemporalTree.from_fanout(14, 2),

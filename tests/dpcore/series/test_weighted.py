@@ -11,21 +11,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.factorised.toeplitz import ToeplitzStrategy
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import weighted_periods_sensitivity
-from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.tables import NODES
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import plan_from_spec
-from dpcore.series.carried_counts import CARRIED, CarriedCounts
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.temporal import Span, TemporalTree
-from dpcore.series.weighted import MOST_COUNTS, WeightedPeriods, sums_fit
-from dpcore.series.windows import Window
+from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.sensitivity import weighted_periods_sensitivity
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.series.carried_counts import CARRIED, CarriedCounts
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import Span, TemporalTree
+from dptrees.dpcore.series.weighted import MOST_COUNTS, WeightedPeriods, sums_fit
+from dptrees.dpcore.series.windows import Window
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.series.test_question import KINDS, SUMS, one_level, uniform
 from tests.dpcore.series_runs import EXACT, KEY, Runs, level_sums, sums_plan

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from dpcore.distinct.domain import DistinctDomain
-from dpcore.distinct.workload import DistinctWorkload
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.runs import Series
-from dpcore.series.whole_units import whole_units_cost
-from dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.distinct.domain import DistinctDomain
+from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.whole_units import whole_units_cost
+from dptrees.dpcore.series.workload import SeriesWorkload
 
 UNIT = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=1)
 DOMAIN = make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 16})

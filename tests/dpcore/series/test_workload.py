@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from dpcore.chooser.ordered import OrderedChoice
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.refusal import Refusal
-from dpcore.series.period_sums import PeriodSums
-from dpcore.series.question import SeriesQuestion
-from dpcore.series.runs import Series
-from dpcore.series.weighted import MOST_COUNTS, WeightedPeriods
-from dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.chooser.ordered import OrderedChoice
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.workload import OrderedWorkload
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.weighted import MOST_COUNTS, WeightedPeriods
+from dptrees.dpcore.series.workload import SeriesWorkload
 
 WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.noise.randomness import RandomStream
-from dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.sketches.shape import SketchShape
 
 
 class SketchReference:

@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.source import add_noise
-from dpcore.sketches.estimators import SketchEstimator, estimates, kind_estimators, row_estimates
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.source import add_noise
+from dptrees.dpcore.sketches.estimators import (
+    SketchEstimator,
+    estimates,
+    kind_estimators,
+    row_estimates,
+)
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import update
 from tests.dpcore.sketches.reference import SketchReference
 
 FALSE_ALARM = 1e-6

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.sketches.hashing import MultiplyShift, SketchHashes
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.sketches.hashing import MultiplyShift, SketchHashes
 
 FALSE_ALARM = 1e-6
 DRAWS = 40_000

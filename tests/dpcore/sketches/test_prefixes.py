@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.sketches.prefixes import PrefixSketches
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.sketches.prefixes import PrefixSketches
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import update
 
 KEY = ReleaseKey(bytes(range(32)))
 SHAPE = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=2, width=32)

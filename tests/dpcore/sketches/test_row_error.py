@@ -9,13 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.noise.source import add_noise
-from dpcore.sketches.estimators import SketchEstimator, estimates, kind_estimators, row_estimates
-from dpcore.sketches.row_error import RowError, row_variance, second_moment
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import update
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.source import add_noise
+from dptrees.dpcore.sketches.estimators import (
+    SketchEstimator,
+    estimates,
+    kind_estimators,
+    row_estimates,
+)
+from dptrees.dpcore.sketches.row_error import RowError, row_variance, second_moment
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import update
 
 Z = 4.9
 DISTINCT = 1000

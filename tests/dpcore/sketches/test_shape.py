@@ -7,8 +7,8 @@ import math
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import public_stream
-from dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 
 BOUNDS = [(0.3, 0.3), (0.1, 0.05), (0.01, 0.01), (0.003, 1e-6)]
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.noise.randomness import public_stream
-from dpcore.privacy.sensitivity import sketch_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
-from dpcore.sketches import table as tables
-from dpcore.sketches.shape import SketchKind, SketchShape
-from dpcore.sketches.table import from_bytes, merged, to_bytes, update
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.sensitivity import sketch_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.sketches import table as tables
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.table import from_bytes, merged, to_bytes, update
 from tests.dpcore.sketches.reference import SketchReference
 
 SHAPES = [

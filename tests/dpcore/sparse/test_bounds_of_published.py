@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.sparse.bounds import published_bounds
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.sparse.bounds import published_bounds
 
 LAWS = [
     (TruncatedLaplace(scale=Fraction(2), radius=25), 25),

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.node_keys import key_parts
-from dpcore.questions.place import Increments
-from dpcore.sparse.counter import SparseCounter, level_counts, merge_shard
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import PathDomain
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.node_keys import key_parts
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.sparse.counter import SparseCounter, level_counts, merge_shard
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import PathDomain
 
 CODES = CodeDomain(column="c", widths=(4, 4), notation="hex")
 PATHS = PathDomain(column="c", depth=2)

@@ -12,9 +12,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
 from tests.dpcore.units import bounded_unit
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW

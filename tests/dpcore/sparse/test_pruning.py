@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.sparse.bounds import child_sums, known_tree
-from dpcore.sparse.counter import level_counts
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
-from dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.sparse.bounds import child_sums, known_tree
+from dptrees.dpcore.sparse.counter import level_counts
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
+from dptrees.dpcore.sparse.publication import publish_shard
 
 CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
 NAMES = LabelDomain(label_columns=("x", "y", "z"))

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, combine_digests
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Increments, Place
-from dpcore.sparse.counter import SparseCounter, merge_shard
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.labels import PathDomain
-from dpcore.sparse.plan import SparsePlan, plan_sparse
-from dpcore.sparse.pruning import pruned_table, solve_levels
-from dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, combine_digests
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import Increments, Place
+from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.labels import PathDomain
+from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse
+from dptrees.dpcore.sparse.pruning import pruned_table, solve_levels
+from dptrees.dpcore.sparse.publication import publish_shard
 
 FALSE_ALARM = 1e-6
 DOMAIN = CodeDomain(column="c", widths=(8, 24))

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.rows.keys import KeyList
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.pruning import Pruning
-from dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.pruning import Pruning
+from dptrees.dpcore.sparse.question import SparseQuestion
 
 DOMAINS: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 16)),

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.question import SparseQuestion
-from dpcore.sparse.released import ReleasedSparse
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sparse.domain import CodeDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.sparse.released import ReleasedSparse
 
 DOMAIN = CodeDomain(column="code", widths=(12,), notation="hex")
 PLAN = plan_sparse(DOMAIN.names, Fraction(1), Fraction(1, 1000), ADD_REMOVE_ROW)

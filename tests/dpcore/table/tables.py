@@ -7,20 +7,20 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.make import make_domain
-from dpcore.ordered.number import NumberDomain
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.workload import ReleaseTerms, Share
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.table.domain import TableDomain
-from dpcore.table.question import TableQuestion
-from dpcore.table.released import ReleasedTable
-from dpcore.table.workload import TableWorkload
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.table.workload import TableWorkload
 
 KEY = ReleaseKey(bytes(range(32)))
 # Noise of this budget is 0 but for one draw of 10^12.

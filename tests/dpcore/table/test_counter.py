@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.questions.place import Increments
-from dpcore.rows.packing import pack, unpack
-from dpcore.table import counter
-from dpcore.table.counter import ALL_TABLES, TableCounter, merged_tables, table_number
-from dpcore.table.row_texts import row_texts
+from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore.rows.packing import pack, unpack
+from dptrees.dpcore.table import counter
+from dptrees.dpcore.table.counter import ALL_TABLES, TableCounter, merged_tables, table_number
+from dptrees.dpcore.table.row_texts import row_texts
 from tests.dpcore.table.tables import people, people_domain
 
 DOMAIN = people_domain()

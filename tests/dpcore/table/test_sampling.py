@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dpcore.noise.randomness import public_stream
-from dpcore.table import sampling
-from dpcore.table.sampling import TableSampler
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.table import sampling
+from dptrees.dpcore.table.sampling import TableSampler
 from tests.dpcore.table.tables import people, released_people
 
 ROWS = people(4000)

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcore.thresholds.errors
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.thresholds.calibration import calibrate
-from dpcore.thresholds.errors import ThresholdErrors, difference_survival
-from dpcore.thresholds.heavy_nodes import classify_forest, remaining_trees, tree_weights
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from dpcore.trees.uniform import UniformTree
+import dptrees.dpcore.thresholds.errors
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.thresholds.calibration import calibrate
+from dptrees.dpcore.thresholds.errors import ThresholdErrors, difference_survival
+from dptrees.dpcore.thresholds.heavy_nodes import classify_forest, remaining_trees, tree_weights
+from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 COPIES = 20_000
@@ -132,7 +132,7 @@ def test_levels_found_without_a_node_are_bounded(gap: int) -> None:
     f = np.arange(each.floor - 1, each.acceptance + each.noise.radius + 1)
     top = law.survival(each.tau + y[:, None] - f - 1)
     exact = float(law.pmf(y) @ (top * each.noise.survival(f - each.acceptance)).max(axis=1))
-    bound = dpcore.thresholds.errors._empty_top(each)
+    bound = dptrees.dpcore.thresholds.errors._empty_top(each)
     assert exact <= bound * (1 + 1e-9) and bound <= 1.01 * exact
 
 

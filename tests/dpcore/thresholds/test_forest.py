@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.thresholds.errors import ThresholdErrors
-from dpcore.thresholds.forest import (
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.thresholds.errors import ThresholdErrors
+from dptrees.dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
     TreeThresholds,
     threshold_intervals,
 )
-from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import finding_rounds
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.thresholds.rounds import finding_rounds
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import claiming, make_round, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
 

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.papers.classification import Classification, classify
-from dpcore.noise.randomness import RandomStream, public_stream
-from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.thresholds.heavy_nodes import (
+from dptrees.dpcore.noise.randomness import RandomStream, public_stream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.thresholds.heavy_nodes import (
     remaining_trees,
     tree_weights,
     whole_tree,
 )
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.uniform import UniformTree
 
 FALSE_ALARM = 1e-6
 COPIES = 100_000

@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import public_stream
-from dpcore.privacy.group import GroupPrivacy
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.thresholds.calibration import calibrate
-from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from dpcore.thresholds.rounds import finding_rounds
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.thresholds.calibration import calibrate
+from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.thresholds.rounds import finding_rounds
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import bounded_unit
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import public_stream
-from dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
 
 FALSE_ALARM = 1e-6
 RUNS = 200_000

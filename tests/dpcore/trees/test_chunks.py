@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 
 FORESTS = [

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.trees.consistency import consistent_counts, root_count, split_counts
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count, split_counts
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.uniform import UniformTree
 
 
 def best_by_enumeration(

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.arrays import Integers
-from dpcore.irregular import forest as irregular_forest
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.laws import NoiseLaw, ZeroNoise
-from dpcore.noise.randomness import RandomStream, ReleaseKey
-from dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
-from dpcore.trees import exact_sums
-from dpcore.trees.exact_sums import (
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.irregular import forest as irregular_forest
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.laws import NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
+from dptrees.dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
+from dptrees.dpcore.trees import exact_sums
+from dptrees.dpcore.trees.exact_sums import (
     LARGEST_SUM,
     LeafSums,
     level_sums,
@@ -32,10 +32,10 @@ from dpcore.trees.exact_sums import (
     split_words,
     words_total,
 )
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 EDGES = [
     sign * (2**power + more)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import node_chains, random_irregular_tree
 
 

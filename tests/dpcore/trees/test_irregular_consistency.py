@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.trees import irregular_consistency
-from dpcore.trees.consistency import consistent_counts, split_counts
-from dpcore.trees.irregular_consistency import split_among_children
-from dpcore.trees.least_squares import estimation_weights
-from dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees import irregular_consistency
+from dptrees.dpcore.trees.consistency import consistent_counts, split_counts
+from dptrees.dpcore.trees.irregular_consistency import split_among_children
+from dptrees.dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.trees.uniform import UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 from tests.dpcore.trees.test_irregular import irregular
 

@@ -7,19 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.arrays import Integers
-from dpcore.irregular import forest as irregular_forest
-from dpcore.irregular.forest import IrregularForest
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import RandomStream, ReleaseKey
-from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.linear_forest import LinearForest
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.irregular import forest as irregular_forest
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.linear_forest import LinearForest
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.irregular_trees import EPSILON
 
 AMOUNTS = (Fraction(1, 3),) * 3

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.in_memory import release_counts
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform import bands
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform import bands
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 from tests.processor import takes_less
 
 FALSE_ALARM = 1e-6

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.laws import ZeroNoise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.forest import RootSolutions
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.laws import ZeroNoise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.trees.forest import RootSolutions
+from dptrees.dpcore.trees.least_squares import (
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)

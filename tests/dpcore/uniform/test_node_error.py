@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.uniform.batch import TreeBatch
-from dpcore.uniform.objectives import node_variances
+from dptrees.dpcore.uniform.batch import TreeBatch
+from dptrees.dpcore.uniform.objectives import node_variances
 from tests.dpcore.dense_covariance import design, leaf_covariance, random_case
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.levels.planner import plan_tree, predicted_error
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.release.plan import plan_from_spec
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import TreeBatch
-from dpcore.uniform.objectives import (
+from dptrees.dpcore.levels.planner import plan_tree, predicted_error
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import TreeBatch
+from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,
     Guess,
@@ -25,8 +25,8 @@ from dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import Estimator, TreePlan
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 
 def make_plan(*amounts: str, **fields: Any) -> TreePlan:

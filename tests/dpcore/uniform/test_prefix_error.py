@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import TreeBatch, level_parts
-from dpcore.uniform.prefix_error import (
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
+from dptrees.dpcore.uniform.prefix_error import (
     closed_form_prefix_variance,
     mean_prefix_variance,
     prefix_variance,

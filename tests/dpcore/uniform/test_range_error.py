@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.arrays import Floats
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.batch import TreeBatch, level_parts
-from dpcore.uniform.range_error import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
+from dptrees.dpcore.uniform.range_error import (
     all_ranges_variance,
     positions,
     ranges_parts,

@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.uniform.batch import TreeBatch, level_parts
-from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
-from dpcore.uniform.prefix_error import prefix_variance
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.strategies import (
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
+from dptrees.dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.prefix_error import prefix_variance
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.strategies import (
     TreeStrategy,
     one_level,
     search_strategies,

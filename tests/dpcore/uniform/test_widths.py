@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors.intervals import clipped_intervals, prefix_margin
-from dpcore.errors.law import ErrorLaw
-from dpcore.levels.planner import plan_tree
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.trees.least_squares import (
+from dptrees.dpcore.errors.intervals import clipped_intervals, prefix_margin
+from dptrees.dpcore.errors.law import ErrorLaw
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.trees.least_squares import (
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.errors import UniformErrors
-from dpcore.uniform.forest import UniformForest
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.setting import TreeSetting
-from dpcore.uniform.widths import interval_widths
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.widths import interval_widths
 from tests.processor import takes_less
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import RandomStream
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.sensitivity import excess_sensitivity
-from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dpcore.refusal import Refusal
-from dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
 
 SIZES = (1, 2, 4)
 FALSE_ALARM = 1e-6

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dpcore.release.in_memory import release_counts, release_rows
-from dpcore.release.plan import ReleasePlan, plan_from_spec
-from dpcore.selection.key_columns import KeyColumns
-from dpcore.unit_bounds.plan import BoundPlan
-from dpcore.unit_bounds.question import BoundOf, BoundQuestion, ReleasedBound
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_counts, release_rows
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion, ReleasedBound
 
 KEY = ReleaseKey(bytes(range(32)))
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))

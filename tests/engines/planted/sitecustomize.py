@@ -132,8 +132,8 @@ def plant_in_preflight(module):
 
 PLANTS = {
     "apache_beam.runners.worker.bundle_processor": plant_in_bundles,
-    "transforms.files": plant_in_files,
-    "transforms.preflight": plant_in_preflight,
+    "dptrees.transforms.files": plant_in_files,
+    "dptrees.transforms.preflight": plant_in_preflight,
 }
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.guarantee import manifest_checksum
+from dptrees.dpcore.release.guarantee import manifest_checksum
 from tests.pipelines.conftest import Workspace
 
 TREE: dict[str, Any] = {

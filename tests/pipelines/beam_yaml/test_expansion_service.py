@@ -22,8 +22,8 @@ from apache_beam.portability.api import (
 )
 from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
 
-from pipelines.beam_yaml.transform import URN
-from pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.beam_yaml.transform import URN
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.beam_yaml.test_transform import RUNNER, small_section
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 
@@ -44,7 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log: Path = tmp_path_factory.mktemp("service") / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.beam_yaml.expansion_service", *EMBEDDED],
+            [sys.executable, "-m", "dptrees.pipelines.beam_yaml.expansion_service", *EMBEDDED],
             cwd=PROJECT,
             env={"PYTHONPATH": search_path(), "PATH": ""},
             stdout=subprocess.PIPE,

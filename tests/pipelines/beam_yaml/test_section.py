@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dpcore.release.guarantee import plan_manifest
-from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
-from pipelines.sections.error import ConfigurationError
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
+from dptrees.pipelines.sections.error import ConfigurationError
 
 SECTION = """
 release: visits

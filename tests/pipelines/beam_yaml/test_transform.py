@@ -17,11 +17,11 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from pipelines.beam_yaml.transform import DPTree
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running import job
-from pipelines.sections.error import ConfigurationError
-from pipelines.user_error import UserError
+from dptrees.pipelines.beam_yaml.transform import DPTree
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running import job
+from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.user_error import UserError
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

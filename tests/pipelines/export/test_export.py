@@ -11,8 +11,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.guarantee import CHECKSUM
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.optional import table_library
 from tests.pipelines.conftest import Outcome, Workspace
 

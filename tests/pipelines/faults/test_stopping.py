@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from pipelines.faults.exit_code import ExitCode
-from pipelines.faults.outcome import failure_outcome
-from pipelines.faults.stopping import postponed, stopping
+from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.faults.outcome import failure_outcome
+from dptrees.pipelines.faults.stopping import postponed, stopping
 
 SIGNALS = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
 

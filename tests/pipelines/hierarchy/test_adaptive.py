@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.adaptive import forest
-from dpcore.adaptive.mechanism import AdaptiveMechanism
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.refusal import Refusal
-from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.adaptive import forest
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.refusal import Refusal
+from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
 from tests.pipelines.test_querying import query_json

@@ -13,19 +13,19 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import Universe
-from dpcore.irregular.node_weights import NodeWeights
-from pipelines.hierarchy.domain import hierarchy_weights, invariant_level, read_hierarchy
-from pipelines.sections.error import RuleBroken
-from pipelines.sections.yaml_document import parse_document
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level, read_hierarchy
+from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections.yaml_document import parse_document
 from tests.memory import stays_below
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 

@@ -13,33 +13,37 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.calendar import universe_from_calendar
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular.planner import with_best_shares
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.laws import DiscreteLaplace
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain, KeyList
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.rows.sums import MeasureColumn
-from dpcore.trees.forest import SPINE
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from pipelines import report
-from pipelines.hierarchy import nodes as report_hierarchy
-from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
-from pipelines.report import check_chosen_paths, write_report_html
+from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_paths,
+)
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.trees.forest import SPINE
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.pipelines import report
+from dptrees.pipelines.hierarchy import nodes as report_hierarchy
+from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
+from dptrees.pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.mechanisms import changed
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 

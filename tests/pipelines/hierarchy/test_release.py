@@ -14,10 +14,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.guarantee import guarantee_in_words
-from pipelines import releasing
-from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.release.guarantee import guarantee_in_words
+from dptrees.pipelines import releasing
+from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import ANSWER, query_json

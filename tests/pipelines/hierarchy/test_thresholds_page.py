@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.levels.relative_objective import RelativeObjective
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.question import Question
-from dpcore.questions.tables import NODES
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from pipelines.answers.figures import significant
-from pipelines.mechanisms.irregular import irregular_level_errors
-from pipelines.mechanisms.thresholds import LOWEST_SHOWN, threshold_description
-from pipelines.report import check_chosen_paths, write_report_html
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.answers.figures import significant
+from dptrees.pipelines.mechanisms.irregular import irregular_level_errors
+from dptrees.pipelines.mechanisms.thresholds import LOWEST_SHOWN, threshold_description
+from dptrees.pipelines.report import check_chosen_paths, write_report_html
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (

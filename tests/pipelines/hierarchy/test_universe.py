@@ -10,15 +10,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import (
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import Universe
-from pipelines.hierarchy.universe import read_leaves, read_universe
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.pipelines.hierarchy.universe import read_leaves, read_universe
 
 TABLE = pa.table(
     {
@@ -160,7 +160,7 @@ def test_the_blocks_of_rhode_island(shared_data: Path) -> None:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 3)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 3)
 
 
 def in_groups(folder: Path, codes: pa.Array) -> str:
@@ -190,7 +190,7 @@ def test_a_large_table_of_codes_is_read_in_parts(codes, tmp_path, small_limit) -
 def test_a_large_table_is_refused_as_a_small_one(codes, rule, tmp_path, monkeypatch) -> None:
     path, reported = in_groups(tmp_path, pa.array(codes)), []
     for limit in (2**24, 3):
-        monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", limit)
+        monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", limit)
         with pytest.raises(ValueError, match=rule) as refused:
             read_universe(path, column="code", digits=(2, 2))
         reported.append(str(refused.value))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
-from dpcore.irregular.node_weights import NodeWeights
-from pipelines.hierarchy.domain import hierarchy_weights, invariant_level
-from pipelines.sections.error import RuleBroken
-from pipelines.sections.yaml_document import parse_document
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
+from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level
+from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections.yaml_document import parse_document
 
 TRACTS = ["0101001", "0101002", "0102001", "0203001", "0203002"]
 WHERE = HierarchyDomain(

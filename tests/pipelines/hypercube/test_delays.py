@@ -16,9 +16,9 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from dpcore.questions.released import Released
-from pipelines.command import main
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.questions.released import Released
+from dptrees.pipelines.command import main
+from dptrees.pipelines.release_folder import ReleaseFolder
 
 PROJECT = Path(__file__).resolve().parents[3]
 FLIGHTS = PROJECT / "data" / "flights"

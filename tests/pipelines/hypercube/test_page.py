@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube.box_sums import box_sums
-from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.ordered.make import CategoryDomain, IntegerDomain, TimestampDomain
-from pipelines.hypercube.axis import FigureAxis, halved_edges
-from pipelines.hypercube.densities import Densities
-from pipelines.hypercube.page import MAX_PARTS
-from pipelines.release_folder import ReleaseFolder
-from pipelines.report import write_report_html
+from dptrees.dpcore.hypercube.box_sums import box_sums
+from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, TimestampDomain
+from dptrees.pipelines.hypercube.axis import FigureAxis, halved_edges
+from dptrees.pipelines.hypercube.densities import Densities
+from dptrees.pipelines.hypercube.page import MAX_PARTS
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.report import write_report_html
 from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, write_inputs

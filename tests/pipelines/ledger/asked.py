@@ -7,14 +7,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import parse_configuration
-from pipelines.ledger.account import Account
-from pipelines.ledger.ledger import BudgetRequest, Ledger
-from pipelines.ledger.loss import Loss
-from pipelines.ledger.opening import open_account
-from pipelines.ledger.url import LedgerUrl
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.ledger.account import Account
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
+from dptrees.pipelines.ledger.loss import Loss
+from dptrees.pipelines.ledger.opening import open_account
+from dptrees.pipelines.ledger.url import LedgerUrl
 
 KEY = 64 * "a"
 TREE = "{name: all, domain: {column: x, lower: 0, upper: 100, cells: 16}}"

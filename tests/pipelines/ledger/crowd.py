@@ -17,12 +17,12 @@ from contextlib import contextmanager
 
 from sqlalchemy import select
 
-from pipelines.ledger import account as accounts
-from pipelines.ledger import ledger as ledgers
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.tables import DATASETS
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger import account as accounts
+from dptrees.pipelines.ledger import ledger as ledgers
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.tables import DATASETS
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import asked
 
 

@@ -16,25 +16,25 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.command import main as dptrees
-from pipelines.configuration import load_configuration
+from dptrees.pipelines.command import main as dptrees
+from dptrees.pipelines.configuration import load_configuration
 
 # What is patched, and whether it kills before it runs or after; in the order of a release.
 STEPS = {
-    "before the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "before"),
-    "within the reservation": ("pipelines.ledger.ledger:add_entry", "after"),
-    "after the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "after"),
-    "after the discarding": ("pipelines.running.output:discard", "after"),
-    "after the nonce": ("transforms.release:folder_nonce", "after"),
-    "before the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "before"),
-    "within the ledger's record": ("pipelines.ledger.ledger:change_entry", "after"),
-    "after the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "after"),
-    "after the folder's record": ("transforms.record:check_record", "after"),
-    "after the first part": ("transforms.draw:write_part", "after"),
-    "before the manifest": ("transforms.commit:manifest_text", "before"),
-    "after the manifest": ("transforms.commit:_Commit._commit", "after"),
-    "before the commit": ("pipelines.ledger.ledger:Ledger.commit", "before"),
-    "after the commit": ("pipelines.ledger.ledger:Ledger.commit", "after"),
+    "before the reservation": ("dptrees.pipelines.ledger.ledger:Ledger.reserve", "before"),
+    "within the reservation": ("dptrees.pipelines.ledger.ledger:add_entry", "after"),
+    "after the reservation": ("dptrees.pipelines.ledger.ledger:Ledger.reserve", "after"),
+    "after the discarding": ("dptrees.pipelines.running.output:discard", "after"),
+    "after the nonce": ("dptrees.transforms.release:folder_nonce", "after"),
+    "before the ledger's record": ("dptrees.pipelines.ledger.ledger:Ledger.record", "before"),
+    "within the ledger's record": ("dptrees.pipelines.ledger.ledger:change_entry", "after"),
+    "after the ledger's record": ("dptrees.pipelines.ledger.ledger:Ledger.record", "after"),
+    "after the folder's record": ("dptrees.transforms.record:check_record", "after"),
+    "after the first part": ("dptrees.transforms.draw:write_part", "after"),
+    "before the manifest": ("dptrees.transforms.commit:manifest_text", "before"),
+    "after the manifest": ("dptrees.transforms.commit:_Commit._commit", "after"),
+    "before the commit": ("dptrees.pipelines.ledger.ledger:Ledger.commit", "before"),
+    "after the commit": ("dptrees.pipelines.ledger.ledger:Ledger.commit", "after"),
 }
 # Of a release that discards; no other comes there.
 DISCARDING = "after the discarding"
@@ -42,7 +42,7 @@ DISCARDING = "after the discarding"
 UNKNOWN = ("before the reservation", "within the reservation")
 # What a release imports late.
 IMPORTED = (
-    *("pipelines.releasing", "pipelines.ledger.booking"),
+    *("dptrees.pipelines.releasing", "dptrees.pipelines.ledger.booking"),
     "apache_beam.runners.portability.fn_api_runner",
 )
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.ledger.entry import State
-from pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.entry import State
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.transforms.layout import INPUT_LIST_NAMES
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.ledger.asked import account_of, opened
-from transforms.layout import INPUT_LIST_NAMES
 
 
 class Ledgered(Workspace):

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.ledger import database
-from pipelines.ledger.opening import open_account
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger import database
+from dptrees.pipelines.ledger.opening import open_account
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests.pipelines.conftest import NONCE, Outcome, Workspace, search_path
 from tests.pipelines.ledger.asked import account_of
 from tests.pipelines.ledger.ledgered import Ledgered
@@ -131,7 +131,7 @@ def test_a_second_release_is_refused_before_a_row_is_read(
 ) -> None:
     assert made.release().code == 0
     path = made.configure(lambda s: s.update(release="more", output=str(made.folder / "more")))
-    monkeypatch.delattr("pipelines.running.stage.Stage._run")  # no job is even built
+    monkeypatch.delattr("dptrees.pipelines.running.stage.Stage._run")  # no job is even built
     outcome = made.run("release", path)
     refused(outcome, "the total of data set flights would be exceeded: epsilon 1 of 1 is spent")
     assert not (made.folder / "more").exists()
@@ -309,7 +309,7 @@ def test_a_ledger_that_is_gone_when_noise_would_be_drawn(
 ) -> None:
     """Nothing is drawn without it: the job stops at the record."""
     monkeypatch.setattr(
-        "pipelines.ledger.booking.Booking.witness",
+        "dptrees.pipelines.ledger.booking.Booking.witness",
         lambda self, entry: Gone(),
     )
     refused(made.release(), "cannot be used: gone")
@@ -323,7 +323,7 @@ class Gone:
     """A ledger that cannot be reached from the worker."""
 
     def __call__(self, record: bytes) -> None:
-        from pipelines.ledger.error import LedgerError
+        from dptrees.pipelines.ledger.error import LedgerError
 
         raise LedgerError("ledger: cannot be used: gone")
 
@@ -333,7 +333,7 @@ def test_a_ledger_that_is_busy(made: Ledgered, monkeypatch: pytest.MonkeyPatch) 
     settings = database._SETTINGS.replace("120s", "1s")
     monkeypatch.setattr(database, "_SETTINGS", settings)
     with made.ledger.transaction() as connection:
-        from pipelines.ledger.account import locked_account
+        from dptrees.pipelines.ledger.account import locked_account
 
         locked_account(connection, "flights")
         refused(made.release(), "ledger: ", "cannot be used: ", code=75)
@@ -351,7 +351,7 @@ def test_a_sum_that_was_edited_is_noticed(plain: Ledgered) -> None:
 
 def test_planning_imports_no_ledger(plain: Ledgered) -> None:
     program = (
-        "import sys; from pipelines.command import main; code = main(sys.argv[1:]); "
+        "import sys; from dptrees.pipelines.command import main; code = main(sys.argv[1:]); "
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
@@ -363,7 +363,7 @@ def test_planning_imports_no_ledger(plain: Ledgered) -> None:
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.split())
-    assert "pipelines.ledger.url" in loaded
+    assert "dptrees.pipelines.ledger.url" in loaded
     assert not {"sqlalchemy", "alembic", "psycopg", "apache_beam"} & loaded
 
 

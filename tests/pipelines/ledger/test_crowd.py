@@ -60,7 +60,7 @@ def test_a_crowd_that_does_not_wait_overspends(server: Server) -> None:
 
 def test_a_ledger_is_made_once(url: str) -> None:
     """Two that make it at once both find it made."""
-    command = (sys.executable, "-m", "pipelines.command", "ledger", "init", url, "--epsilon", "1")
+    command = (sys.executable, "-m", "dptrees", "ledger", "init", url, "--epsilon", "1")
     started = [
         subprocess.Popen(
             [*command, "--dataset", dataset],

@@ -12,20 +12,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.opening import open_account
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.opening import open_account
+from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.transforms.files import TEMPORARY_SUFFIX
 from tests import postgresql
 from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
 from tests.pipelines.ledger.program import reported
-from transforms.files import TEMPORARY_SUFFIX
 
 UNDISCARDED = [step for step in STEPS if step != DISCARDING]
 # At the other steps no transaction begins or ends: PostgreSQL holds what it does at one of these.
-OF_LEDGER = [step for step in UNDISCARDED if STEPS[step][0].startswith("pipelines.ledger.")]
+OF_LEDGER = [step for step in UNDISCARDED if STEPS[step][0].startswith("dptrees.pipelines.ledger.")]
 DISCARDED = ("after the reservation", DISCARDING, "after the nonce")
 
 

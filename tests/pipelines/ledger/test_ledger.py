@@ -7,15 +7,15 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.privacy.budget import Neighbors
-from pipelines.configuration import parse_configuration
-from pipelines.ledger.entry import State, entries
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.history import events
-from pipelines.ledger.ledger import BudgetRequest, Ledger
-from pipelines.ledger.loss import Loss
-from pipelines.ledger.opening import open_account
-from pipelines.ledger.url import LedgerUrl
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.ledger.entry import State, entries
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.history import events
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
+from dptrees.pipelines.ledger.loss import Loss
+from dptrees.pipelines.ledger.opening import open_account
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import TREE, account_of, asked, opened, plan_of
 
 RECORD, OTHER = bytes(32), bytes(range(32))

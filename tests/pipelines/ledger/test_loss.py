@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.release.guarantee import guarantee_in_words
-from pipelines.configuration import parse_configuration
-from pipelines.ledger.account import Account
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.loss import Loss, LossRefused, release_loss
+from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.release.guarantee import guarantee_in_words
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.ledger.account import Account
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.loss import Loss, LossRefused, release_loss
 from tests.pipelines.ledger.asked import plan_of
 
 SPARSE = "{name: heavy, domain: {kind: sparse, column: code, bits: [8, 8]}}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import asked, opened
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from pipelines.ledger import schema
-from pipelines.ledger.database import Database
-from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.tables import METADATA
-from pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger import schema
+from dptrees.pipelines.ledger.database import Database
+from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.ledger import Ledger
+from dptrees.pipelines.ledger.tables import METADATA
+from dptrees.pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import asked, opened
 
 LATER = """

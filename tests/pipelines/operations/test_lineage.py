@@ -18,10 +18,10 @@ import pytest
 from openlineage.client.generated import base
 from openlineage.client.transport.file import FileTransport
 
-from pipelines.running import stage
-from pipelines.running.stage import Stage
-from pipelines.user_error import UserError
-from transforms.readers import parquet_rows
+from dptrees.pipelines.running import stage
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -249,7 +249,7 @@ def test_an_event_that_cannot_be_reported_stops_nothing(
 
 
 def test_without_the_library(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pipelines.operations.lineage", None)
+    monkeypatch.setitem(sys.modules, "dptrees.pipelines.operations.lineage", None)
     file = again.folder / "lineage.jsonl"
     outcome = again.release(None, "--lineage", str(file))
     assert outcome.code == 2

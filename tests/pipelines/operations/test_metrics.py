@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.running import stage
-from transforms.readers import parquet_rows
+from dptrees.pipelines.running import stage
+from dptrees.transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace

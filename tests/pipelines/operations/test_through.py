@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.running import stage as stages
-from pipelines.running.run_record import RunRecord
+from dptrees.pipelines.running import stage as stages
+from dptrees.pipelines.running.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.ordered.make import make_domain
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import ROWS, Workspace
 
 PLACES = ["east", "north", "south", "west", *(f"none {index}" for index in range(12))]

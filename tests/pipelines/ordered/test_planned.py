@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.factorised import dense
-from dpcore.refusal import ANOTHER_MATRIX, MatrixError
-from pipelines.running.engine_fault import engine_fault
+from dptrees.dpcore.factorised import dense
+from dptrees.dpcore.refusal import ANOTHER_MATRIX, MatrixError
+from dptrees.pipelines.running.engine_fault import engine_fault
 from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clamp"}

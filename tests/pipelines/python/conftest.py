@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from pipelines.python.making import Call, release
-from pipelines.python.release import Release
-from pipelines.running.output import FolderRequest
+from dptrees.pipelines.python.making import Call, release
+from dptrees.pipelines.python.release import Release
+from dptrees.pipelines.running.output import FolderRequest
 from tests.golden.configurations import NONCE, write_configuration, write_data
 
 Fixed = Callable[..., Release]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from pipelines.python.answers import Answers
-from pipelines.python.release import Release
+from dptrees.pipelines.python.answers import Answers
+from dptrees.pipelines.python.release import Release
 from tests.golden.configurations import BOX, BY, CITIES, DAYS, NUMBERS
 from tests.pipelines.python.conftest import fixed, yaml
 

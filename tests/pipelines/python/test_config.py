@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import dptrees
-from pipelines.python.config import plain
-from pipelines.python.requested import requested_configuration
+from dptrees.pipelines.python.config import plain
+from dptrees.pipelines.python.requested import requested_configuration
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 CONFIG: dict[str, Any] = {

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from pipelines import charts
-from pipelines.python.drawing import (
+from dptrees.pipelines import charts
+from dptrees.pipelines.python.drawing import (
     COLORS,
     CURVES,
     HISTOGRAM,

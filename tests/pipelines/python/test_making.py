@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 import dptrees
+from dptrees.transforms import commit
+from dptrees.transforms.held_files import KeptFiles
 from tests.golden.configurations import NONCE
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config, read_files
-from transforms import commit
-from transforms.held_files import KeptFiles
 
 PRIVACY = {"epsilon": 1.0, "neighbors": "add_remove"}
 MINUTES = {"column": "minutes", "type": "integer", "lower": 0, "upper": 300}

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 import dptrees
-from pipelines.python import release as releases
+from dptrees.pipelines.python import release as releases
+from dptrees.transforms.held_files import KeptFiles
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config
 from tests.pipelines.python.test_making import MINUTES, PRIVACY
-from transforms.held_files import KeptFiles
 
 RNG = np.random.default_rng(3)
 ROWS = pa.table({"x": RNG.random(2_000), "y": RNG.random(2_000), "minutes": np.arange(2_000) % 300})

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from pipelines.python.rows import to_batches
+from dptrees.pipelines.python.rows import to_batches
 from tests.pipelines.python.conftest import fixed, read_files
 
 DAY = datetime.date(2024, 1, 1)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from pipelines.python import session as sessions
-from pipelines.python import spent
+from dptrees.pipelines.python import session as sessions
+from dptrees.pipelines.python import spent
 from tests.pipelines.python.test_making import MINUTES
 
 ROWS = {"minutes": np.arange(300), "who": np.arange(300) // 3}

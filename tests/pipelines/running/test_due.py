@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.command import main
-from pipelines.running.due import Due, parse_day
-from pipelines.user_error import UserError
+from dptrees.pipelines.command import main
+from dptrees.pipelines.running.due import Due, parse_day
+from dptrees.pipelines.user_error import UserError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "daily.yaml"
 

@@ -13,12 +13,12 @@ import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.running import cancelling, preflight
-from pipelines.running.cancelling import cancel_job
-from pipelines.running.engine_fault import engine_fault
-from pipelines.running.preflight import check_workers
-from transforms.errors import InputError, ReleaseError
-from transforms.key_reference import KeyReference
+from dptrees.pipelines.running import cancelling, preflight
+from dptrees.pipelines.running.cancelling import cancel_job
+from dptrees.pipelines.running.engine_fault import engine_fault
+from dptrees.pipelines.running.preflight import check_workers
+from dptrees.transforms.errors import InputError, ReleaseError
+from dptrees.transforms.key_reference import KeyReference
 
 PYTHON = "Error received from SDK harness: Traceback (most recent call last):\n  File x\n"
 AGAIN = {
@@ -31,7 +31,7 @@ AGAIN = {
 MISTAKES = {
     "marked": f"{PYTHON}{InputError('no such column')} [while running 'Read']",
     "no dptrees": f"{PYTHON}ModuleNotFoundError: No module named 'transforms'",
-    "an older one": f"{PYTHON}ModuleNotFoundError: No module named 'transforms.preflight'",
+    "an older one": f"{PYTHON}ModuleNotFoundError: No module named 'dptrees.transforms.preflight'",
 }
 
 

@@ -15,10 +15,10 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.running import loop
-from pipelines.running.job import LOOP_RUNNER, beam_options
-from pipelines.running.loop import LoopRunner
-from transforms.errors import InputError
+from dptrees.pipelines.running import loop
+from dptrees.pipelines.running.job import LOOP_RUNNER, beam_options
+from dptrees.pipelines.running.loop import LoopRunner
+from dptrees.transforms.errors import InputError
 
 SEEN: list[Any] = []
 

@@ -40,7 +40,7 @@ def released(workspace: Workspace, folders: tuple[Path, ...], *options: str) -> 
     def elsewhere(settings: dict[str, object]) -> None:
         settings["output"] = name
 
-    command = [sys.executable, "-m", "pipelines.command", "release"]
+    command = [sys.executable, "-m", "dptrees", "release"]
     done = subprocess.run(
         [*command, workspace.configure(elsewhere), *NONCE, *options],
         env=os.environ | {"PYTHONPATH": path_with(*folders)},

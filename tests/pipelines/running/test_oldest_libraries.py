@@ -35,7 +35,7 @@ def released(workspace: Workspace, libraries: Path | None, period: int) -> None:
     path = workspace.configure(daily(period))
     search = path_with(*filter(None, [libraries]))
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.command", "release", path, *NONCE],
+        [sys.executable, "-m", "dptrees", "release", path, *NONCE],
         env=os.environ | {"PYTHONPATH": search},
         cwd=workspace.folder,
         capture_output=True,

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpcore import __version__
-from dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from pipelines import configuration as planning
-from pipelines.configuration import load_configuration
-from pipelines.proof.manifest import plain
-from pipelines.release_folder import ReleaseFolder
-from pipelines.running.planned_once import planned_once, with_kept_selection
-from pipelines.running.selecting import selected_keys
+from dptrees.dpcore import __version__
+from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.pipelines import configuration as planning
+from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.proof.manifest import plain
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.running.planned_once import planned_once, with_kept_selection
+from dptrees.pipelines.running.selecting import selected_keys
+from dptrees.transforms.carry import SeriesError, check_turn
+from dptrees.transforms.existing_release import ExistingReleaseError
+from dptrees.transforms.kept_plan import KeptPlan, KeptPlanError
+from dptrees.transforms.layout import MANIFEST, PLAN, RECORD
 from tests.pipelines.conftest import NONCE, search_path
-from transforms.carry import SeriesError, check_turn
-from transforms.existing_release import ExistingReleaseError
-from transforms.kept_plan import KeptPlan, KeptPlanError
-from transforms.layout import MANIFEST, PLAN, RECORD
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -299,8 +299,8 @@ def test_a_damaged_plan(again: Workspace, text: str) -> None:
 
 KILLED = """
 import os, signal, sys
-from transforms import files
-from pipelines.command import main
+from dptrees.transforms import files
+from dptrees.pipelines.command import main
 moment = sys.argv.pop(1)
 finished = files._finished
 
@@ -339,7 +339,7 @@ def test_of_two_launchers_the_second_takes_the_plan_of_the_first(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one writes its plan after the second has planned."""
-    from pipelines.running.stage import Stage
+    from dptrees.pipelines.running.stage import Stage
 
     check_input = Stage.check_input
 
@@ -451,7 +451,7 @@ def test_trees_are_planned_over_the_selection_of_another_launcher(
 ) -> None:
     """Another launcher writes the plan of the first stage after this one has planned its own, and
     its selection spends more of the delta."""
-    from pipelines.running.stage import Stage
+    from dptrees.pipelines.running.stage import Stage
 
     def few(settings: dict[str, Any]) -> None:
         private(settings)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.release.guarantee import plan_manifest
-from pipelines.configuration import Configuration, load_configuration
-from pipelines.running.planned_once import planned_once
-from pipelines.sections.request import first_change, requested
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.pipelines.configuration import Configuration, load_configuration
+from dptrees.pipelines.running.planned_once import planned_once
+from dptrees.pipelines.sections.request import first_change, requested
+from dptrees.transforms.kept_plan import KeptPlan
+from dptrees.transforms.layout import PLAN
 from tests.golden.configurations import write_configuration, write_data
-from transforms.kept_plan import KeptPlan
-from transforms.layout import PLAN
 
 # One of each kind of plan, of those that are planned at once.
 KINDS = (

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.running import waiting
-from pipelines.running.waiting import WaitingPairs
+from dptrees.pipelines.running import waiting
+from dptrees.pipelines.running.waiting import WaitingPairs
+from dptrees.transforms.errors import ReleaseError
 from tests.pipelines.test_faults import files_below
-from transforms.errors import ReleaseError
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import FILES, ROWS, Workspace

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.tables import NODES
-from dpcore.release.in_memory import RunBefore, release_rows
-from dpcore.release.plan import plan_from_spec
-from pipelines.release_folder import ReleaseFolder
-from pipelines.series.series_folder import SeriesFolder
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.series.series_folder import SeriesFolder
+from dptrees.transforms import carry
 from tests.pipelines.series.runs import (
     Runs,
     balance_alone,
@@ -27,7 +28,6 @@ from tests.pipelines.series.runs import (
     repeated,
     without_its_balance,
 )
-from transforms import carry
 
 PERIODS, ROWS = 5, 400
 # How exact counts are held: all with a level of counters, whose noisy counts are seen as they are.

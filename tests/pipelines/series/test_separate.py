@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome
 from tests.pipelines.series.runs import Runs
 

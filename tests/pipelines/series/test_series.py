@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.guarantee import manifest_checksum
-from pipelines.release_folder import ReleaseFolder
-from pipelines.series.series_folder import SeriesFolder
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.guarantee import manifest_checksum
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.series.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 
 PERIODS, RELEASED = 5, 4
@@ -465,7 +465,7 @@ def test_the_beginning_of_a_run_is_discarded_whole(copy: Days) -> None:
 def test_totals_to_date_of_large_trees_are_only_queried(
     copy: Days, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
+    monkeypatch.setattr("dptrees.pipelines.series.to_date.MOST_LEAVES", 16)
     shutil.rmtree(copy.period_folder(3) / "to-date")
     outcome = copy.day(3)
     assert outcome.code == 0 and "places: large; dptrees query adds it up" in outcome.out

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.series.weighted import WeightedPeriods
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.series.weighted import WeightedPeriods
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.series.runs import Runs, refused
 
 PERIODS, RELEASED = 9, 6

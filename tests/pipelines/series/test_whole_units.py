@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.bounding.counted_units import CountedUnits
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.tables import NODES
-from dpcore.release.in_memory import RunBefore, release_rows
-from dpcore.release.plan import plan_from_spec
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.transforms import bound, unit_periods
 from tests.pipelines.series.runs import (
     Runs,
     balance_alone,
@@ -28,7 +29,6 @@ from tests.pipelines.series.runs import (
     repeated,
     without_its_balance,
 )
-from transforms import bound, unit_periods
 
 PERIODS, MOST, ROWS = 4, 2, 3
 PEOPLE = 40

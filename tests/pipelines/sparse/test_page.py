@@ -10,35 +10,35 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.leaves import universe_from_paths
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import with_best_shares
-from dpcore.levels.irregular import IrregularMechanism
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.tables import NODES
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import ReleaseReader
-from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse
-from dpcore.sparse.pruning import Pruning
-from dpcore.sparse.question import SparseQuestion
-from dpcore.trees.uniform import UniformTree
-from dpcore.uniform.plan import TreePlan
-from pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
-from pipelines.report import check_chosen_paths, write_report_html
-from pipelines.sparse import nodes as report_sparse_nodes
-from pipelines.sparse import page as report_sparse
-from pipelines.sparse.paths import ancestor_paths
+from dptrees.dpcore.hierarchy.domain import HierarchyDomain
+from dptrees.dpcore.hierarchy.leaves import universe_from_paths
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares
+from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.plan import plan_sparse
+from dptrees.dpcore.sparse.pruning import Pruning
+from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
+from dptrees.pipelines.report import check_chosen_paths, write_report_html
+from dptrees.pipelines.sparse import nodes as report_sparse_nodes
+from dptrees.pipelines.sparse import page as report_sparse
+from dptrees.pipelines.sparse.paths import ancestor_paths
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 import dptrees
-from dpcore.release.guarantee import guarantee_in_words
-from pipelines import releasing
-from pipelines.configuration import Configuration, parse_configuration
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.release.guarantee import guarantee_in_words
+from dptrees.pipelines import releasing
+from dptrees.pipelines.configuration import Configuration, parse_configuration
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import query_json

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.table.released import ReleasedTable
-from pipelines.command import main
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.pipelines.command import main
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.docs.demo import require_flights
 
 PROJECT = Path(__file__).resolve().parents[3]

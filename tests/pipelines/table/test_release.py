@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dpcore.table.released import ReleasedTable
-from pipelines.release_folder import ReleaseFolder
+from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs
 from tests.pipelines.report_page import parse_elements

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.errors import InputError, sentence_in
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.readers.collection import element_type, row_schema, to_batch
+from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.conftest import LOCAL_RUNNER
-from transforms.errors import InputError, sentence_in
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.readers.collection import element_type, row_schema, to_batch
-from transforms.release import ReleaseTrees
 
 
 class Visit(NamedTuple):

@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.errors import InputError
-from transforms.readers import csv_rows
-from transforms.readers.csv_encodings import _KNOWN, NoByteOrderMark, as_utf8, encoding_named
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_quotes import Marks, line_ends
-from transforms.readers.csv_texts import CsvTexts
-from transforms.readers.read import FileSplit
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import csv_rows
+from dptrees.transforms.readers.csv_encodings import (
+    _KNOWN,
+    NoByteOrderMark,
+    as_utf8,
+    encoding_named,
+)
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_quotes import Marks, line_ends
+from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.read import FileSplit
 
 from .test_csv_lines import LIMIT, LINES, PLAN, slow_ends
 

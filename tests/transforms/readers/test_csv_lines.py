@@ -14,22 +14,22 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from dpcore.levels.planner import plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.make import CategoryDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.make import CategoryDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import csv_rows
+from dptrees.transforms.readers.csv_encodings import is_utf8, not_utf8
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
+from dptrees.transforms.readers.csv_quotes import line_ends
+from dptrees.transforms.readers.read import FileSplit
 from tests.memory import stays_below
-from transforms.errors import InputError
-from transforms.readers import csv_rows
-from transforms.readers.csv_encodings import is_utf8, not_utf8
-from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
-from transforms.readers.csv_quotes import line_ends
-from transforms.readers.read import FileSplit
 
 LIMIT = 24  # of the bytes of a row
 LINES = [

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.levels.planner import plan_tree
-from dpcore.levels.uniform import UniformMechanism
-from dpcore.ordered.make import (
+from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,
@@ -21,16 +21,16 @@ from dpcore.ordered.make import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.setting import TreeSetting
-from transforms.errors import InputError
-from transforms.readers import csv_rows, csv_values
-from transforms.readers.column_types import column_types
-from transforms.readers.csv_values import typed
-from transforms.readers.read import FileSplit
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import csv_rows, csv_values
+from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.read import FileSplit
 
 SECRET = "Miriam-4711"
 NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()

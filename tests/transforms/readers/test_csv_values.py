@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.readers import csv_values
-from transforms.readers.csv_dates import DateFormat, moments
-from transforms.readers.csv_texts import CsvTexts
-from transforms.readers.csv_values import typed
+from dptrees.transforms.readers import csv_values
+from dptrees.transforms.readers.csv_dates import DateFormat, moments
+from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.csv_values import typed
 
 from .test_csv_dialects import read
 

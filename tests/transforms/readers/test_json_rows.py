@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.ordered.make import make_domain
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import json_rows
+from dptrees.transforms.readers.json_format import JsonFormat
+from dptrees.transforms.readers.json_objects import Objects
+from dptrees.transforms.readers.read import FileSplit
 from tests.transforms.readers.test_csv_rows import make_plan
-from transforms.errors import InputError
-from transforms.readers import json_rows
-from transforms.readers.json_format import JsonFormat
-from transforms.readers.json_objects import Objects
-from transforms.readers.read import FileSplit
 
 PLAN = make_plan(
     make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10}),

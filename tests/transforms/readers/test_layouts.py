@@ -14,12 +14,12 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.release.plan import ReleasePlan
-from pipelines.configuration import parse_configuration
-from transforms.errors import InputError
-from transforms.readers.formats import find_reader
-from transforms.readers.listing import match_files
-from transforms.readers.read import FileSplit, open_file
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.configuration import parse_configuration
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.listing import match_files
+from dptrees.transforms.readers.read import FileSplit, open_file
 
 CONFIGURATION = """
 release: layouts

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import FileMetadata
 
-from transforms.errors import ConservationError, InputError, error_in
-from transforms.readers import input_file, read, sealed_list
-from transforms.readers.arrival import Arrival
-from transforms.readers.input_file import InputFile, check_unchanged
-from transforms.readers.listing import ListedOnce, list_files
-from transforms.readers.read import ReadBatches
-from transforms.readers.sealed_list import SealedList, written_list
-from transforms.release import ReleaseTrees
+from dptrees.transforms.errors import ConservationError, InputError, error_in
+from dptrees.transforms.readers import input_file, read, sealed_list
+from dptrees.transforms.readers.arrival import Arrival
+from dptrees.transforms.readers.input_file import InputFile, check_unchanged
+from dptrees.transforms.readers.listing import ListedOnce, list_files
+from dptrees.transforms.readers.read import ReadBatches
+from dptrees.transforms.readers.sealed_list import SealedList, written_list
+from dptrees.transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.errors import InputError
-from transforms.readers import parquet_rows
-from transforms.readers.read import WHOLE, FileSplit
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import parquet_rows
+from dptrees.transforms.readers.read import WHOLE, FileSplit
 
 SECRET = "Miriam-4711"
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from transforms.errors import InputError, sentence_in
-from transforms.readers.formats import FORMATS, find_reader
-from transforms.readers.listing import match_files
-from transforms.readers.read import FileSplit, ReadBatches, _ReadSplit, open_file
+from dptrees.transforms.errors import InputError, sentence_in
+from dptrees.transforms.readers.formats import FORMATS, find_reader
+from dptrees.transforms.readers.listing import match_files
+from dptrees.transforms.readers.read import FileSplit, ReadBatches, _ReadSplit, open_file
 
 SECRET = "Miriam-4711"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -154,7 +154,7 @@ def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> No
         def fail(self, columns):
             raise ValueError(f"cannot read {columns['value'][0]}")
 
-        patch.setattr("dpcore.questions.tree_question.TreeQuestion.leaf_ids", fail)
+        patch.setattr("dptrees.dpcore.questions.tree_question.TreeQuestion.leaf_ids", fail)
         with pytest.raises(Exception) as caught:
             run(plan, str(tmp_path / "a.parquet"), tmp_path / "out")
     assert sentence_in(str(caught.value)) == (

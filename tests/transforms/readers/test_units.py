@@ -13,18 +13,18 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.bounding.unit_ids import UnitIds
-from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import KeyedChoices
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.make import make_domain
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import PrivacyUnit, UnitType
-from dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.bounding.unit_ids import UnitIds
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit, UnitType
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.read import FileSplit
 from tests.transforms.readers.test_csv_rows import make_plan
-from transforms.errors import InputError
-from transforms.readers.formats import find_reader
-from transforms.readers.read import FileSplit
 
 FORMATS = ("parquet", "arrow", "csv", "json")
 # Neighbors that a double cannot distinguish, of 16 and of 20 digits.

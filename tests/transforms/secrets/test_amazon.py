@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.secrets import amazon
-from transforms.secrets.scheme import SecretError
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.secrets import amazon
+from dptrees.transforms.secrets.scheme import SecretError
 
 KEY, OTHER = ReleaseKey(bytes(range(32))), ReleaseKey(bytes(range(1, 33)))
 REGION = "eu-central-1"
@@ -34,7 +34,7 @@ def service(endpoint: str, monkeypatch: pytest.MonkeyPatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", endpoint)
-    monkeypatch.setattr("transforms.key_reference._held", {})
+    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
     client = boto3.client("secretsmanager", region_name=REGION)
     client.create_secret(Name="prod/release-key", SecretString=OTHER.to_text())
     client.put_secret_value(SecretId="prod/release-key", SecretString=KEY.to_text() + "\n")

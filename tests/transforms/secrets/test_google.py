@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from pipelines.command import main
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.pipelines.command import main
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.secrets import google
+from dptrees.transforms.secrets.scheme import SecretError
 from tests import google_cloud
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.secrets import google
-from transforms.secrets.scheme import SecretError
 
 KEY = ReleaseKey(bytes(range(32)))
 PLACE = "gcp-secret://my-project/release-key/latest"
@@ -76,7 +76,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     transport = SecretManagerServiceGrpcTransport(channel=channel)
     client = SecretManagerServiceClient(transport=transport)
     monkeypatch.setattr(google, "_client", lambda: client)
-    monkeypatch.setattr("transforms.key_reference._held", {})
+    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
     made.versions[name("release-key")] = KEY.to_text().encode() + b"\n"
     yield made
     channel.close()

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from transforms.secrets import private_file
-from transforms.secrets.private_file import read_private_file
-from transforms.secrets.scheme import SecretError
+from dptrees.transforms.secrets import private_file
+from dptrees.transforms.secrets.private_file import read_private_file
+from dptrees.transforms.secrets.scheme import SecretError
 
 GROUP = 2000
 # As proc(5) has it: number, parent, device, root, where, options, optional fields, "-", kind, ...

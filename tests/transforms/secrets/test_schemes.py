@@ -4,11 +4,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
-from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.key_ring import KeyRing
-from transforms.secrets import schemes
-from transforms.secrets.scheme import Scheme, SecretError
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.key_ring import KeyRing
+from dptrees.transforms.secrets import schemes
+from dptrees.transforms.secrets.scheme import Scheme, SecretError
 
 KEY, NEXT = ReleaseKey(bytes(range(32))), ReleaseKey(bytes(range(1, 33)))
 
@@ -86,7 +86,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Vault:
     monkeypatch.setattr(
         schemes, "entry_points", lambda group, name: [point] if name == point.name else []
     )
-    monkeypatch.setattr("transforms.key_reference._held", {})
+    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
     VAULT.__init__()  # type: ignore[misc]
     return VAULT
 

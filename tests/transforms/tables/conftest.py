@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.tables.table import InputTable
 from tests import postgresql
-from transforms.tables.table import InputTable
 
 # Doctests are looked for in every module, and this one needs a client that not everybody has.
 collect_ignore = ["read_service.py"]

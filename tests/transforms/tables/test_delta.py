@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.delta import DeltaTable
 from tests.optional import table_library
-from transforms.errors import InputError
-from transforms.tables.delta import DeltaTable
 
 deltalake = table_library("deltalake")
 

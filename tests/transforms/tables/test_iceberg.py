@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.iceberg import IcebergTable
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
 from tests.optional import table_library
-from transforms.errors import InputError
-from transforms.tables.iceberg import IcebergTable
-from transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 table_library("pyiceberg")
 

@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.ordered.integer import IntegerDomain
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms.tables.postgresql import PostgresqlTable, database_url
+from dptrees.transforms.tables.read import table_batches, table_splits
+from dptrees.transforms.tables.table import TableSplit
 from tests import postgresql
 from tests.optional import table_library
 from tests.transforms.readers.test_csv_rows import make_plan
-from transforms.errors import InputError
-from transforms.secrets.scheme import SecretError
-from transforms.tables.postgresql import PostgresqlTable, database_url
-from transforms.tables.read import table_batches, table_splits
-from transforms.tables.table import TableSplit
 
 table_library("adbc_driver_postgresql")
 
@@ -48,7 +48,7 @@ def run(server: postgresql.Server, monkeypatch: pytest.MonkeyPatch) -> Callable[
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several parts of a small table."""
-    monkeypatch.setattr("transforms.tables.postgresql._SPLIT_PAGES", 5)
+    monkeypatch.setattr("dptrees.transforms.tables.postgresql._SPLIT_PAGES", 5)
 
 
 @pytest.mark.usefixtures("small_splits")
@@ -165,7 +165,7 @@ def test_without_the_lock_rows_would_be_lost(
                 read.extend(batch["id"].to_pylist())
 
     if not checked:
-        monkeypatch.setattr("transforms.tables.postgresql._locked", lambda _: ("", 0))
+        monkeypatch.setattr("dptrees.transforms.tables.postgresql._locked", lambda _: ("", 0))
     with VISITS.pinned() as table:
         splits = table.divided(["id"]).splits(["id"])
         take(table, splits[:4])
@@ -202,7 +202,8 @@ def test_a_snapshot_is_of_the_time_after_the_lock(
         assert len(read_pinned(table, ("id",))) == 700
     # As a transaction does whose snapshot is older than its lock.
     monkeypatch.setattr(
-        "transforms.tables.postgresql._HOLD", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        "dptrees.transforms.tables.postgresql._HOLD",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     )
     begun.clear()
     writer = threading.Thread(target=waited_for)
@@ -216,7 +217,7 @@ def test_a_snapshot_is_of_the_time_after_the_lock(
 def test_workers_do_not_wait_behind_who_waits_for_the_launcher(
     run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.tables.postgresql._LONGEST_WAIT", "200ms")
+    monkeypatch.setattr("dptrees.transforms.tables.postgresql._LONGEST_WAIT", "200ms")
     with VISITS.pinned() as table:
         (split,) = table.splits(["age"])
         waiting = threading.Thread(target=run, args=("TRUNCATE visits",))

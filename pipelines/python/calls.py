@@ -1,82 +1,23 @@
-"""Differentially private counts over trees, from Python.
+"""The functions of ``import dptrees``: a release, its plan, a check of its rows, a key.
 
-    import dptrees
-
-    people = dptrees.of(frame, epsilon=1).by("sex", ["f", "m"])
-    request = people.mean("hours", (0, 80)).quantiles("age", [0.25, 0.5, 0.75], (0, 100))
-    request.plan()               # expected errors; nothing is read or spent
-    release = request.release()  # spends the budget; the release may be published
-    release["hours"].mean()
-    release["age"].quantiles().plot()
-
-These are the functions:
-
-    of(rows, epsilon=...)     begin a Request: queries of a table, without a configuration
-    release(rows, config)     make a Release by a configuration: a dictionary, Config or YAML file
-    open(folder)              open the Release in a folder
-    plan(config)              return a Plan: the expected errors, before a row is read
-    check(rows, config)       count the rows that a release would drop: exact, not private
-    keygen(path)              write a new release key to a file
-
-These are the classes; ``help(dptrees.Release)`` describes one:
-
-    Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
-                              verify, report
-    TreeAnswers               queries of a tree: cdf, quantiles, range, mean, share, describe, top,
-                              nodes ...; answers can be plotted
-    Request                   queries that make one release
-    Plan                      the expected error of each tree
-    Session                   several releases under one total budget
-    ReleaseTrees              the transform for a Beam pipeline
-    Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
-    Error                     an error that you can fix; its message says how
-
-A configuration has the same keys as a file of the command ``dptrees``, which is also ``python -m
-dptrees``. The tutorial is in docs/python.md.
+They import Beam and the planner on their first call.
 """
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpcore import __version__
-from pipelines.python.config import AnyConfig, By, Config, Privacy, Tree
-from pipelines.python.error import Error, user_errors
-from pipelines.python.keywords import with_known_keywords
+from dptrees.pipelines.python.config import AnyConfig, Privacy
+from dptrees.pipelines.python.error import user_errors
+from dptrees.pipelines.python.keywords import with_known_keywords
 
 if TYPE_CHECKING:
-    from pipelines.python.checked import RowCheck
-    from pipelines.python.planned import Plan
-    from pipelines.python.release import Release
-    from pipelines.python.request import Request
-    from pipelines.python.session import Session
-    from pipelines.python.tree import TreeAnswers
-    from transforms.release import ReleaseTrees
-
-__all__ = [
-    "By",
-    "Config",
-    "Error",
-    "Plan",
-    "Privacy",
-    "Release",
-    "ReleaseTrees",
-    "Request",
-    "Session",
-    "Tree",
-    "TreeAnswers",
-    "__version__",
-    "check",
-    "keygen",
-    "of",
-    "open",
-    "plan",
-    "release",
-]
+    from dptrees.pipelines.python.checked import RowCheck
+    from dptrees.pipelines.python.planned import Plan
+    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.python.request import Request
 
 _Path = str | os.PathLike[str]
 
@@ -124,7 +65,7 @@ def release(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.beam import quiet_import
 
     with user_errors():
         making = quiet_import()
@@ -170,7 +111,7 @@ def of(
     Returns:
         A request without queries; add them with its methods.
     """
-    from pipelines.python.request import Request
+    from dptrees.pipelines.python.request import Request
 
     privacy = Privacy(
         neighbors=neighbors,
@@ -205,7 +146,7 @@ def plan(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from pipelines.python.planned import planned
+    from dptrees.pipelines.python.planned import planned
 
     with user_errors():
         if units is None or isinstance(units, (str, os.PathLike)):
@@ -237,11 +178,11 @@ def check(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.beam import quiet_import
 
     with user_errors():
         quiet_import()
-        from pipelines.python.checked import row_check
+        from dptrees.pipelines.python.checked import row_check
 
         return row_check(rows, config, set, most)
 
@@ -259,8 +200,8 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: if there is no release, or it is damaged.
     """
-    from pipelines.python.release import Release
-    from pipelines.series.opening import opened
+    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.series.opening import opened
 
     place = os.fspath(path)
     with user_errors():
@@ -284,46 +225,10 @@ def keygen(path: _Path) -> str:
     Raises:
         Error: if the file exists (a key is never overwritten), or cannot be written.
     """
-    from dpcore.noise.randomness import ReleaseKey
-    from pipelines.keygen import write_new
+    from dptrees.dpcore.noise.randomness import ReleaseKey
+    from dptrees.pipelines.keygen import write_new
 
     place = os.fspath(path)
     with user_errors():
         write_new(place, ReleaseKey.generate().to_text() + "\n")
     return place
-
-
-# Modules that are slow to import, by the name whose first use imports them.
-_LATER = {
-    "Plan": "pipelines.python.planned",
-    "Release": "pipelines.python.release",
-    "ReleaseTrees": "transforms.release",
-    "Request": "pipelines.python.request",
-    "Session": "pipelines.python.session",
-    "TreeAnswers": "pipelines.python.tree",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a slow module when its name is first used."""
-    if name not in _LATER:
-        near = difflib.get_close_matches(name, __all__, n=1)
-        more = f"; did you mean {near[0]}?" if near else ""
-        raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
-    from pipelines.python.beam import quiet_import
-
-    quiet_import()
-    return getattr(importlib.import_module(_LATER[name]), name)
-
-
-if __name__ == "__main__":
-    import sys
-
-    from pipelines.command import main
-
-    sys.exit(main())
-
-
-def __dir__() -> list[str]:
-    """Return the names that are meant for users; imported modules are left out."""
-    return sorted(__all__)

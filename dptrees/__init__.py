@@ -1,0 +1,127 @@
+"""Differentially private counts over trees, from Python.
+
+    import dptrees
+
+    people = dptrees.of(frame, epsilon=1).by("sex", ["f", "m"])
+    request = people.mean("hours", (0, 80)).quantiles("age", [0.25, 0.5, 0.75], (0, 100))
+    request.plan()               # expected errors; nothing is read or spent
+    release = request.release()  # spends the budget; the release may be published
+    release["hours"].mean()
+    release["age"].quantiles().plot()
+
+These are the functions:
+
+    of(rows, epsilon=...)     begin a Request: queries of a table, without a configuration
+    release(rows, config)     make a Release by a configuration: a dictionary, Config or YAML file
+    open(folder)              open the Release in a folder
+    plan(config)              return a Plan: the expected errors, before a row is read
+    check(rows, config)       count the rows that a release would drop: exact, not private
+    keygen(path)              write a new release key to a file
+
+These are the classes; ``help(dptrees.Release)`` describes one:
+
+    Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
+                              verify, report
+    TreeAnswers               queries of a tree: cdf, quantiles, range, mean, share, describe, top,
+                              nodes ...; answers can be plotted
+    Request                   queries that make one release
+    Plan                      the expected error of each tree
+    Session                   several releases under one total budget
+    ReleaseTrees              the transform for a Beam pipeline
+    Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
+    Error                     an error that you can fix; its message says how
+
+A configuration has the same keys as a file of the command ``dptrees``, which is also ``python -m
+dptrees``. The tutorial is in docs/python.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+# A checkout has the packages next to this folder, with symbolic links to them in it. On a system
+# without symbolic links Python finds them by this line.
+if not os.path.isdir(os.path.join(os.path.dirname(__file__), "dpcore")):
+    __path__.append(os.path.dirname(os.path.dirname(__file__)))
+
+from dptrees.dpcore import __version__
+
+if TYPE_CHECKING:
+    from dptrees.pipelines.python.calls import check, keygen, of, open, plan, release
+    from dptrees.pipelines.python.config import By, Config, Privacy, Tree
+    from dptrees.pipelines.python.error import Error
+    from dptrees.pipelines.python.planned import Plan
+    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.python.request import Request
+    from dptrees.pipelines.python.session import Session
+    from dptrees.pipelines.python.tree import TreeAnswers
+    from dptrees.transforms.release import ReleaseTrees
+
+__all__ = [
+    "By",
+    "Config",
+    "Error",
+    "Plan",
+    "Privacy",
+    "Release",
+    "ReleaseTrees",
+    "Request",
+    "Session",
+    "Tree",
+    "TreeAnswers",
+    "__version__",
+    "check",
+    "keygen",
+    "of",
+    "open",
+    "plan",
+    "release",
+]
+
+_CALLS = "dptrees.pipelines.python.calls"
+_CONFIG = "dptrees.pipelines.python.config"
+# The module of each public name: imported when the name is first used.
+_MODULES = {
+    "By": _CONFIG,
+    "Config": _CONFIG,
+    "Error": "dptrees.pipelines.python.error",
+    "Plan": "dptrees.pipelines.python.planned",
+    "Privacy": _CONFIG,
+    "Release": "dptrees.pipelines.python.release",
+    "ReleaseTrees": "dptrees.transforms.release",
+    "Request": "dptrees.pipelines.python.request",
+    "Session": "dptrees.pipelines.python.session",
+    "Tree": _CONFIG,
+    "TreeAnswers": "dptrees.pipelines.python.tree",
+    "check": _CALLS,
+    "keygen": _CALLS,
+    "of": _CALLS,
+    "open": _CALLS,
+    "plan": _CALLS,
+    "release": _CALLS,
+}
+# Modules that import Beam, with fewer of its clients and no warnings of it.
+_WITH_BEAM = {"Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name when the name is first used."""
+    if name not in _MODULES:
+        near = difflib.get_close_matches(name, __all__, n=1)
+        more = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
+    if name in _WITH_BEAM:
+        from dptrees.pipelines.python.beam import quiet_import
+
+        quiet_import()
+    found = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the names that are meant for users; imported modules are left out."""
+    return sorted(__all__)
