@@ -18,6 +18,14 @@ These are the functions:
     check(rows, config)       count the rows that a release would drop: exact, not private
     keygen(path)              write a new release key to a file
 
+These are for a Beam pipeline:
+
+    load(config)              return the plan of a configuration
+    key(place)                name the place of a release key; workers read it from there
+    ReleaseTrees(plan, ...)   the transform: rows in, a finished folder out
+    DPTree                    the transform of Beam YAML, and of pipelines in other languages
+    error_sentence(error)     find the sentence of dptrees in an error of an engine
+
 These are the classes; ``help(dptrees.Release)`` describes one:
 
     Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
@@ -27,7 +35,6 @@ These are the classes; ``help(dptrees.Release)`` describes one:
     Request                   queries that make one release
     Plan                      the expected error of each tree
     Session                   several releases under one total budget
-    ReleaseTrees              the transform for a Beam pipeline
     Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
     Error                     an error that you can fix; its message says how
 
@@ -50,7 +57,18 @@ if not os.path.isdir(os.path.join(os.path.dirname(__file__), "dpcore")):
 from dptrees.dpcore import __version__
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.python.calls import check, keygen, of, open, plan, release
+    from dptrees.pipelines.beam_yaml.transform import DPTree
+    from dptrees.pipelines.python.calls import (
+        check,
+        error_sentence,
+        key,
+        keygen,
+        load,
+        of,
+        open,
+        plan,
+        release,
+    )
     from dptrees.pipelines.python.config import By, Config, Privacy, Tree
     from dptrees.pipelines.python.error import Error
     from dptrees.pipelines.python.planned import Plan
@@ -63,6 +81,7 @@ if TYPE_CHECKING:
 __all__ = [
     "By",
     "Config",
+    "DPTree",
     "Error",
     "Plan",
     "Privacy",
@@ -74,7 +93,10 @@ __all__ = [
     "TreeAnswers",
     "__version__",
     "check",
+    "error_sentence",
+    "key",
     "keygen",
+    "load",
     "of",
     "open",
     "plan",
@@ -87,6 +109,7 @@ _CONFIG = "dptrees.pipelines.python.config"
 _MODULES = {
     "By": _CONFIG,
     "Config": _CONFIG,
+    "DPTree": "dptrees.pipelines.beam_yaml.transform",
     "Error": "dptrees.pipelines.python.error",
     "Plan": "dptrees.pipelines.python.planned",
     "Privacy": _CONFIG,
@@ -97,14 +120,17 @@ _MODULES = {
     "Tree": _CONFIG,
     "TreeAnswers": "dptrees.pipelines.python.tree",
     "check": _CALLS,
+    "error_sentence": _CALLS,
+    "key": _CALLS,
     "keygen": _CALLS,
+    "load": _CALLS,
     "of": _CALLS,
     "open": _CALLS,
     "plan": _CALLS,
     "release": _CALLS,
 }
 # Modules that import Beam, with fewer of its clients and no warnings of it.
-_WITH_BEAM = {"Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
+_WITH_BEAM = {"DPTree", "Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """An expansion service that knows `DPTree` by its URN, for pipelines in Java, Go and others.
 
-    python -m dptrees.pipelines.beam_yaml.expansion_service --port 8097 --environment_type=...
+    python -m dptrees.expansion_service --port 8097 --environment_type=...
 
 Beam's options say where the workers of the expanded steps run, as in docs/engines.md.
 
@@ -74,7 +74,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended.wait()
     server.stop(None)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

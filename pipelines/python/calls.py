@@ -1,4 +1,4 @@
-"""The functions of ``import dptrees``: a release, its plan, a check of its rows, a key.
+"""The functions of ``import dptrees``: a release, its plan, a check of its rows, keys.
 
 They import Beam and the planner on their first call.
 """
@@ -14,10 +14,12 @@ from dptrees.pipelines.python.error import user_errors
 from dptrees.pipelines.python.keywords import with_known_keywords
 
 if TYPE_CHECKING:
+    from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.planned import Plan
     from dptrees.pipelines.python.release import Release
     from dptrees.pipelines.python.request import Request
+    from dptrees.transforms.key_reference import KeyReference
 
 _Path = str | os.PathLike[str]
 
@@ -152,6 +154,71 @@ def plan(
         if units is None or isinstance(units, (str, os.PathLike)):
             return planned(config, set, None if units is None else os.fspath(units))
         return planned(config, set, units.place)
+
+
+@with_known_keywords
+def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> ReleasePlan:
+    """Return the plan of a configuration, for `ReleaseTrees` in a Beam pipeline.
+
+    `plan` shows the expected errors of the same plan.
+
+    Args:
+        config: the configuration, as for `release`. A pipeline gives the rows, the key and the
+            folder to `ReleaseTrees`: ``input``, ``output`` and ``key`` are not read. Give each
+            data set its own ``release``.
+        set: parameters of the configuration, by name.
+
+    Returns:
+        The plan: the trees, their noise and the guarantee.
+
+    Raises:
+        Error: in one sentence that says what to fix.
+    """
+    from dptrees.pipelines.python.requested import requested_configuration
+
+    with user_errors():
+        return requested_configuration(config, {}, set).plan()
+
+
+def key(place: _Path) -> KeyReference:
+    """Return a reference to a release key, for `ReleaseTrees` in a Beam pipeline.
+
+    The key is not read here. Each worker reads it from the same place.
+
+    Args:
+        place: a path, ``file:PATH``, ``env:NAME``, or a secret of a cloud's secret manager. A
+            relative path is made absolute, because a worker can have another working directory.
+
+    Returns:
+        The reference. It contains no key.
+
+    >>> key("/etc/release.key").reference, key("env:RELEASE_KEY").reference
+    ('file:/etc/release.key', 'env:RELEASE_KEY')
+    """
+    from dptrees.pipelines.python.requested import key_values
+    from dptrees.transforms.key_reference import KeyReference
+
+    reference = key_values(place)["key"]
+    scheme, _, path = reference.partition(":")
+    if scheme == "file":
+        reference = f"file:{os.path.abspath(path)}"
+    return KeyReference(reference=reference)
+
+
+def error_sentence(error: BaseException) -> str | None:
+    """Return the sentence of dptrees in an error of a Beam pipeline, however an engine wraps it.
+
+    Args:
+        error: the exception of the pipeline.
+
+    Returns:
+        The sentence, which says what to fix; None: the error is not of dptrees.
+
+    >>> error_sentence(ValueError("another error"))
+    """
+    from dptrees.transforms.errors import sentence_in
+
+    return sentence_in(str(error))
 
 
 @with_known_keywords

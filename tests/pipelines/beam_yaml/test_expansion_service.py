@@ -44,7 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log: Path = tmp_path_factory.mktemp("service") / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dptrees.pipelines.beam_yaml.expansion_service", *EMBEDDED],
+            [sys.executable, "-m", "dptrees.expansion_service", *EMBEDDED],
             cwd=PROJECT,
             env={"PYTHONPATH": search_path(), "PATH": ""},
             stdout=subprocess.PIPE,
