@@ -5,6 +5,8 @@ runs this file before any third-party package is installed.
 """
 
 import ast
+import os
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -21,6 +23,23 @@ def version() -> str:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__version__":
             return str(ast.literal_eval(statement.value))
     raise RuntimeError("dpcore/__init__.py assigns no __version__")
+
+
+# Where the project is published: whoever builds a distribution for an index names the address.
+URL = os.environ.get("DPTREES_URL", "").rstrip("/")
+PAGES = {"Documentation": "docs/index.md", "Changelog": "CHANGELOG.md", "Security": "SECURITY.md"}
+
+
+def description() -> str:
+    """Return the README, with absolute links if the project's address is known.
+
+    Beam's workers and images build dptrees without this page.
+    """
+    readme = Path(__file__).resolve().parent / "README.md"
+    if not readme.exists():
+        return ""
+    text = readme.read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?:|#)", f"]({URL}/blob/v{version()}/", text) if URL else text
 
 
 # The S3 server of the tests: moto, with what its server needs and no other service does.
@@ -55,7 +74,8 @@ TEST = [
     "prometheus-client>=0.20,<1",
     "pytest",
     "pytest-xdist",
-    "setuptools",
+    # Builds wheels without another package.
+    "setuptools>=77",
 ]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
@@ -69,7 +89,30 @@ setup(
     name="dptrees",
     version=version(),
     description="Differentially private counts over trees, on Apache Beam",
+    long_description=description(),
+    long_description_content_type="text/markdown",
+    author="dptrees contributors",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    url=URL or None,
+    project_urls={name: f"{URL}/blob/v{version()}/{path}" for name, path in PAGES.items() if URL},
+    keywords=[
+        *("differential privacy", "Apache Beam", "quantiles", "cumulative distribution function"),
+        *("hierarchical counts", "synthetic data", "census", "statistical disclosure control"),
+    ],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Information Technology",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)),
+        "Topic :: Database",
+        "Topic :: Scientific/Engineering :: Information Analysis",
+        "Topic :: Security",
+        "Topic :: System :: Distributed Computing",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10",
     packages=["dptrees", *(f"dptrees.{name}" for name in INSIDE)],
     package_dir={f"dptrees.{name}": name for name in FOLDERS},

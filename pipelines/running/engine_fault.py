@@ -16,7 +16,7 @@ from dptrees.pipelines.faults.outcome import NO_MEMORY
 from dptrees.transforms.errors import InputError, ReleaseError, error_in
 from dptrees.transforms.passing import errors_within, is_no_memory
 
-_MISSING = re.compile(r"No module named '(dpcore|transforms|pipelines)\b")
+_MISSING = re.compile(r"No module named 'dptrees\b")
 _NO_SPACE = re.compile("No space left on device|Disk quota exceeded")
 # Java's traces, which Python's own failures follow.
 _PYTHON = "Traceback (most recent call last)"

@@ -11,7 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dptrees.pipelines.configuration import load_configuration
+import dptrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.release import ReleaseTrees
@@ -42,7 +42,7 @@ def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
         settings["privacy"]["delta"] = 1e-6
         settings["trees"][1]["by"] = {"column": "place", "type": "text", "keys": "private"}
 
-    plan = load_configuration(workspace.configure(private)).plan()
+    plan = dptrees.load(workspace.configure(private))
     output = workspace.folder / "own"
     key = KeyReference(reference=f"file:{workspace.key}")
     with pytest.raises(InputError, match="the keys of places must first be selected"):
@@ -83,7 +83,7 @@ def test_selected_fields_of_named_tuples(
     """`beam.Select` of NamedTuples needs no schema; with one the release is the same."""
     written_examples(PROJECT / "docs" / "transform.md", workspace.folder)
     monkeypatch.chdir(workspace.folder)
-    plan = load_configuration("visits.yaml").plan()
+    plan = dptrees.load("visits.yaml")
     key = KeyReference(reference=f"file:{workspace.key}")
     schema = pa.schema({"minutes": pa.float64(), "ward": pa.string()})
 

@@ -30,7 +30,7 @@ AGAIN = {
 }
 MISTAKES = {
     "marked": f"{PYTHON}{InputError('no such column')} [while running 'Read']",
-    "no dptrees": f"{PYTHON}ModuleNotFoundError: No module named 'transforms'",
+    "no dptrees": f"{PYTHON}ModuleNotFoundError: No module named 'dptrees'",
     "an older one": f"{PYTHON}ModuleNotFoundError: No module named 'dptrees.transforms.preflight'",
 }
 
