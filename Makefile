@@ -61,6 +61,7 @@ help:
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
 	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
 	@echo "make golden      hashes of releases of every kind, to compare before and after a refactoring"
+	@echo "make release-check  the wheel and sdist of the last commit, in dist/, and every check on them"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
 $(BIN)/python:
@@ -260,6 +261,17 @@ build/axe/axe.min.js:
 		cd "$$INTO" && npm pack --silent axe-core@$(AXE_VERSION) >/dev/null \
 		&& tar -xzf axe-core-*.tgz --strip-components=1 package/axe.min.js && rm axe-core-*.tgz \
 		&& echo "$(AXE_SHA256)  axe.min.js" | sha256sum --check --quiet'
+
+build/tools/bin/twine: | $(BIN)/python
+	@$(BIN)/python -m venv build/tools
+	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+		"setuptools>=77" cyclonedx-bom twine uv
+
+# DPTREES_PYTHONS="/path/to/python3.10 ...": interpreters that are not on the path.
+.PHONY: release-check
+release-check: build/tools/bin/twine
+	@echo "Building the distributions of the last commit into dist/ and checking them"
+	@build/tools/bin/python .ci/distribution.py check dist
 
 golden: $(INSTALLED)
 	@$(BIN)/python -m tests.golden.hashes

@@ -1,4 +1,7 @@
-"""Clusters that know nothing of Beam, as images of Flink and Spark are: a job brings its jar."""
+"""Clusters that know nothing of Beam, as images of Flink and Spark are: a job brings its jar.
+
+Their processes run in the folder of a team that has its own `pipelines/`, with an installed wheel.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from deploy.cluster.processes import ENGINES, OPENED, PROJECT
 from tests.deploy.manifests import DEPLOY, manifest
 from tests.engines.servers import BRIEF
 from tests.ports import free_port
+from tests.wheel import install_wheel, write_own_packages
 
 START_SECONDS = 300
 
@@ -34,10 +38,12 @@ class PlainCluster:
     Args:
         engine: ``flink`` or ``spark``.
         folder: for all that the processes write.
+        installed: the files of dptrees, for PYTHONPATH.
     """
 
     engine: str
     folder: Path
+    installed: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def link_jars(self) -> None:
@@ -63,10 +69,10 @@ class PlainCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of all processes: this project, and this Python as ``python``, which a pool
+        """Environment of all processes: dptrees, and this Python as ``python``, which a pool
         starts."""
         search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        given = {"PATH": search, "PYTHONPATH": str(PROJECT), "TMPDIR": str(self.folder)}
+        given = {"PATH": search, "PYTHONPATH": str(self.installed), "TMPDIR": str(self.folder)}
         return os.environ | given | {"JDK_JAVA_OPTIONS": BRIEF}
 
     def start(self, name: str, command: list[str]) -> None:
@@ -125,7 +131,9 @@ def answers(port: int, host: str = "localhost") -> bool:
 @contextmanager
 def plain(engine: str, folder: Path) -> Iterator[PlainCluster]:
     """An engine without Beam; what is started of it ends with the test."""
-    made = PlainCluster(engine=engine, folder=folder)
+    write_own_packages(folder)
+    installed = install_wheel(folder / "wheel")
+    made = PlainCluster(engine=engine, folder=folder, installed=installed)
     made.link_jars()
     try:
         yield made

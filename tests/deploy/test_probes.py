@@ -23,7 +23,7 @@ from tests.ports import free_port
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[PlainCluster]:
     """Processes that end with the test, without the jars of an engine."""
-    made = PlainCluster(engine="flink", folder=tmp_path)
+    made = PlainCluster(engine="flink", folder=tmp_path, installed=PROJECT)
     yield made
     made.stop()
 
