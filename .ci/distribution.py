@@ -43,8 +43,9 @@ pq.write_table(pa.table({"age": [number % 90 for number in range(9000)]}), "rows
 PYTHON = """
 import dptrees
 config = {"privacy": {"epsilon": 1, "neighbors": "add_remove"},
-          "trees": [{"name": "age", "domain": {"column": "age", "lower": 0, "upper": 90, "cells": 90}}]}
-made = dptrees.release({"age": [float(number % 90) for number in range(9000)]}, config)
+          "trees": [{"name": "age", "domain": {"column": "age", "type": "integer", "lower": 0,
+                                               "upper": 90}}]}
+made = dptrees.release({"age": [number % 90 for number in range(9000)]}, config)
 assert made["age"].quantiles([0.5]).to_list()[0]["value"] is not None
 assert dptrees.open("out/ages")["age"].cdf(45) is not None
 """
@@ -112,19 +113,20 @@ def repacked(sdist: bytes, seconds: int) -> bytes:
     return gzip.compress(packed.getvalue(), mtime=seconds)
 
 
-def build(folder: Path, *, umask: int = 0o022) -> tuple[Path, Path]:
+def build(folder: Path) -> tuple[Path, Path]:
     """Build the wheel and the source distribution of the last commit.
+
+    Both depend on the commit and on setuptools alone: not on the time, the place or the user.
 
     Args:
         folder: receives both files.
-        umask: of the build; the files do not depend on it.
 
     Returns:
         The paths of the wheel and the source distribution.
     """
     folder.mkdir(parents=True, exist_ok=True)
     seconds = commit_time()
-    before = os.umask(umask)
+    before = os.umask(0o022)  # a wheel has the modes of its files
     try:
         with tempfile.TemporaryDirectory() as work:
             source, made = Path(work, "source"), Path(work, "made")
@@ -132,12 +134,6 @@ def build(folder: Path, *, umask: int = 0o022) -> tuple[Path, Path]:
             export_commit(source)
             time = {"SOURCE_DATE_EPOCH": seconds}
             run(sys.executable, "setup.py", "-q", "sdist", "-d", made, cwd=source, more=time)
-            shutil.rmtree(source)
-            source.mkdir()
-            export_commit(source)
-            for path in (source, *source.rglob("*")):
-                if not path.is_symlink():  # modes of a wheel are those of its files
-                    path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
             options = ("--no-deps", "--no-index", "--no-build-isolation", "-q", "-w", made)
             run(sys.executable, "-m", "pip", "wheel", *options, source, more=time)
             (archive,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
@@ -154,11 +150,15 @@ def digest(path: Path) -> str:
 
 
 def check_same_bits(wheel: Path, sdist: Path) -> str:
-    """Build both again, with other rights of new files, and compare."""
-    with tempfile.TemporaryDirectory() as work:
-        for old, new in zip((wheel, sdist), build(Path(work), umask=0o077), strict=True):
-            if digest(old) != digest(new):
-                raise CheckError(f"{old.name}: a second build has other bytes")
+    """Build both again, at another time and place and with other rights of new files; compare."""
+    before = os.umask(0o077)
+    try:
+        with tempfile.TemporaryDirectory() as work:
+            for old, new in zip((wheel, sdist), build(Path(work)), strict=True):
+                if digest(old) != digest(new):
+                    raise CheckError(f"{old.name}: a second build has other bytes")
+    finally:
+        os.umask(before)
     return ", ".join(f"{path.name} {digest(path)[:16]}" for path in (wheel, sdist))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.deploy.plain_cluster import PlainCluster, answers
+from tests.deploy.plain_cluster import PROJECT, PlainCluster, answers
 from tests.deploy.probes import HERE, flink_probe, hanging, passes, pool_probe, server_probe
 from tests.ports import free_port
 
