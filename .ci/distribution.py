@@ -204,8 +204,13 @@ def pythons() -> Iterator[tuple[str, str]]:
     for minor in MINORS:
         named = [each for each in places if f"3.{minor}" in each]
         found = named[0] if named else shutil.which(f"python3.{minor}")
-        if found:
+        if found and (named or starts(found)):
             yield f"3.{minor}", found
+
+
+def starts(python: str) -> bool:
+    """Whether an interpreter can be started: a name on the path may lead to none."""
+    return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
 
 
 def make_environment(folder: Path, python: str, wheel: Path) -> Path:
