@@ -46,7 +46,7 @@ config = {"privacy": {"epsilon": 1, "neighbors": "add_remove"},
           "trees": [{"name": "age", "domain": {"column": "age", "type": "integer", "lower": 0,
                                                "upper": 90}}]}
 made = dptrees.release({"age": [number % 90 for number in range(9000)]}, config)
-assert made["age"].quantiles([0.5]).to_list()[0]["value"] is not None
+assert made["age"].quantiles([0.5]).to_dicts()[0]["value"] is not None
 assert dptrees.open("out/ages")["age"].cdf(45) is not None
 """
 
