@@ -2,9 +2,10 @@
 
     python .ci/distribution.py build FOLDER   build both of the last commit, bit for bit the same
     python .ci/distribution.py check FOLDER   run every check on them, from clean environments
+    python .ci/distribution.py sizes FOLDER   print the size of an installation with each extra
 
-`check` needs the programs of `make release-check`, in the environment that runs this file. It fails
-at the first check that does not hold.
+`check` and `sizes` need the programs of `make release-check`, in the environment that runs this
+file. `check` fails at the first check that does not hold.
 """
 
 from __future__ import annotations
@@ -213,11 +214,12 @@ def starts(python: str) -> bool:
     return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
 
 
-def make_environment(folder: Path, python: str, wheel: Path) -> Path:
+def make_environment(folder: Path, python: str, wheel: Path, extra: str = "") -> Path:
     """Make an environment with the wheel and what it requires; return its programs' folder."""
     uv = Path(sys.executable).with_name("uv")
     run(uv, "venv", "-q", "--python", python, folder)
-    run(uv, "pip", "install", "-q", "--python", folder / "bin" / "python", wheel)
+    wanted = f"dptrees{f'[{extra}]' if extra else ''} @ {wheel.resolve().as_uri()}"
+    run(uv, "pip", "install", "-q", "--python", folder / "bin" / "python", wanted)
     run(uv, "pip", "check", "-q", "--python", folder / "bin" / "python")
     return folder / "bin"
 
@@ -292,6 +294,20 @@ def write_sbom(wheel: Path, folder: Path) -> str:
     return path.name
 
 
+def print_sizes(folder: Path) -> None:
+    """Print the megabytes of an installation, without and with each extra, as a table."""
+    wheel, _ = build(folder)
+    print("| extra | MB more | packages |\n|---|---:|---:|")
+    least = 0
+    for extra in ("", *extras(wheel)):
+        with tempfile.TemporaryDirectory() as work:
+            programs = make_environment(Path(work, "environment"), sys.executable, wheel, extra)
+            size = megabytes(Path(work))
+            count = len(list(programs.parent.glob("lib/*/site-packages/*.dist-info")))
+        least = least or size
+        print(f"| {extra or 'none'} | {size - least if extra else size} | {count} |", flush=True)
+
+
 def check(folder: Path) -> None:
     """Build both distributions into a folder, check them, and print a line for each check.
 
@@ -324,7 +340,7 @@ def metadata_report(programs: Path, wheel: Path, sdist: Path) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command of this file; return its exit code."""
-    commands = {"build": build, "check": check}
+    commands = {"build": build, "check": check, "sizes": print_sizes}
     if len(arguments) != 2 or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 2
