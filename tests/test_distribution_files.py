@@ -1,0 +1,75 @@
+"""What `make release-check` checks, on planted faults; the command runs it on the real files."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def load() -> ModuleType:
+    """Import .ci/distribution.py."""
+    spec = importlib.util.spec_from_file_location(
+        "distribution_files", PROJECT / ".ci" / "distribution.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+distribution = load()
+
+
+def archive(names: list[str], *, seconds: int, user: str, mode: int) -> bytes:
+    """A source distribution as somebody's machine makes it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as files:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.mtime, member.uname, member.mode, member.size = seconds, user, mode, len(name)
+            files.addfile(member, io.BytesIO(name.encode()))
+    return packed.getvalue()
+
+
+def test_a_source_distribution_does_not_depend_on_its_build() -> None:
+    one = archive(["a/b.py", "a/c.py"], seconds=1, user="me", mode=0o600)
+    other = archive(["a/c.py", "a/b.py"], seconds=2, user="you", mode=0o664)
+    assert one != other
+    assert distribution.repacked(one, 7) == distribution.repacked(other, 7)
+    changed = archive(["a/b.py", "a/d.py"], seconds=1, user="me", mode=0o600)
+    assert distribution.repacked(one, 7) != distribution.repacked(changed, 7)
+
+
+def test_a_wheel_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "dptrees-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as files:
+        files.writestr("dptrees/__init__.py", "")
+        files.writestr("pipelines/__init__.py", "")
+    with pytest.raises(distribution.CheckError, match="installs dptrees, pipelines, not dptrees"):
+        distribution.check_names(wheel, tmp_path / "absent.tar.gz")
+
+
+def test_a_version_without_a_section_is_refused() -> None:
+    with pytest.raises(distribution.CheckError, match="no section '## 9.9.9 "):
+        distribution.check_changelog("9.9.9")
+
+
+def test_a_program_that_fails_is_reported_with_its_output() -> None:
+    with pytest.raises(distribution.CheckError, match="exit code 1\nno"):
+        distribution.run("sh", "-c", "echo no; exit 1")
+
+
+def test_extras_of_users_alone_are_listed(tmp_path: Path) -> None:
+    wheel = tmp_path / "dptrees-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as files:
+        text = "Provides-Extra: gcp\nProvides-Extra: dev\nProvides-Extra: aws\n"
+        files.writestr("dptrees-1.dist-info/METADATA", text)
+    assert distribution.extras(wheel) == ["aws", "gcp"]
