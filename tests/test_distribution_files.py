@@ -58,7 +58,7 @@ def test_a_wheel_with_a_second_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_version_without_a_section_is_refused() -> None:
-    with pytest.raises(distribution.CheckError, match="no section '## 9.9.9 "):
+    with pytest.raises(distribution.CheckError, match=r"no section '## 9\.9\.9 "):
         distribution.check_changelog("9.9.9")
 
 
