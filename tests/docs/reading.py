@@ -20,6 +20,11 @@ from tests.test_words import dialect_in
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
+# Pages outside of docs/.
+OTHER_PAGES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    ".ci/README.md",
+)
 # Phrases of the project's former style. Each has a plainer form; see CONTRIBUTING.md.
 STIFF = re.compile(
     r"\b(?:besides?|anew|so many|nobody|as of (?:the|a)|lies?"
@@ -113,7 +118,7 @@ def reading(page: str) -> Reading:
 
 def pages() -> list[Path]:
     """Return the pages that people read."""
-    return [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+    return [*(PROJECT / name for name in OTHER_PAGES), *sorted(DOCS.rglob("*.md"))]
 
 
 def main(names: Sequence[str]) -> None:
