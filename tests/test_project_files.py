@@ -199,6 +199,12 @@ def test_files_keep_to_their_schemas(schema: str, names: Sequence[str], tmp_path
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_fields_of_a_form_have_different_ids(name: str) -> None:
+    ids = [each["id"] for each in load(name)["body"] if "id" in each]
+    assert ids and len(ids) == len(set(ids))
+
+
 def test_forms_warn_about_private_data() -> None:
     text = " ".join(read(FORMS[1]).split())
     assert "SECURITY.md" in text and "Never post real data, a release key" in text
