@@ -119,7 +119,7 @@ def missing_commands(text: str) -> list[str]:
 
 
 # Modules that are no part of the project.
-OUTSIDE = {"build", "pip", "pytest", "venv"}
+OUTSIDE = {"pip", "venv"}
 
 
 def commands_in_prose(text: str) -> str:
