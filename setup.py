@@ -65,6 +65,8 @@ TEST = [
     *TABLES,
     *NOTEBOOK,
     *YAML,
+    # The schemas of workflows, forms and CITATION.cff.
+    "check-jsonschema>=0.39,<1",
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
     "jsonschema>=4,<5",

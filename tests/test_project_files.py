@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import dptrees
-from dpcore.refusal import Refusal
+from dptrees.dpcore.refusal import Refusal
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", ".ci/README.md")
