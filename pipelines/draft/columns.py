@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dptrees.pipelines.tables.section import TABLE_INPUTS
+from dptrees.pipelines.tables.any_input import TABLE_INPUTS
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
 from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header

@@ -37,6 +37,6 @@ def check_described(options: PipelineOptions, configuration: Configuration) -> N
     """
     if configuration.table is not None and configuration.table.held and described(options):
         raise UserError(
-            "input: the state of a PostgreSQL table lasts as long as this command, and the job "
-            "runs without it; write it to files"
+            f"input: the state of {configuration.table.name} lasts as long as this command, and "
+            "the job runs without it; write it to files"
         )

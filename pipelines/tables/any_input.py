@@ -8,13 +8,22 @@ from typing import Annotated, TypeAlias
 from pydantic import Discriminator, Tag
 
 from dptrees.pipelines.sections.input import InputSection
+from dptrees.pipelines.tables.query_section import AdbcInput
 from dptrees.pipelines.tables.section import (
-    TABLE_INPUTS,
+    AnyTableInput,
     BigqueryInput,
     DeltaInput,
     IcebergInput,
     PostgresqlInput,
 )
+
+TABLE_INPUTS: dict[str, type[AnyTableInput]] = {
+    "iceberg": IcebergInput,
+    "delta": DeltaInput,
+    "postgresql": PostgresqlInput,
+    "bigquery": BigqueryInput,
+    "adbc": AdbcInput,
+}
 
 
 def _input_kind(given: object) -> str:
@@ -29,6 +38,7 @@ AnyInput: TypeAlias = Annotated[
     | Annotated[IcebergInput, Tag("<iceberg>")]
     | Annotated[DeltaInput, Tag("<delta>")]
     | Annotated[PostgresqlInput, Tag("<postgresql>")]
-    | Annotated[BigqueryInput, Tag("<bigquery>")],
+    | Annotated[BigqueryInput, Tag("<bigquery>")]
+    | Annotated[AdbcInput, Tag("<adbc>")],
     Discriminator(_input_kind),
 ]

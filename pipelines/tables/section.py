@@ -34,8 +34,8 @@ def _version(value: object) -> str:
     return rules.text(value)
 
 
-def _connection(value: object) -> str:
-    """Where the URL of a database lies. The value is not shown: it may be the URL itself."""
+def connection_place(value: object) -> str:
+    """The place of the URL or options of a database. The value is not shown: it may be the URL."""
     if not isinstance(value, str) or not _CONNECTION.fullmatch(value):
         raise RuleBroken(
             "must be env:NAME or file:PATH, the place of the URL of the database, not the URL "
@@ -54,14 +54,13 @@ def _three_names(value: object) -> str:
 _Version = Annotated[str, PlainValidator(_version)]
 
 
-class TableInput(Section):
-    """Where the rows lie: `table` of the kind that `format` names."""
+class AnyTableInput(Section):
+    """Where the rows lie: in a table of the kind that `format` names."""
 
     misplaced: ClassVar[dict[str, str]] = {
         "path": "goes with formats of files; for a table, give table"
     }
     format: Text
-    table: Text
 
     # A table has no files: the path is empty.
     path: ClassVar[tuple[str, ...]] = ()
@@ -72,6 +71,12 @@ class TableInput(Section):
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
         raise NotImplementedError
+
+
+class TableInput(AnyTableInput):
+    """A table that has a name: `table`."""
+
+    table: Text
 
 
 class IcebergInput(TableInput):
@@ -108,7 +113,7 @@ class PostgresqlInput(TableInput):
     """A table or view of PostgreSQL, and where the URL of its database lies."""
 
     format: Annotated[str, PlainValidator(rules.choice("postgresql"))]
-    connection: Annotated[str, PlainValidator(_connection)]
+    connection: Annotated[str, PlainValidator(connection_place)]
 
     @property
     def table_source(self) -> InputTable:
@@ -132,11 +137,3 @@ class BigqueryInput(TableInput):
         from dptrees.transforms.tables.bigquery import BigqueryTable
 
         return BigqueryTable(table=self.table, version=self.version, billed=self.billed)
-
-
-TABLE_INPUTS: dict[str, type[TableInput]] = {
-    "iceberg": IcebergInput,
-    "delta": DeltaInput,
-    "postgresql": PostgresqlInput,
-    "bigquery": BigqueryInput,
-}

@@ -28,7 +28,7 @@ from dptrees.pipelines.sections.parameters import ParameterSection
 from dptrees.pipelines.sections.release import ReleaseSection
 from dptrees.pipelines.sections.section import Section
 from dptrees.pipelines.sparse import section as sparse
-from dptrees.pipelines.tables.section import TABLE_INPUTS
+from dptrees.pipelines.tables.any_input import TABLE_INPUTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"

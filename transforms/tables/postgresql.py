@@ -10,7 +10,6 @@ A snapshot alone would not do: TRUNCATE, VACUUM FULL, CLUSTER and ALTER TABLE pu
 place of those that it knows.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -21,10 +20,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.secrets.private_file import read_private_file
+from dptrees.transforms.tables.connection import CONNECTION, connection_text
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table
 
-_NAME = "input.connection"
 # All that libpq takes for a URL; it takes other strings for settings. It may name several servers.
 _HOST = r"(?:\[[^\]]*\]|[^:/?,\[\]]*)(?::[0-9]*)?"
 _URL = re.compile(rf"postgres(?:ql)?://(?:[^/@]*@)?{_HOST}(?:,{_HOST})*(?:[/?].*)?")
@@ -371,17 +369,12 @@ def database_url(reference: str) -> str:
         InputError: there is none; the message names the place alone.
         SecretError: the file is missing, another user's, readable by others or no text.
 
+    >>> import os
     >>> os.environ["VISITS_URL"] = "postgresql://reader@db/visits"
     >>> database_url("env:VISITS_URL")
     'postgresql://reader@db/visits'
     """
-    kind, _, place = reference.partition(":")
-    if kind == "env":
-        url = os.environ.get(place, "").strip()
-    else:
-        url = read_private_file(place, _NAME, "URL of a database", made_by=None).strip()
-    if not url:
-        raise InputError(f"{_NAME}: {reference} is not set, or empty, where rows are read")
+    url = connection_text(reference)
     if not _URL.fullmatch(url):
-        raise InputError(f"{_NAME}: {reference} holds no URL postgresql://USER@HOST/DATABASE")
+        raise InputError(f"{CONNECTION}: {reference} holds no URL postgresql://USER@HOST/DATABASE")
     return url

@@ -36,8 +36,8 @@ def test_a_state_that_the_command_holds(workspace: Workspace, tmp_path: Path) ->
     outcome = workspace.run("release", workspace.configure(change), "--runner=FlinkRunner", jar)
     assert outcome.code == 2
     assert outcome.err.endswith(
-        "input: the state of a PostgreSQL table lasts as long as this command, and the job runs "
-        "without it; write it to files\n"
+        "input: the state of the PostgreSQL table x lasts as long as this command, and the job "
+        "runs without it; write it to files\n"
     )
     assert not workspace.output.exists()
 

@@ -17,6 +17,7 @@ import pytest
 from dptrees.pipelines.running import waiting
 from dptrees.pipelines.running.waiting import WaitingPairs
 from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.nameless_file import NamelessFile
 from tests.pipelines.test_faults import files_below
 
 if TYPE_CHECKING:
@@ -86,13 +87,13 @@ def persons(workspace: Workspace) -> Workspace:
 def test_a_release_has_the_same_bytes(
     persons: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    written, write = list[int](), waiting._NamelessFile.write
+    written, write = list[int](), NamelessFile.write
 
     def counted(file: Any, data: bytes) -> Any:
         written.append(len(data))
         return write(file, data)
 
-    monkeypatch.setattr(waiting._NamelessFile, "write", counted)
+    monkeypatch.setattr(NamelessFile, "write", counted)
     assert persons.release(people).code == 0 and not written
     in_memory = files_below(persons.output)
     persons.output.rename(tmp_path / "before")
@@ -195,7 +196,7 @@ def test_a_disk_that_fails_is_reported(
         failing.setattr(os, call, fail)
         outcome = persons.release(people)
     assert outcome.code == 75 and outcome.err.splitlines()[-1] == (
-        f"dptrees: the temporary file of rows that wait to be grouped cannot be {done} in "
+        f"dptrees: the temporary file of waiting rows cannot be {done} in "
         f"{folder}: {os.strerror(number)}; {solution}"
     )
     assert not (persons.output / "manifest.json").exists() and not open_files(folder)
@@ -209,12 +210,12 @@ def test_a_folder_that_cannot_be_used_is_reported(
     monkeypatch.setenv("TMPDIR", str(folder / "absent"))
     outcome = persons.release(people)
     assert outcome.code == 2 and outcome.err.splitlines()[-1].startswith(
-        "dptrees: the temporary file of rows that wait to be grouped cannot be made in "
+        "dptrees: the temporary file of waiting rows cannot be made in "
         f"{folder}/absent: No such file or directory; "
     )
 
 
-def damaged(file: waiting._NamelessFile) -> Iterator[None]:
+def damaged(file: NamelessFile) -> Iterator[None]:
     """Change a byte of a file; then cut it short."""
     os.pwrite(file._file.fileno(), b"?!", file._end - 1)
     yield

@@ -1,0 +1,173 @@
+"""Tables and queries of any source that has an ADBC driver, read as Arrow.
+
+The types of columns are those that the driver gives, with three exceptions: a timestamp with a zone
+is a moment, in UTC; a dictionary is read as its values; and SQLite, whose values have types of
+their own, is read by `transforms.tables.sqlite_columns`.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.adbc_drivers import database_options, known_driver, library
+from dptrees.transforms.tables.connection import connection_text
+from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.spool import RowStream
+from dptrees.transforms.tables.sqlite_columns import sqlite_query
+from dptrees.transforms.tables.table import reading_table
+
+# What drivers write of a table that does not exist, of wrong credentials, and of a lock: their
+# codes do not distinguish these, and their messages are never shown.
+_ABSENT = re.compile(r"no such table|does not exist|unknown table|not found", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"incorrect username or password|permission denied|access denied|insufficient privileges",
+    re.IGNORECASE,
+)
+_NOT_LOADED = re.compile(r"\[Driver Manager\] Could not load")
+_LOCKED = re.compile(r"database is locked|conflicting lock|could not set lock", re.IGNORECASE)
+_NOT_SHOWN = "the driver's message is not shown, because it may contain a value or a password"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdbcSource:
+    """A query and the ADBC driver that executes it.
+
+    Args:
+        driver: its name (``snowflake``), or the path of its library.
+        connection: the place of the URI or options of the database.
+        query: in the SQL of the source.
+        table: the name that the query was made from; None: the user gave the query.
+    """
+
+    driver: str
+    connection: str
+    query: str
+    table: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        what = "query" if self.table is None else f"table {self.table}"
+        return f"the {what} of {self.driver.rpartition('/')[2]}"
+
+    @contextmanager
+    def opened(self, query: str | None = None) -> Iterator[RowStream]:
+        """The rows of the query, or of another one; see `QuerySource`."""
+        with self._connected() as cursor:
+            query = query or self.query
+            if self.driver == "sqlite":
+                with sqlite_query(cursor, query, self.name) as stream:
+                    yield stream
+                return
+            cursor.execute(query)
+            reader = cursor.fetch_record_batch()
+            schema = plain_schema(reader.schema)
+            yield RowStream(schema=schema, batches=(batch.cast(schema) for batch in reader))
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Reports faults of the driver as the input's."""
+        extra = known_driver(self.driver).extra or "adbc"
+        with reading_table(self.name, extra), self._translated():
+            yield
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+        except Error as error:
+            raise self._refusal(error.status_code.name, str(error)) from None
+        except OSError as error:  # of a stream of rows
+            if _LOCKED.search(str(error)):
+                raise self._refusal("IO", str(error)) from None
+            raise
+
+    def _refusal(self, status: str, message: str) -> InputError:
+        """The sentence about an error of a driver."""
+        if _NOT_LOADED.search(message):
+            return InputError(
+                f"input.driver: {self.driver} is no driver that is installed where it is read: "
+                f"install adbc-driver-{self.driver}, or give the path of the driver's library"
+            )
+        rule, again = f"the driver refused the connection or the query ({status}); try both", False
+        rule += f" with another client; {_NOT_SHOWN}"
+        if status in ("UNAUTHENTICATED", "UNAUTHORIZED") or _REFUSED.search(message):
+            rule = f"permission denied; check the role, and the credentials in {self.connection}"
+        elif _LOCKED.search(message):
+            rule, again = "another program has locked the database", True
+        elif status in ("IO", "TIMEOUT", "CANCELLED"):
+            rule, again = f"no answer; check the address in {self.connection}", True
+        elif status == "NOT_FOUND" or _ABSENT.search(message):
+            rule = "it, or something that it names, does not exist, or this user may not see it"
+        return InputError(
+            f"input: {self.name} cannot be read{' now' if again else ''}: {rule}", again=again
+        )
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A cursor of a connection of its own."""
+        from adbc_driver_manager import dbapi
+
+        driver = known_driver(self.driver)
+        text = connection_text(self.connection, "connection of a database")
+        options = database_options(self.driver, self.connection, text)
+        options |= {"entrypoint": driver.entrypoint} if driver.entrypoint else {}
+        with warnings.catch_warnings():
+            # Of a source without transactions: one statement needs none.
+            warnings.simplefilter("ignore")
+            connection = dbapi.connect(
+                library(self.driver), db_kwargs=options, autocommit=not driver.is_transaction
+            )
+        with closing(connection), connection.cursor() as cursor:
+            yield cursor
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema with moments in UTC, and with values for dictionaries.
+
+    >>> moment = pa.timestamp("us", "Europe/Oslo")
+    >>> plain_schema(pa.schema({"at": moment, "mood": pa.dictionary(pa.int8(), pa.string())}))
+    at: timestamp[us, tz=UTC]
+    mood: string
+    """
+    return pa.schema([pa.field(each.name, _plain_type(each.type)) for each in schema])
+
+
+def _plain_type(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type):
+        return _plain_type(type.value_type)
+    if pa.types.is_timestamp(type) and type.tz is not None:
+        return pa.timestamp(type.unit, "UTC")
+    return type
+
+
+def quoted_table(name: str) -> str:
+    """A name of a table, with its schema or without, as standard SQL writes it.
+
+    >>> quoted_table('web.my "visits"')
+    '"web"."my ""visits\"""'
+    """
+    parts = (part.replace('"', '""') for part in name.split("."))
+    return ".".join(f'"{part}"' for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdbcQuery(KeptQuery):
+    """A query of ADBC that is executed once."""
+
+    kind: ClassVar[str] = "adbc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatableAdbcQuery(RepeatableQuery):
+    """A query of ADBC whose every execution gives the same rows."""
+
+    kind: ClassVar[str] = "adbc"

@@ -1,0 +1,154 @@
+"""The ADBC drivers with rules of their own; any other driver is used by its name or library.
+
+A new driver with rules is an entry in `DRIVERS`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from urllib.parse import quote
+
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.connection import CONNECTION
+
+_FILES = "file:"
+_HIGH_PRECISION = "adbc.snowflake.sql.client_option.use_high_precision"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """How an ADBC driver is found, and how a connection reads without changing anything.
+
+    Args:
+        module: the Python package that contains the library.
+        locate: the function of the package that returns the path of the library.
+        extra: of dptrees, which installs the package; None: none does.
+        entrypoint: the function of the library that starts the driver; None: the usual one.
+        option: the option of the database that a text of one line is the value of.
+        is_file: the database is a file of this machine.
+        read: makes options that only read from the options of a user.
+        is_transaction: all statements of a connection are one transaction.
+    """
+
+    module: str
+    locate: str = "_driver_path"
+    extra: str | None = "adbc"
+    entrypoint: str | None = None
+    option: str = "uri"
+    is_file: bool = False
+    read: Callable[[dict[str, str]], dict[str, str]] = field(default=lambda options: options)
+    is_transaction: bool = False
+
+
+def _sqlite_options(options: dict[str, str]) -> dict[str, str]:
+    """A database that is opened to read only: SQLite would make a missing one."""
+    path = options.get("uri", "")
+    if path and not path.startswith(_FILES):
+        options["uri"] = f"{_FILES}{quote(os.path.abspath(path))}?mode=ro"
+    return options
+
+
+def _duckdb_options(options: dict[str, str]) -> dict[str, str]:
+    if os.path.exists(options.get("path", "")):
+        options.setdefault("access_mode", "read_only")
+    return options
+
+
+def _snowflake_options(options: dict[str, str]) -> dict[str, str]:
+    """NUMBER as exact decimals: as doubles, two units could become one."""
+    return options | {_HIGH_PRECISION: "true"}
+
+
+DRIVERS: Mapping[str, Driver] = {
+    "sqlite": Driver(
+        module="adbc_driver_sqlite",
+        is_file=True,
+        read=_sqlite_options,
+        is_transaction=True,
+    ),
+    "duckdb": Driver(
+        module="adbc_driver_duckdb",
+        locate="driver_path",
+        entrypoint="duckdb_adbc_init",
+        option="path",
+        is_file=True,
+        read=_duckdb_options,
+        is_transaction=True,
+    ),
+    "snowflake": Driver(module="adbc_driver_snowflake", extra="snowflake", read=_snowflake_options),
+    "flightsql": Driver(module="adbc_driver_flightsql"),
+}
+
+
+def known_driver(name: str) -> Driver:
+    """The driver of a name, with its own rules or the usual ones.
+
+    >>> known_driver("duckdb").option, known_driver("bigquery").module
+    ('path', 'adbc_driver_bigquery')
+    """
+    return DRIVERS.get(name) or Driver(module=f"adbc_driver_{name}", extra=None)
+
+
+def library(name: str) -> str:
+    """The library of a driver: of its Python package, its path, or its name for the driver manager.
+
+    Raises:
+        InputError: a driver with rules of its own is not installed.
+    """
+    if os.sep in name:
+        return name
+    driver = known_driver(name)
+    if find_spec(driver.module) is not None:
+        return str(getattr(import_module(driver.module), driver.locate)())
+    if driver.extra is not None:
+        raise InputError(
+            f"input.driver: {name} needs dptrees[{driver.extra}] installed where it is read"
+        )
+    return name  # of a manifest, as the driver manager finds it
+
+
+def database_options(name: str, reference: str, text: str) -> dict[str, str]:
+    """The options of a database, from the text at the place of a connection.
+
+    Args:
+        name: of the driver.
+        reference: the place, for messages.
+        text: one line, or a JSON object of options.
+
+    Raises:
+        InputError: the text is neither, or names a file that does not exist. No message shows it.
+
+    >>> database_options("flightsql", "env:URL", '{"uri": "grpc://db:443", "username": "me"}')
+    {'uri': 'grpc://db:443', 'username': 'me'}
+    """
+    driver = known_driver(name)
+    options = {driver.option: text}
+    if text.startswith("{"):
+        options = _json_options(reference, text)
+    elif "\n" in text:
+        raise InputError(
+            f"{CONNECTION}: {reference} holds several lines: give one line, or a JSON object of "
+            "options"
+        )
+    if driver.is_file and _is_absent(options.get(driver.option, "")):
+        raise InputError(f"{CONNECTION}: {reference} names a file that does not exist")
+    return driver.read(options)
+
+
+def _is_absent(path: str) -> bool:
+    """Whether a path is that of no file; `:memory:`, `file:...` and `md:...` are no paths."""
+    return bool(path) and ":" not in path and not os.path.exists(path)
+
+
+def _json_options(reference: str, text: str) -> dict[str, str]:
+    wrong = InputError(f"{CONNECTION}: {reference} holds no JSON object whose values are strings")
+    try:
+        options = json.loads(text)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(options, dict) or not all(isinstance(each, str) for each in options.values()):
+        raise wrong
+    return options

@@ -1,0 +1,242 @@
+"""A query that a driver executes, as a table: read once and kept, or repeatable.
+
+A driver of a database offers no snapshot that several connections could read. Two kinds of tables
+follow, for any source of rows (`QuerySource`):
+
+- `KeptQuery` executes the query once, in the process that starts the job, and keeps its rows
+  there (`transforms.tables.spool`). A retry reads the same rows, whatever is written meanwhile.
+  Workers in other processes cannot read them.
+- `RepeatableQuery` is for a query whose every execution gives the same rows, as the user states.
+  Any worker executes it. A second number of rows ends the job before any noise is drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import ClassVar, Protocol
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.spool import RowStream, Spool
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
+
+# Parts of kept rows: a few for each thread that counts them.
+_PARTS = 16
+
+_spools: dict[int, Spool] = {}
+_numbers = count()
+
+
+class QuerySource(Protocol):
+    """A query and the driver that executes it: a frozen dataclass that holds no secret."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def query(self) -> str:
+        """The query, in SQL."""
+
+    @property
+    def connection(self) -> str:
+        """The place of what a connection needs, ``env:NAME`` or ``file:PATH``."""
+
+    def opened(self, query: str | None = None) -> AbstractContextManager[RowStream]:
+        """The rows of the query, or of another one, over a connection of its own.
+
+        Faults that a library raises while the block lasts are not translated.
+        """
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Reports faults of the driver as the input's, never in the driver's words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Query:
+    """What tables of both kinds share.
+
+    Args:
+        source: the query and its driver.
+        units: the columns that name the privacy unit.
+    """
+
+    source: QuerySource
+    units: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> str:
+        """Its name in messages and events: a query may contain values."""
+        return self.source.name
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self.source.name
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: a driver reads it."""
+        return ()
+
+    def _checked(self, schema: pa.Schema) -> pa.Schema:
+        """The columns, if those of the unit have exact values."""
+        for name in self.units:
+            position = schema.get_field_index(name)
+            if position >= 0 and pa.types.is_floating(schema.field(position).type):
+                raise InputError(
+                    f"privacy.unit: {self.name} gives {name!r} as {schema.field(position).type}, "
+                    "so that a driver may have rounded two units to one: cast it to an integer or "
+                    "a string in input.query"
+                )
+        return schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptQuery(_Query):
+    """A query that is executed once, by the process that starts the job.
+
+    Args:
+        number: of its rows in this process, once it is pinned.
+        parts: of its rows, once it is divided.
+    """
+
+    held: ClassVar[bool] = True
+
+    number: int | None = None
+    parts: int = 1
+
+    @property
+    def secret(self) -> str | None:
+        """The place of what the connection needs: a worker elsewhere would need it, too."""
+        return self.source.connection
+
+    @contextmanager
+    def pinned(self) -> Iterator[Self]:
+        """The query with its rows, which last as long as the block; see `InputTable`."""
+        number = next(_numbers)
+        with ExitStack() as held:
+            stream = held.enter_context(ExitStack())
+            with self.source.translated():
+                spool = Spool(stream.enter_context(self.source.opened()), stream.close)
+            held.callback(spool.close)
+            _spools[number] = spool
+            held.callback(_spools.pop, number)
+            yield replace(self, number=number)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the query."""
+        return self._checked(self._spool.schema)
+
+    def with_units(self, columns: Sequence[str]) -> Self:
+        """The query, which refuses columns of the unit that may be rounded; see `InputTable`."""
+        return replace(self, units=tuple(columns))
+
+    def divided(self, columns: Sequence[str]) -> Self:
+        """The query in parts for several threads."""
+        return replace(self, parts=_PARTS)
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """Parts of the blocks: which blocks there are is not known before they are read."""
+        return [TableSplit(str(part).encode(), UNKNOWN_ROWS, 0) for part in range(self.parts)]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Every block of a part: the blocks with these numbers."""
+        spool = self._spool
+        for number in count(int(split.token), self.parts):
+            with self.source.translated():
+                block = spool.block(number)
+            if block is None:
+                return
+            yield block.select(list(columns))
+
+    @property
+    def _spool(self) -> Spool:
+        spool = _spools.get(-1 if self.number is None else self.number)
+        if spool is None:
+            raise InputError(
+                f"input: the rows of {self.name} are in the process that started the job, where "
+                "this engine's workers cannot read them: write them to files, or set "
+                "input.repeatable: true if every execution of the query gives the same rows"
+            )
+        return spool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatableQuery(_Query):
+    """A query whose every execution gives the same rows, as the user states.
+
+    Args:
+        columns: of the query, once it is pinned.
+        rows: their number, once it is pinned.
+    """
+
+    held: ClassVar[bool] = False
+
+    columns: pa.Schema | None = None
+    rows: int | None = None
+
+    @property
+    def secret(self) -> str | None:
+        """The place of what a worker's connection needs."""
+        return self.source.connection
+
+    @contextmanager
+    def pinned(self) -> Iterator[Self]:
+        """The query with its columns and their number of rows; see `InputTable`."""
+        counting = f"SELECT count(*) AS n FROM (\n{self.source.query}\n) AS q"
+        with self.source.translated():
+            with self.source.opened() as stream:
+                columns = stream.schema
+            with self.source.opened(counting) as stream:
+                (rows,) = [int(row) for batch in stream.batches for row in batch[0].to_pylist()]
+        yield replace(self, columns=columns, rows=rows)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the query."""
+        assert self.columns is not None
+        return self._checked(self.columns)
+
+    def with_units(self, columns: Sequence[str]) -> Self:
+        """The query, which refuses columns of the unit that may be rounded; see `InputTable`."""
+        return replace(self, units=tuple(columns))
+
+    def divided(self, columns: Sequence[str]) -> Self:
+        """The query itself: it is one part."""
+        return self
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """One part: two executions may give the rows in two orders."""
+        return [TableSplit(b"all", UNKNOWN_ROWS, 0)]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows, executed again by each reader.
+
+        Raises:
+            InputError: the columns or the number of the rows are not those of the first execution.
+        """
+        assert self.columns is not None
+        rows = 0
+        with ExitStack() as open:
+            with self.source.translated():
+                stream = open.enter_context(self.source.opened())
+            if stream.schema != self.columns:
+                raise self._changed("columns")
+            while True:
+                with self.source.translated():
+                    batch = next(stream.batches, None)
+                if batch is None:
+                    break
+                rows += batch.num_rows
+                yield batch.select(list(columns))
+        if rows != self.rows:
+            raise self._changed("a number of rows")
+
+    def _changed(self, what: str) -> InputError:
+        return InputError(
+            f"input.repeatable: {self.name} gave {what} that the first execution of the query did "
+            "not give: name one state of its tables in input.query, or set input.repeatable: false"
+        )

@@ -1,0 +1,115 @@
+"""Columns of SQLite, each of one type that all of its values have.
+
+In SQLite a value has a type, and a column has none: next to the integer 1 the string '01' may be
+stored. ADBC's driver chooses a type from the first rows and converts later values to it where it
+can: a large integer is rounded to a double, and 1 becomes '1'. Then two people could become one. So
+the storage classes of all values are read first, in the same transaction. A column with two of them
+is refused; a column without values has the type of its declaration.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.tables.spool import RowStream
+
+_VIEW = "dptrees_query"
+_TYPES = {
+    "integer": pa.int64(),
+    "real": pa.float64(),
+    "text": pa.string(),
+    "blob": pa.binary(),
+}
+# A value of each class: with a row of them first, the driver chooses the types above.
+_EXAMPLES = {"integer": "0", "real": "0.5", "text": "''", "blob": "x''"}
+_MARK = "dptrees_example"
+
+
+@contextmanager
+def sqlite_query(cursor: Any, query: str, name: str) -> Iterator[RowStream]:
+    """The rows of a query.
+
+    Args:
+        cursor: of a connection in a transaction.
+        query: in the SQL of SQLite.
+        name: what the query is called in messages.
+
+    Raises:
+        InputError: a column has values of two storage classes, or has a name twice.
+    """
+    cursor.execute(f"CREATE TEMP VIEW {_VIEW} AS\n{query}")
+    cursor.execute(f"PRAGMA table_info({_VIEW})")
+    declared = {str(row[1]): str(row[2] or "") for row in cursor.fetchall()}
+    classes = _storage_classes(cursor, list(declared), name)
+    for column, declaration in declared.items():
+        classes.setdefault(column, _affinity(declaration))
+    schema = pa.schema([(column, _TYPES[classes[column]]) for column in declared])
+    examples = ", ".join(_EXAMPLES[classes[column]] for column in declared)
+    cursor.execute(f"SELECT {examples}, 1 AS {_MARK} UNION ALL SELECT *, NULL FROM temp.{_VIEW}")
+    yield RowStream(schema=schema, batches=_without_example(cursor.fetch_record_batch(), schema))
+
+
+def _storage_classes(cursor: Any, columns: list[str], name: str) -> dict[str, str]:
+    """The class of the values of each column that has values.
+
+    Raises:
+        InputError: there are two.
+    """
+    found = {}
+    for first in range(0, len(columns), _AT_ONCE):
+        some = columns[first : first + _AT_ONCE]
+        wanted = ", ".join(
+            f"{least}(CASE WHEN {_quoted(column)} IS NOT NULL THEN typeof({_quoted(column)}) END)"
+            for column in some
+            for least in ("min", "max")
+        )
+        cursor.execute(f"SELECT {wanted} FROM temp.{_VIEW}")
+        (row,) = cursor.fetchall()
+        for column, low, high in zip(some, row[::2], row[1::2], strict=True):
+            if low != high:
+                raise InputError(
+                    f"input: {name} has values of the types {low} and {high} in {column!r}, which "
+                    f"SQLite allows: choose one in input.query, as CAST({column} AS TEXT)"
+                )
+            if low is not None:
+                found[column] = str(low)
+    return found
+
+
+# SQLite has at most 2,000 columns in a result.
+_AT_ONCE = 500
+
+
+def _affinity(declaration: str) -> str:
+    """The class that SQLite prefers for a declared type (its documentation, "Datatypes", 3.1).
+
+    >>> [_affinity(each) for each in ("BIGINT", "varchar(9)", "", "DOUBLE", "DECIMAL(9, 2)")]
+    ['integer', 'text', 'blob', 'real', 'integer']
+    """
+    upper = declaration.upper()
+    if "INT" in upper:
+        return "integer"
+    if any(each in upper for each in ("CHAR", "CLOB", "TEXT")):
+        return "text"
+    if not upper or "BLOB" in upper:
+        return "blob"
+    return "real" if any(each in upper for each in ("REAL", "FLOA", "DOUB")) else "integer"
+
+
+def _without_example(reader: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        mark = batch.column(batch.num_columns - 1)
+        rows = batch.filter(pc.is_null(mark)) if mark.null_count < batch.num_rows else batch
+        yield pa.RecordBatch.from_arrays(
+            [rows.column(number).cast(type) for number, type in enumerate(schema.types)],
+            schema=schema,
+        )
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
