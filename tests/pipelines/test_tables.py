@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dptrees
+from dptrees.transforms.tables.query import KeptQuery
+from dptrees.transforms.tables.table import TableSplit
 from tests import postgresql
 from tests.optional import table_library
 from tests.pipelines.conftest import Change, Workspace
@@ -58,8 +61,31 @@ def postgresql_table(
     return {"format": "postgresql", "table": "visits", "connection": "env:VISITS_URL"}
 
 
+def sqlite_table(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, Any]:
+    driver = table_library("adbc_driver_sqlite")
+    dbapi = table_library("adbc_driver_manager.dbapi")
+    path = place.folder / f"{PASSWORD}.db"
+    with dbapi.connect(driver._driver_path(), db_kwargs={"uri": str(path)}) as connection:
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest("visits", place.values())
+        connection.commit()
+    patch.setenv("VISITS", str(path))
+    return {"format": "adbc", "driver": "sqlite", "connection": "env:VISITS", "table": "visits"}
+
+
+def duckdb_table(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, Any]:
+    library = table_library("duckdb")
+    path = place.folder / "visits.duckdb"
+    with library.connect(str(path)) as connection:
+        connection.execute(f"CREATE TABLE visits AS FROM '{place.rows}/*.parquet'")
+    patch.setenv("VISITS", json.dumps({"path": str(path)}))
+    query = "SELECT * FROM visits WHERE x IS NOT NULL;"
+    return {"format": "adbc", "driver": "duckdb", "connection": "env:VISITS", "query": query}
+
+
 @pytest.fixture(
-    params=[delta_table, iceberg_table, postgresql_table], ids=lambda each: each.__name__[3:]
+    params=[delta_table, iceberg_table, postgresql_table, sqlite_table, duckdb_table],
+    ids=lambda each: each.__name__.removesuffix("_table"),
 )
 def place(
     request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
@@ -158,7 +184,8 @@ def test_both_stages_read_one_state(
         settings["trees"][0]["by"] = {"column": "place", "keys": "private"}
 
     pins: list[str] = []
-    for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "postgresql.PostgresqlTable"):
+    tables = ("delta.DeltaTable", "iceberg.IcebergTable", "postgresql.PostgresqlTable")
+    for kind in (*tables, "adbc.AdbcQuery"):
         monkeypatch.setattr(f"dptrees.transforms.tables.{kind}.pinned", counted(kind, pins))
     outcome = here.run("release", here.configure(private))
     assert outcome.code == 0, outcome.err
@@ -197,6 +224,91 @@ def test_a_second_start_reads_the_state_that_a_version_names(workspace: Workspac
     assert "made from other data" in refused.err
     finished = workspace.run("release", workspace.configure(named))
     assert finished.code == 0, finished.err
+
+
+PROCESSES = (
+    "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+    "--direct_num_workers=2",
+    "--direct_running_mode=multi_processing",
+)
+MADE = [sqlite_table, duckdb_table]
+
+
+@pytest.fixture(params=MADE, ids=["sqlite", "duckdb"])
+def query(
+    request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The section of an input that a driver of ADBC reads."""
+    made: dict[str, Any] = request.param(workspace, monkeypatch, request)
+    return made
+
+
+def test_two_worker_processes_read_a_repeatable_query(
+    workspace: Workspace, released: Workspace, query: dict[str, Any]
+) -> None:
+    def kept(settings: dict[str, Any]) -> None:
+        settings["input"] = query
+
+    def repeatable(settings: dict[str, Any]) -> None:
+        settings["input"] = query | {"repeatable": True}
+
+    refused = workspace.release(kept, *PROCESSES)
+    assert refused.code == 2, refused.err
+    assert "are in the process that started the job, where" in refused.err
+    assert PASSWORD not in refused.err
+    assert not (workspace.output / "record.json").exists()
+    outcome = workspace.release(repeatable, "--discard", *PROCESSES)
+    assert outcome.code == 0, outcome.err
+    assert manifest(workspace) == manifest(released)
+
+
+def test_an_attempt_that_failed_and_a_table_that_changed(
+    workspace: Workspace,
+    released: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beam runs each bundle again. Between both attempts the rows are deleted."""
+    given = duckdb_table(workspace, monkeypatch, None)
+    read, attempts = KeptQuery.batches, list[int]()
+
+    def reading(self: KeptQuery, split: TableSplit, columns: Sequence[str]) -> Iterator[Any]:
+        for batch in read(self, split, columns):
+            yield batch
+            attempts.append(batch.num_rows)
+            if len(attempts) == 1:
+                table_library("duckdb").connect(json.loads(os.environ["VISITS"])["path"]).execute(
+                    "DELETE FROM visits"
+                )
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = given
+
+    monkeypatch.setattr(KeptQuery, "batches", reading)
+    outcome = workspace.release(change, PROCESSES[0], "--direct_runner_bundle_repeat=1")
+    assert outcome.code == 0, outcome.err
+    assert sum(attempts) == 2 * workspace.values().num_rows
+    assert manifest(workspace) == manifest(released)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"query": "SELECT 1", "table": "t"}, "input: needs either table or query"),
+        ({"driver": "a b"}, "input.driver: 'a b' must be the name of an ADBC driver"),
+        ({"table": "t", "connection": PASSWORD}, "input.connection: must be env:NAME or file:PATH"),
+        ({"table": "t", "repeatable": "yes"}, "input.repeatable: 'yes' must be true or false"),
+        ({"table": "t", "path": "t"}, "input.path: goes with formats of files"),
+    ],
+)
+def test_wrong_keys(workspace: Workspace, change: dict[str, Any], sentence: str) -> None:
+    def changed(settings: dict[str, Any]) -> None:
+        given = {"format": "adbc", "driver": "sqlite", "connection": "env:VISITS"}
+        settings["input"] = given | change
+
+    outcome = workspace.run("plan", workspace.configure(changed))
+    assert outcome.code == 2
+    assert sentence in outcome.err
+    assert PASSWORD not in outcome.err
 
 
 def test_init_of_a_table(workspace: Workspace) -> None:

@@ -31,6 +31,7 @@ _REFUSED = re.compile(
 )
 _NOT_LOADED = re.compile(r"\[Driver Manager\] Could not load")
 _LOCKED = re.compile(r"database is locked|conflicting lock|could not set lock", re.IGNORECASE)
+_NO_ANSWER = ("IO", "TIMEOUT", "CANCELLED")
 _NOT_SHOWN = "the driver's message is not shown, because it may contain a value or a password"
 
 
@@ -94,8 +95,8 @@ class AdbcSource:
         """The sentence about an error of a driver."""
         if _NOT_LOADED.search(message):
             return InputError(
-                f"input.driver: {self.driver} is no driver that is installed where it is read: "
-                f"install adbc-driver-{self.driver}, or give the path of the driver's library"
+                f"input.driver: {self.driver} is not installed where it is read: install its "
+                "Python package, adbc-driver-NAME, or give the path of its library"
             )
         rule, again = f"the driver refused the connection or the query ({status}); try both", False
         rule += f" with another client; {_NOT_SHOWN}"
@@ -103,7 +104,7 @@ class AdbcSource:
             rule = f"permission denied; check the role, and the credentials in {self.connection}"
         elif _LOCKED.search(message):
             rule, again = "another program has locked the database", True
-        elif status in ("IO", "TIMEOUT", "CANCELLED"):
+        elif status in _NO_ANSWER and not known_driver(self.driver).is_file:
             rule, again = f"no answer; check the address in {self.connection}", True
         elif status == "NOT_FOUND" or _ABSENT.search(message):
             rule = "it, or something that it names, does not exist, or this user may not see it"

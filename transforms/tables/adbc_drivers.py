@@ -35,7 +35,7 @@ class Driver:
 
     module: str
     locate: str = "_driver_path"
-    extra: str | None = "adbc"
+    extra: str | None = None
     entrypoint: str | None = None
     option: str = "uri"
     is_file: bool = False
@@ -65,12 +65,14 @@ def _snowflake_options(options: dict[str, str]) -> dict[str, str]:
 DRIVERS: Mapping[str, Driver] = {
     "sqlite": Driver(
         module="adbc_driver_sqlite",
+        extra="adbc",
         is_file=True,
         read=_sqlite_options,
         is_transaction=True,
     ),
     "duckdb": Driver(
         module="adbc_driver_duckdb",
+        extra="duckdb",
         locate="driver_path",
         entrypoint="duckdb_adbc_init",
         option="path",
@@ -79,7 +81,6 @@ DRIVERS: Mapping[str, Driver] = {
         is_transaction=True,
     ),
     "snowflake": Driver(module="adbc_driver_snowflake", extra="snowflake", read=_snowflake_options),
-    "flightsql": Driver(module="adbc_driver_flightsql"),
 }
 
 
@@ -89,7 +90,7 @@ def known_driver(name: str) -> Driver:
     >>> known_driver("duckdb").option, known_driver("bigquery").module
     ('path', 'adbc_driver_bigquery')
     """
-    return DRIVERS.get(name) or Driver(module=f"adbc_driver_{name}", extra=None)
+    return DRIVERS.get(name) or Driver(module=f"adbc_driver_{name}")
 
 
 def library(name: str) -> str:
