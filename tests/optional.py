@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -18,3 +20,18 @@ def table_library(name: str, required_by: str = "DPTREES_REQUIRE_TABLES") -> Any
     if os.environ.get(required_by):
         __import__(name)
     return pytest.importorskip(name)
+
+
+def require_driver(name: str) -> None:
+    """Skip a test without an ODBC driver, or fail where a variable is set.
+
+    Args:
+        name: of the driver, as the driver manager lists it.
+    """
+    drivers = ""
+    if shutil.which("odbcinst"):
+        command = ["odbcinst", "-q", "-d"]
+        drivers = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    if f"[{name}]" not in drivers:
+        missing = f"there is no ODBC driver {name}: apt-get install unixodbc odbc-postgresql"
+        (pytest.fail if os.environ.get("DPTREES_REQUIRE_ODBC") else pytest.skip)(missing)

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Discriminator, Tag
 
 from dptrees.pipelines.sections.input import InputSection
-from dptrees.pipelines.tables.query_section import AdbcInput
+from dptrees.pipelines.tables.query_section import AdbcInput, OdbcInput
 from dptrees.pipelines.tables.section import (
     AnyTableInput,
     BigqueryInput,
@@ -23,6 +23,7 @@ TABLE_INPUTS: dict[str, type[AnyTableInput]] = {
     "postgresql": PostgresqlInput,
     "bigquery": BigqueryInput,
     "adbc": AdbcInput,
+    "odbc": OdbcInput,
 }
 
 
@@ -39,6 +40,7 @@ AnyInput: TypeAlias = Annotated[
     | Annotated[DeltaInput, Tag("<delta>")]
     | Annotated[PostgresqlInput, Tag("<postgresql>")]
     | Annotated[BigqueryInput, Tag("<bigquery>")]
-    | Annotated[AdbcInput, Tag("<adbc>")],
+    | Annotated[AdbcInput, Tag("<adbc>")]
+    | Annotated[OdbcInput, Tag("<odbc>")],
     Discriminator(_input_kind),
 ]

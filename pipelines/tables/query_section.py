@@ -47,7 +47,7 @@ class QueryInput(AnyTableInput):
     @property
     def _statement(self) -> str:
         """The query, which may be of a table."""
-        from dptrees.transforms.tables.adbc import quoted_table
+        from dptrees.transforms.tables.query import quoted_table
 
         if self.table is not None:
             return f"SELECT * FROM {quoted_table(self.table)}"
@@ -72,3 +72,17 @@ class AdbcInput(QueryInput):
             table=self.table,
         )
         return RepeatableAdbcQuery(source=source) if self.repeatable else AdbcQuery(source=source)
+
+
+class OdbcInput(QueryInput):
+    """A table or a query of any source that has an ODBC driver, which the connection names."""
+
+    format: Annotated[str, PlainValidator(rules.choice("odbc"))]
+
+    @property
+    def table_source(self) -> InputTable:
+        """The table, not yet looked for."""
+        from dptrees.transforms.tables.odbc import OdbcQuery, OdbcSource, RepeatableOdbcQuery
+
+        source = OdbcSource(connection=self.connection, query=self._statement, table=self.table)
+        return RepeatableOdbcQuery(source=source) if self.repeatable else OdbcQuery(source=source)

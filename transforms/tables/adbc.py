@@ -150,16 +150,6 @@ def _plain_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def quoted_table(name: str) -> str:
-    """A name of a table, with its schema or without, as standard SQL writes it.
-
-    >>> quoted_table('web.my "visits"')
-    '"web"."my ""visits\"""'
-    """
-    parts = (part.replace('"', '""') for part in name.split("."))
-    return ".".join(f'"{part}"' for part in parts)
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdbcQuery(KeptQuery):
     """A query of ADBC that is executed once."""

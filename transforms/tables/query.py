@@ -55,6 +55,16 @@ class QuerySource(Protocol):
         """Reports faults of the driver as the input's, never in the driver's words."""
 
 
+def quoted_table(name: str) -> str:
+    """A name of a table, with its schema or without, as standard SQL writes it.
+
+    >>> quoted_table('web.my "visits"')
+    '"web"."my ""visits\"""'
+    """
+    parts = (part.replace('"', '""') for part in name.split("."))
+    return ".".join(f'"{part}"' for part in parts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Query:
     """What tables of both kinds share.

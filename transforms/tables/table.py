@@ -14,7 +14,7 @@ import pyarrow as pa
 from dptrees.transforms.errors import InputError, ReleaseError
 from dptrees.transforms.passing import may_pass, system_reason
 
-TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc")
+TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc", "odbc")
 
 # How many rows a part has is not known before they are read.
 UNKNOWN_ROWS = -1
