@@ -33,7 +33,8 @@ def input_lines(check: InputCheck, number: int, size: int) -> Iterator[str]:
     if configuration.table is None:
         yield f"{escaped(paths)}: {_several(number, 'file')} of {form}, {size:,} bytes"
     else:
-        yield f"{escaped(configuration.table.name)}: {_several(number, 'part')}, {size:,} bytes"
+        known = f", {size:,} bytes" if size else ""
+        yield f"{escaped(configuration.table.name)}: {_several(number, 'part')}{known}"
     for layout in check.layouts[:_LAYOUTS_SHOWN]:
         others = f" and {_several(layout.files - 1, 'other')}" if layout.files > 1 else ""
         yield f"  {escaped(layout.first)}{others}:"

@@ -1,7 +1,7 @@
 """Tables and queries of any source that has an ADBC driver, read as Arrow.
 
 The types of columns are those that the driver gives, with three exceptions: a timestamp with a zone
-is a moment, in UTC; a dictionary is read as its values; and SQLite, whose values have types of
+is read in UTC; a dictionary is read as its values; and SQLite, whose values have types of
 their own, is read by `transforms.tables.sqlite_columns`.
 """
 
@@ -132,10 +132,10 @@ class AdbcSource:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """A schema with moments in UTC, and with values for dictionaries.
+    """A schema with timestamps in UTC, and with values for dictionaries.
 
-    >>> moment = pa.timestamp("us", "Europe/Oslo")
-    >>> plain_schema(pa.schema({"at": moment, "mood": pa.dictionary(pa.int8(), pa.string())}))
+    >>> oslo = pa.timestamp("us", "Europe/Oslo")
+    >>> plain_schema(pa.schema({"at": oslo, "mood": pa.dictionary(pa.int8(), pa.string())}))
     at: timestamp[us, tz=UTC]
     mood: string
     """

@@ -93,7 +93,7 @@ class _Query:
         return ()
 
     def _checked(self, schema: pa.Schema) -> pa.Schema:
-        """The columns, if those of the unit have exact values."""
+        """The columns, if the unit has exact values."""
         for name in self.units:
             position = schema.get_field_index(name)
             if position >= 0 and pa.types.is_floating(schema.field(position).type):
@@ -226,7 +226,7 @@ class RepeatableQuery(_Query):
         """All rows, executed again by each reader.
 
         Raises:
-            InputError: the columns or the number of the rows are not those of the first execution.
+            InputError: the columns or the number of rows differ from the first execution.
         """
         assert self.columns is not None
         rows = 0
