@@ -7,8 +7,6 @@ draws for it and nobody stores (AES-256 in counter mode, as a stream of bits for
 `dpcore.noise.randomness`).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile
@@ -35,7 +33,7 @@ class StoredBytes:
         check: the checksum of what was written, since a disk may return other bytes.
     """
 
-    file: NamelessFile
+    file: "NamelessFile"
     start: int
     size: int
     check: int

@@ -20,11 +20,14 @@ import pyarrow as pa
 from typing_extensions import Self
 
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.file_columns import described
 from dptrees.transforms.tables.spool import RowStream, Spool
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 # Parts of kept rows: a few for each thread that counts them.
 _PARTS = 16
+
+_FLOATS = ("halffloat", "float", "double")
 
 _spools: dict[int, Spool] = {}
 _numbers = count()
@@ -94,11 +97,11 @@ class _Query:
 
     def _checked(self, schema: pa.Schema) -> pa.Schema:
         """The columns, if the unit has exact values."""
+        types = described(schema)
         for name in self.units:
-            position = schema.get_field_index(name)
-            if position >= 0 and pa.types.is_floating(schema.field(position).type):
+            if types.get(name) in _FLOATS:
                 raise InputError(
-                    f"privacy.unit: {self.name} gives {name!r} as {schema.field(position).type}, "
+                    f"privacy.unit: {self.name} gives {name!r} as {types[name]}, "
                     "so that a driver may have rounded two units to one: cast it to an integer or "
                     "a string in input.query"
                 )

@@ -54,13 +54,13 @@ class Spool:
         self._lock = threading.Lock()
         self._bytes, self._is_whole = 0, False
         self._file: NamelessFile | None = None
-        self._fault: Exception | None = None
+        self._fault: BaseException | None = None
 
     def block(self, number: int) -> pa.RecordBatch | None:
         """A block of rows; None after the last one. Several threads may read.
 
         Raises:
-            Exception: of the stream. It ended early, so every later reader gets the same error: no
+            BaseException: of the stream. It ended early, so every later reader gets the same error: no
                 query is executed a second time.
         """
         with self._lock:
@@ -98,7 +98,7 @@ class Spool:
                 rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows:
                 self._keep(pa.Table.from_batches(waiting, self.schema).combine_chunks())
-        except Exception as error:
+        except BaseException as error:  # rows that were taken and not kept would be missing
             self._fault, self._is_whole = error, False
             raise
 
