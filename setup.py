@@ -52,7 +52,12 @@ NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
 ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
 DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
-TABLES = [*ICEBERG, *DELTA, *SQL]
+# Any source with a driver of ADBC or ODBC. ODBC also needs a driver manager of the system.
+ADBC = ["adbc-driver-manager>=1.11,<2", "adbc-driver-sqlite>=1.11,<2"]
+DUCKDB = ["adbc-driver-manager>=1.11,<2", "duckdb>=2,<3"]
+SNOWFLAKE = ["adbc-driver-manager>=1.11,<2", "adbc-driver-snowflake>=1.11,<2"]
+ODBC = ["arrow-odbc>=10,<11"]
+TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *DUCKDB, *SNOWFLAKE, *ODBC]
 # Events of OpenLineage, by its own library.
 LINEAGE = ["openlineage-python>=1.30,<2"]
 # What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
@@ -149,6 +154,10 @@ setup(
         "iceberg": ICEBERG,
         "delta": DELTA,
         "sql": SQL,
+        "adbc": ADBC,
+        "duckdb": DUCKDB,
+        "snowflake": SNOWFLAKE,
+        "odbc": ODBC,
         "bench": BENCH,
         "docs": DOCS,
         "yaml": ["apache-beam[yaml]>=2.75,<2.78"],
