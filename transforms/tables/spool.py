@@ -60,8 +60,8 @@ class Spool:
         """A block of rows; None after the last one. Several threads may read.
 
         Raises:
-            BaseException: of the stream. It ended early, so every later reader gets the same error: no
-                query is executed a second time.
+            BaseException: of the stream. It ended early, so every later reader gets the same error:
+                no query is executed a second time.
         """
         with self._lock:
             while not self._is_whole and number >= len(self._blocks):

@@ -284,7 +284,7 @@ def test_a_float_within_a_unit_is_refused(duckdb: Callable[[str], None]) -> None
     duckdb("CREATE TABLE t AS SELECT {'id': 0.1::DOUBLE, 'n': 1} AS who")
     with duckdb_query("SELECT * FROM t").pinned() as table:
         assert table.with_units(("who.n",)).schema()
-        with pytest.raises(InputError, match="privacy.unit: .*'who.id' as double"):
+        with pytest.raises(InputError, match=r"privacy.unit: .*'who.id' as double"):
             table.with_units(("who.id",)).schema()
 
 
