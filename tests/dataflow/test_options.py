@@ -108,6 +108,7 @@ def written(folder: Path, changed: dict[str, Any]) -> str:
 
 IN_A_SERVICE = {"key_file": None, "key": "aws-secretsmanager://eu-west-1/x"}
 POSTGRESQL = {"format": "postgresql", "table": "visits"}
+QUERY = {"format": "adbc", "driver": "snowflake", "table": "visits", "connection": "env:URL"}
 
 
 @needs_google
@@ -152,6 +153,8 @@ def iceberg_file(folder: Path, rows: pa.Table) -> str:
             "connection: .* the environment",
         ),
         ({"input": POSTGRESQL | {"connection": "file:url"}}, "connection: .* cannot read the file"),
+        ({"input": QUERY}, "connection: .* the environment"),
+        ({"input": QUERY | {"repeatable": True}}, "connection: .* the environment"),
     ],
     ids=str,
 )

@@ -104,7 +104,7 @@ def odbc_table(
         *(delta_table, iceberg_table, postgresql_table),
         *(sqlite_table, duckdb_table, odbc_table),
     ],
-    ids=lambda each: each.__name__.removesuffix("_table"),
+    ids=lambda each: each.__name__[3:],
 )
 def place(
     request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch

@@ -28,16 +28,27 @@ def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sente
     assert not workspace.output.exists()
 
 
-def test_a_state_that_the_command_holds(workspace: Workspace, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"format": "postgresql", "table": "x"}, "the PostgreSQL table x"),
+        ({"format": "adbc", "driver": "sqlite", "query": "SELECT 1"}, "the query of sqlite"),
+        ({"format": "odbc", "table": "x"}, "the ODBC table x"),
+    ],
+    ids=["postgresql", "adbc", "odbc"],
+)
+def test_a_state_that_the_command_holds(
+    workspace: Workspace, tmp_path: Path, given: dict[str, str], name: str
+) -> None:
     def change(settings: dict[str, Any]) -> None:
-        settings["input"] = {"format": "postgresql", "table": "x", "connection": "env:NO_URL"}
+        settings["input"] = given | {"connection": "env:NO_URL"}
 
     jar = f"--output_executable_path={tmp_path}/job.jar"
     outcome = workspace.run("release", workspace.configure(change), "--runner=FlinkRunner", jar)
     assert outcome.code == 2
     assert outcome.err.endswith(
-        "input: the state of the PostgreSQL table x lasts as long as this command, and the job "
-        "runs without it; write it to files\n"
+        f"input: the state of {name} lasts as long as this command, and the job runs without it; "
+        "write it to files\n"
     )
     assert not workspace.output.exists()
 
