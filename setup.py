@@ -54,7 +54,7 @@ DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
 # Any source with a driver of ADBC or ODBC. ODBC also needs a driver manager of the system.
 ADBC = ["adbc-driver-manager>=1.11,<2", "adbc-driver-sqlite>=1.11,<2"]
-DUCKDB = ["adbc-driver-manager>=1.11,<2", "duckdb>=2,<3"]
+DUCKDB = ["adbc-driver-manager>=1.11,<2", "duckdb>=1.4,<3"]
 SNOWFLAKE = ["adbc-driver-manager>=1.11,<2", "adbc-driver-snowflake>=1.11,<2"]
 ODBC = ["arrow-odbc>=10,<11"]
 TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *DUCKDB, *SNOWFLAKE, *ODBC]
