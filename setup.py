@@ -57,7 +57,9 @@ ADBC = ["adbc-driver-manager>=1.11,<2", "adbc-driver-sqlite>=1.11,<2"]
 DUCKDB = ["adbc-driver-manager>=1.11,<2", "duckdb>=1.4,<3"]
 SNOWFLAKE = ["adbc-driver-manager>=1.11,<2", "adbc-driver-snowflake>=1.11,<2"]
 ODBC = ["arrow-odbc>=10,<11"]
-TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *DUCKDB, *SNOWFLAKE, *ODBC]
+TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *ODBC]
+# Drivers of 70 MB each, whose tests `make test` skips.
+LARGE_DRIVERS = [*DUCKDB, *SNOWFLAKE]
 # Events of OpenLineage, by its own library.
 LINEAGE = ["openlineage-python>=1.30,<2"]
 # What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
@@ -90,7 +92,7 @@ BENCH = ["scikit-learn>=1.5,<2"]
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3"]
 # The operators of tests/mutants.py (`make mutants`).
 MUTANTS = ["cosmic-ray>=8.4,<9"]
-DEV = [*TEST, *DOCS, *MUTANTS, "mypy", "ruff", "types-PyYAML"]
+DEV = [*TEST, *LARGE_DRIVERS, *DOCS, *MUTANTS, "mypy", "ruff", "types-PyYAML"]
 
 setup(
     name="dptrees",
