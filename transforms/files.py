@@ -68,6 +68,8 @@ def failure_reason(error: BaseException) -> str:
 
     >>> failure_reason(BeamIOError("List operation failed", {"s3://bucket": OSError(13, "Denied")}))
     'Denied'
+    >>> failure_reason(AssertionError("Missing boto3 requirement"))
+    's3:// needs dptrees[aws] installed here and on the workers'
     """
     while isinstance(error, BeamIOError) and error.exception_details:
         inner = next(iter(error.exception_details.values()))
@@ -75,6 +77,8 @@ def failure_reason(error: BaseException) -> str:
             break
         error = inner
     text = str(getattr(error, "strerror", None) or error).strip()
+    if text == "Missing boto3 requirement":  # Beam's own words, which name no extra
+        return "s3:// needs dptrees[aws] installed here and on the workers"
     return text.splitlines()[0][:200] if text else type(error).__name__
 
 
