@@ -19,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -39,7 +39,8 @@ help:
 	@echo "make container   the images of worker and launcher, by docker or buildah"
 	@echo "make container-bases  what they begin with, where no registry of images is reached"
 	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
-	@echo "make sbom        what is in the images, in build/container; its licences as a page"
+	@echo "make sbom        the list of the packages of the images, in build/container"
+	@echo "make licences    the licences of all packages that images can have, as a page"
 	@echo "make start       a Flink cluster on this machine, to look at; make stop ends it"
 	@echo "make job-jars    Beam's job servers as one jar each, of which job jars are made (needs mvn)"
 	@echo "make kubernetes  check the manifests and units of deploy/ (needs go)"
@@ -174,13 +175,17 @@ build/tools/bin/uv: | $(BIN)/python
 LOCKS := deploy/container/locks
 LOCK = build/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make locks" $(if $(UPGRADE),--upgrade)
-EXTRAS := aws delta gcp iceberg lineage postgresql sql
+# Each gets a file of its own; EXTRAS of `make container` selects among them.
+LOCKED_EXTRAS := aws delta gcp iceberg lineage postgresql sql
 
 locks: build/tools/bin/uv
 	@echo "Locking the packages of the images"
 	@for version in 3.10 3.11 3.12 3.13; do \
-		$(LOCK) --python-version $$version $(EXTRAS:%=--extra %) setup.py \
-			-o $(LOCKS)/python$$version.txt || exit 1; \
+		cat $(LOCKS)/python$$version*.txt >build/locked.txt; \
+		$(LOCK) --python-version $$version $(LOCKED_EXTRAS:%=--extra %) setup.py \
+			-o build/locked.txt && \
+		python3 deploy/container/divide_lock.py build/tools/bin/uv $$version build/locked.txt \
+			$(LOCKED_EXTRAS) || exit 1; \
 	done
 	@for each in tools sbom; do \
 		$(LOCK) --python-version 3.10 $(LOCKS)/$$each.in -o $(LOCKS)/$$each.txt || exit 1; \

@@ -12,7 +12,7 @@ GCP := build/gcp
 PROMETHEUS := build/prometheus
 FAKE_GCS_VERSION := v1.56.1
 
-.PHONY: engines job-jars kubernetes promtool airflow gcp container-bases container sbom \
+.PHONY: engines job-jars kubernetes promtool airflow gcp container-bases container sbom licences \
 	test-engines test-engines-golden test-engines-long test-airflow test-images test-gcp \
 	test-oldest-beam
 
@@ -106,10 +106,14 @@ container:
 
 sbom:
 	@deploy/container/build.sh sbom
+	@echo "Written: build/container/sbom.cdx.json"
+
+# Of the images with every extra.
+licences:
+	@EXTRAS="$(LOCKED_EXTRAS)" deploy/container/build.sh sbom
 	@python3 deploy/container/licences.py build/container/sbom.cdx.json >build/container/licences.md
 	@cp build/container/licences.md deploy/container/licences.md
-	@echo "Written: build/container/sbom.cdx.json, deploy/container/licences.md"
-
+	@echo "Written: deploy/container/licences.md"
 # uv, since pip takes a minute for what uv does in seconds. The environment is made where the cache
 # keeps it, because programs of an environment name its path.
 $(AIRFLOW)/%/fetched: deploy/airflow/requirements-%.txt

@@ -11,7 +11,7 @@
 #   EXTRAS          as in the Dockerfile: extras of dptrees, with spaces between them
 #   BASE_IMAGE, HARNESS_IMAGE      as in the Dockerfile
 #   PIP_CONF, CERTIFICATES         files of pip and of authorities, for a private index
-#   SOURCE_DATE_EPOCH              the time of the images; the last commit of deploy/container
+#   SOURCE_DATE_EPOCH              the time in the images: the last commit of recipe or locks
 set -eu
 cd "$(dirname "$0")/../.."
 wanted=${1:-images}
@@ -42,6 +42,7 @@ case $wanted in
 images | sbom) ;;
 pack)
   [ "$builder" = buildah ] || { echo "pack needs buildah; docker: use push." >&2; exit 1; }
+  mkdir -p "$made/packed"
   for target in worker launcher; do
     rm -rf "$made/packed/$target"
     buildah push --quiet --digestfile "$made/$target.digest" "$(image "$target")" \
@@ -83,7 +84,9 @@ done
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 # The time of the recipe and the locks, not of the build: the same sources give the same layers, and
 # a new version of dptrees alone keeps the layer of its packages.
-epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- deploy/container 2>/dev/null || true)}
+recipe="deploy/container/Dockerfile deploy/container/slim.py deploy/container/locks"
+# shellcheck disable=SC2086
+epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct -- $recipe 2>/dev/null || true)}
 epoch=${epoch:-315532800}
 set -- --file deploy/container/Dockerfile --build-arg "PYTHON_VERSION=$python" \
   --build-arg "VERSION=$version" --build-arg "REVISION=$revision" \

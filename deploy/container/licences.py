@@ -1,4 +1,4 @@
-"""Which licence each package of the images has, as a page, from the list that `make sbom` makes.
+"""Which licence each package of the images has, as a page, from the list of all extras.
 
 python3 deploy/container/licences.py build/container/sbom.cdx.json >deploy/container/licences.md
 
@@ -41,9 +41,10 @@ CLASSIFIERS = {
 HEAD = """\
 # Licences of the packages in the images
 
-Of the lock for Python {python}, as the packages declare them; each one's text lies beside it in the
-image, in its `dist-info`. Made by `make sbom`, which fails at a licence that is not in
-`deploy/container/licences.py`.
+The packages of the lock for Python {python} with every extra, and the licences that they declare.
+An image has those of the extras that it was built with; the text of each licence is in the image,
+in the package's `dist-info`. `make licences` writes this page, and fails at a licence that is not
+in `deploy/container/licences.py`.
 
 """
 TAIL = """

@@ -3,8 +3,9 @@
     python3 slim.py /opt/dptrees/lib/python3.11/site-packages
 
 Removed are tests and examples, sources of compiled modules, Arrow's library for servers, and the
-symbols of shared libraries that only a debugger or a linker reads. Each package's RECORD is written anew, so it still lists the files that exist. The compiled
-modules have no time in them: the same packages give the same bytes in every build.
+symbols of shared libraries that only a debugger or a linker reads. Each package's RECORD is written
+anew, so it still lists the files that exist. The compiled modules have no time in them: the same
+packages give the same bytes in every build.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -52,9 +52,27 @@ def entries(text: str) -> list[tuple[Requirement, int]]:
     return found
 
 
-def locked(python: str, machine: str = "x86_64", name: str = "") -> dict[str, str]:
-    """The version of each package that a lock installs, by its normal name."""
-    text = (LOCKS / f"{name or f'python{python}'}.txt").read_text(encoding="utf-8")
+def lock_text(python: str, chosen: Iterable[str]) -> str:
+    """The lock of a Python with its additions for some extras, as the recipe puts them together."""
+    names = [f"python{python}", *(f"python{python}-{extra}" for extra in chosen)]
+    return "".join((LOCKS / f"{name}.txt").read_text(encoding="utf-8") for name in names)
+
+
+def locked(
+    python: str, machine: str = "x86_64", chosen: Iterable[str] | None = None, name: str = ""
+) -> dict[str, str]:
+    """The version of each package that a lock installs, by its normal name.
+
+    Args:
+        python: its version.
+        machine: the architecture.
+        chosen: the extras; None for all of them.
+        name: of another lock than that of dptrees.
+    """
+    if name:
+        text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
+    else:
+        text = lock_text(python, extras() if chosen is None else chosen)
     seen = environment(python, machine)
     return {
         canonicalize_name(each.name): next(iter(each.specifier)).version
@@ -72,7 +90,14 @@ def packaging() -> Mapping[str, Any]:
 
 
 def extras() -> list[str]:
-    """The extras that the images have, as the Makefile names them."""
+    """The extras that images can have, as the Makefile names them."""
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^EXTRAS := (.*)$", makefile, flags=re.MULTILINE)
+    (line,) = re.findall(r"^LOCKED_EXTRAS := (.*)$", makefile, flags=re.MULTILINE)
+    return str(line).split()
+
+
+def default_extras() -> list[str]:
+    """The extras of an image that is built without the argument EXTRAS."""
+    recipe = (PROJECT / "deploy" / "container" / "Dockerfile").read_text(encoding="utf-8")
+    (line,) = re.findall(r'^ARG EXTRAS="(.*)"$', recipe, flags=re.MULTILINE)
     return str(line).split()

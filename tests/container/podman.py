@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dptrees.dpcore
+from tests.container.locks import default_extras, lock_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 NAMES = ("worker", "launcher")
@@ -72,13 +73,16 @@ def sources(folder: Path) -> dict[str, bytes]:
 
 
 def stale(name: str) -> bool:
-    """Whether an image holds another dptrees than this one, of another lock too."""
+    """Whether an image has another dptrees than this one, another lock or other extras."""
     with root_of(name) as root:
+        if not (root / "opt/dptrees/extras.txt").exists():
+            return True
         (packages,) = (root / "opt/dptrees/lib").glob("python3.*/site-packages")
-        python = packages.parent.name
-        lock = PROJECT / "deploy" / "container" / "locks" / f"{python}.txt"
-        same = (root / "opt/dptrees/lock.txt").read_bytes() == lock.read_bytes()
-        return not same or sources(packages) != sources(PROJECT)
+        chosen = default_extras()
+        lock = lock_text(packages.parent.name.removeprefix("python"), chosen)
+        same = (root / "opt/dptrees/lock.txt").read_text(encoding="utf-8") == lock
+        has = (root / "opt/dptrees/extras.txt").read_text(encoding="utf-8").split()
+        return not same or has != chosen or sources(packages) != sources(PROJECT)
 
 
 def run(

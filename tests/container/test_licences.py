@@ -33,7 +33,7 @@ def rows() -> dict[str, tuple[str, str]]:
 def test_page_lists_what_is_locked() -> None:
     tools = {"pip": locked("3.11", name="tools")["pip"]}
     listed = {name: version for name, (version, _) in rows().items()}
-    assert listed == locked("3.11") | tools, "run make sbom after make locks"
+    assert listed == locked("3.11") | tools, "run make licences after make locks"
 
 
 def test_each_licence_was_looked_at(licences: ModuleType) -> None:

@@ -14,6 +14,7 @@ from tests.container.locks import (
     MACHINES,
     PROJECT,
     PYTHONS,
+    default_extras,
     entries,
     environment,
     extras,
@@ -25,8 +26,8 @@ TEXTS = sorted(LOCKS.glob("*.txt"))
 
 
 def unsatisfied(wanted: list[str], python: str, machine: str, extra: str = "") -> list[str]:
-    """The requirements that a lock leaves out or has in another version."""
-    found = locked(python, machine)
+    """The requirements that a lock with one extra leaves out or has in another version."""
+    found = locked(python, machine, [extra] if extra else [])
     seen = environment(python, machine) | {"extra": extra}
     missing = []
     for each in map(Requirement, wanted):
@@ -42,10 +43,29 @@ def unsatisfied(wanted: list[str], python: str, machine: str, extra: str = "") -
 @pytest.mark.parametrize("python", PYTHONS)
 def test_lock_has_what_setup_asks_for(python: str, machine: str) -> None:
     said = packaging()
-    wanted = list(said["install_requires"])
+    assert unsatisfied(list(said["install_requires"]), python, machine) == []
     for extra in extras():
-        wanted += said["extras_require"][extra]
-    assert unsatisfied(wanted, python, machine) == []
+        assert unsatisfied(said["extras_require"][extra], python, machine, extra) == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_an_addition_repeats_nothing_and_goes_with_every_other(python: str) -> None:
+    common = set(locked(python, chosen=[]))
+    versions: dict[str, set[str]] = {}
+    for extra in extras():
+        added = locked(python, chosen=[extra]).items() - locked(python, chosen=[]).items()
+        assert added
+        for name, version in added:
+            assert name not in common
+            versions.setdefault(name, set()).add(version)
+    assert [name for name, found in versions.items() if len(found) > 1] == []
+
+
+def test_every_extra_of_the_product_can_be_in_an_image() -> None:
+    """Other extras are for notebooks and for developers."""
+    others = {"notebook", "bench", "docs", "yaml", "test", "dev"}
+    assert set(extras()) == set(packaging()["extras_require"]) - others
+    assert set(default_extras()) <= set(extras())
 
 
 @pytest.mark.parametrize("extra", ["", "aws", "gcp"])
@@ -57,6 +77,9 @@ def test_lock_has_what_beam_asks_for(python: str, extra: str) -> None:
 
 
 def test_a_lock_that_lacks_a_package_is_told() -> None:
+    said = packaging()["extras_require"]["iceberg"]
+    assert unsatisfied(said, "3.11", "x86_64", "iceberg") == []
+    assert unsatisfied(said, "3.11", "x86_64", "aws") != []
     assert unsatisfied(["numpy>=99"], "3.11", "x86_64") != []
     assert unsatisfied(["no-such-package"], "3.11", "x86_64") == ["no-such-package: None"]
 
@@ -71,7 +94,7 @@ def test_each_package_has_hashes_and_no_place(path: object) -> None:
 
 
 def test_one_pyarrow_writes_the_same_bytes_on_all() -> None:
-    assert len({locked(python)["pyarrow"] for python in PYTHONS}) == 1
+    assert len({locked(python, chosen=[])["pyarrow"] for python in PYTHONS}) == 1
 
 
 def test_harness_is_of_the_beam_that_is_locked() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,16 @@ import yaml
 
 from dptrees.dpcore.bounding.unit_rows import planned_shards
 from dptrees.pipelines.running.worker_memory import Leaves, process_memory
-from tests.deploy.manifests import DEPLOY, KUBERNETES, Manifest, kustomizations, pods, rendered
+from tests.deploy.manifests import (
+    DEPLOY,
+    KUBERNETES,
+    Manifest,
+    kustomizations,
+    manifest_files,
+    manifests,
+    pods,
+    rendered,
+)
 
 PROJECT = DEPLOY.parent
 GIB = 2**30
@@ -218,16 +229,55 @@ def listed() -> list[dict[str, str]]:
 def test_images_are_those_of_the_manifests() -> None:
     """The list of images is complete, has no other, and changes none as it is."""
     named = {f"{each['name']}:{each['newTag']}" for each in listed()}
+    written = {image for path in manifest_files() for image in images(manifests(path))}
     found = {image for folder in kustomizations() for image in images(rendered(folder))}
-    assert found == named
+    assert found == written == named
 
 
-def test_digest_in_the_one_place_reaches_every_image(tmp_path: Path) -> None:
+def test_digests_in_the_one_place_reach_every_image(tmp_path: Path) -> None:
+    """Pin each image by the command; no manifest then names one by a tag."""
     folder = copied(tmp_path)
     place = folder / "images" / "kustomization.yaml"
-    digest = "sha256:" + "0" * 64
-    place.write_text(re.sub(r"newTag: .*", f"digest: {digest}", place.read_text()))
+    before = place.read_text()
+    references = [
+        f"registry.example/team/{each['name'].rpartition('/')[2]}@sha256:{index:064x}"
+        for index, each in enumerate(listed())
+    ]
+    assert pin("--file", str(place), *references).returncode == 0
     folders = [folder / path.relative_to(KUBERNETES) for path in kustomizations()]
-    found = [image for each in folders for image in images(rendered(each))]
-    assert len(found) >= 6
-    assert [image for image in found if not image.endswith(f"@{digest}")] == []
+    found = {image for each in folders for image in images(rendered(each))}
+    assert found == set(references)
+    assert "newTag" not in place.read_text().partition("images:\n")[2]
+    assert place.read_text().startswith(before.partition("images:\n")[0])
+    # Another version replaces the digest.
+    other = f"registry.example/team/dptrees-worker@sha256:{'f' * 64}"
+    assert pin("--file", str(place), other).returncode == 0
+    assert place.read_text().count(f"digest: sha256:{'f' * 64}\n") == 1
+    assert place.read_text().count("digest: ") == len(references)
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("dptrees-worker:0.1.0", "must be IMAGE@sha256: with 64 hexadecimal digits"),
+        (f"dptrees-worker:0.1.0@sha256:{'0' * 64}", "and no tag"),
+        ("dptrees-worker@sha256:00", "must be IMAGE@sha256:"),
+        (f"nginx@sha256:{'0' * 64}", "is not an image of the manifests (REGISTRY/dptrees-worker"),
+    ],
+)
+def test_a_reference_that_pins_nothing_is_refused(
+    tmp_path: Path, reference: str, reason: str
+) -> None:
+    place = copied(tmp_path) / "images" / "kustomization.yaml"
+    before = place.read_text()
+    done = pin("--file", str(place), f"flink@sha256:{'0' * 64}", reference)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{reference.partition('@')[0]}")
+    assert reason in done.stderr
+    assert place.read_text() == before
+
+
+def pin(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command that names images by digest."""
+    command = [sys.executable, str(DEPLOY / "container" / "pin.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
