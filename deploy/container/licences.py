@@ -13,14 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What asks for no more than its text and its names, which stand beside each package in the images.
+# Licences that require their text and the names of the authors, which each package has with it.
 PERMISSIVE = frozenset(
     {
         *("0BSD", "Apache-2.0", "BSD", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python"),
         *("ISC", "MIT", "MIT-0", "MIT-CMU", "PSF-2.0", "Python-2.0", "Zlib"),
     }
 )
-# What asks for more of who changes it; the images hold all of these as their authors publish them.
+# Licences that require more of people who change the package; the images have it unchanged, except
+# that slim.py removes files.
 COPYLEFT = {
     "LGPL-3.0-only": "loaded as a module of its own, which may be exchanged",
     "MPL-2.0": "file by file; none is changed",
@@ -53,9 +54,9 @@ Not packages of Python:
 - The wheels of NumPy and SciPy hold OpenBLAS (BSD-3-Clause) with the run-time libraries of GCC:
   libgfortran (GPL-3.0 with the GCC Runtime Library Exception) and libquadmath (LGPL-2.1). That of
   psycopg holds libpq and what it needs (OpenSSL, Kerberos, OpenLDAP, SASL), that of pillow the
-  libraries of formats of pictures: all permissive, their texts in the wheels.
+  libraries of formats of pictures: all permissive, and the wheels hold their licences.
 - `/opt/apache/beam/boot` of the worker is Apache Beam's (Apache-2.0), linked with Go modules.
-- What the base image holds is told in its `/usr/share/doc/*/copyright`.
+- The base image lists the licences of its packages in `/usr/share/doc/*/copyright`.
 """
 
 

@@ -86,5 +86,5 @@ def test_builds_see_the_files_that_they_copy(path: str) -> None:
             let_in = re.findall(r"^!(.*)$", ignored.read_text(), re.MULTILINE)
         for each in " ".join(copied).split():
             each = each.replace("${PYTHON_VERSION}", "3.11")
-            assert (seen / each).exists(), f"{each} is not in {context}"
+            assert list(seen.glob(each)), f"{each} is not in {context}"
             assert each.startswith(tuple(let_in)), f"{each} is ignored"

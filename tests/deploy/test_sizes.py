@@ -234,7 +234,7 @@ def test_images_are_those_of_the_manifests() -> None:
     assert found == written == named
 
 
-def test_digests_in_the_one_place_reach_every_image(tmp_path: Path) -> None:
+def test_digest_in_the_one_place_reaches_every_image(tmp_path: Path) -> None:
     """Pin each image by the command; no manifest then names one by a tag."""
     folder = copied(tmp_path)
     place = folder / "images" / "kustomization.yaml"
@@ -247,13 +247,13 @@ def test_digests_in_the_one_place_reach_every_image(tmp_path: Path) -> None:
     folders = [folder / path.relative_to(KUBERNETES) for path in kustomizations()]
     found = {image for each in folders for image in images(rendered(each))}
     assert found == set(references)
-    assert "newTag" not in place.read_text().partition("images:\n")[2]
-    assert place.read_text().startswith(before.partition("images:\n")[0])
+    assert "newTag" not in place.read_text().partition("\nimages:\n")[2]
+    assert place.read_text().startswith(before.partition("\nimages:\n")[0])
     # Another version replaces the digest.
     other = f"registry.example/team/dptrees-worker@sha256:{'f' * 64}"
     assert pin("--file", str(place), other).returncode == 0
     assert place.read_text().count(f"digest: sha256:{'f' * 64}\n") == 1
-    assert place.read_text().count("digest: ") == len(references)
+    assert place.read_text().count("    digest: ") == len(references)
 
 
 @pytest.mark.parametrize(
