@@ -92,6 +92,7 @@ STEPS = {
             "MANIFEST.in",
             "deploy/container/**",
             "dpcore/__init__.py",
+            "dptrees/**",
             "tests/container/**",
         ),
     ),
