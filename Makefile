@@ -176,7 +176,7 @@ LOCKS := deploy/container/locks
 LOCK = build/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make locks" $(if $(UPGRADE),--upgrade)
 # Each gets a file of its own; EXTRAS of `make container` selects among them.
-LOCKED_EXTRAS := aws delta gcp iceberg lineage postgresql sql
+LOCKED_EXTRAS := adbc aws delta duckdb gcp iceberg lineage odbc postgresql snowflake sql
 
 locks: build/tools/bin/uv
 	@echo "Locking the packages of the images"
